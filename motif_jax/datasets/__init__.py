@@ -1,0 +1,1 @@
+"""The pairs dataset: reading, writing and splitting. numpy only."""

@@ -1,0 +1,65 @@
+"""The published split of labelled pairs into a training and a validation part."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def torch_permutation(num: int, seed: int) -> np.ndarray:
+    """The permutation of 0..num-1 that `torch.randperm(num)` draws from a CPU generator seeded with `seed`.
+
+    Forward Fisher-Yates on the raw 32-bit outputs of MT19937: entry i is swapped with entry
+    i + raw_i mod (num - i), for i = 0..num-2.
+
+    Args:
+      num: number of entries, 0 <= num < 2**32 / 20 (torch draws 64 bits an entry above that).
+      seed: seed of the generator, 0 <= seed < 2**32.
+
+    Returns:
+      int64 [num].
+
+    Raises:
+      ValueError: num or seed is out of range.
+    """
+    if not 0 <= num < 2**32 // 20:
+        raise ValueError(f"num={num}: 0 <= num < {2**32 // 20} expected")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed={seed}: 0 <= seed < 2**32 expected")
+    bits = np.random.MT19937()
+    bits._legacy_seeding(seed)
+    raw = bits.random_raw(max(num - 1, 0)).astype(np.int64)
+    positions = np.arange(max(num - 1, 0), dtype=np.int64)
+    swaps = (positions + raw % (num - positions)).tolist() if num > 1 else []
+    order = list(range(num))
+    for i, j in enumerate(swaps):
+        order[i], order[j] = order[j], order[i]
+    return np.asarray(order, dtype=np.int64)
+
+
+def torch_split(num: int, seed: int, fraction: float = 0.8) -> tuple[np.ndarray, np.ndarray]:
+    """Splits `num` labelled pairs as the published training does (ALGORITHMS: Motif, preference loss).
+
+    The indices count the pairs WITH a known label, in their order in the dataset. The training part has
+    floor(fraction * num) entries and the one left over by rounding, if there is one.
+
+    Args:
+      num: number of labelled pairs.
+      seed: the run's seed.
+      fraction: share of the training part, in (0, 1).
+
+    Returns:
+      (training indices, validation indices), int64, disjoint, together 0..num-1.
+
+    Raises:
+      ValueError: fraction, num or seed is out of range.
+    """
+    if not 0.0 < fraction < 1.0:
+        raise ValueError(f"fraction={fraction}: 0 < fraction < 1 expected")
+    # Rounded so that 1 - 0.8 is the 0.2 that a person means, not 0.19999999999999996.
+    num_validation = math.floor(num * round(1.0 - fraction, 12))
+    num_train = math.floor(num * fraction)
+    num_train += num - num_train - num_validation
+    order = torch_permutation(num, seed)
+    return order[:num_train], order[num_train:]
