@@ -1,0 +1,1 @@
+"""Captions, prompts, answers, annotators and the shard store; nothing here imports jax."""

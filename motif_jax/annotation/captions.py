@@ -1,0 +1,114 @@
+"""Text of a sub-sequence of a game, as a language model reads it (Motif, section "annotation by an LLM").
+
+Golden numbers: caption_grouping.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+# Positions in NLE's blstats.
+_GOLD, _HIT_POINTS, _MAX_HIT_POINTS, _DEPTH, _EXPERIENCE_LEVEL, _HUNGER = 13, 10, 11, 12, 18, 21
+_HUNGER_NAMES = ("Satiated", "", "Hungry", "Weak", "Fainting", "Fainted", "Starved")
+
+
+def decode_message(message: np.ndarray) -> str:
+    """Text of one message of uint8 [bytes]: zero bytes are dropped, the others read as latin-1."""
+    return message.tobytes().replace(b"\0", b"").decode("latin-1")
+
+
+def group_messages(messages: Sequence[str]) -> tuple[list[str], list[int]]:
+    """Drops empty messages and joins consecutive repeats as "text (xN)".
+
+    An empty message between two equal ones separates them.
+
+    Returns:
+        The lines, and for each the index of the step at which it begins; ([], [0]) if every message is empty.
+    """
+    lines: list[str] = []
+    starts: list[int] = []
+    counts: list[int] = []
+    previous = None
+    for step, message in enumerate(messages):
+        if message and message == previous:
+            counts[-1] += 1
+        elif message:
+            lines.append(message)
+            starts.append(step)
+            counts.append(1)
+        previous = message
+    grouped = [
+        line if count == 1 else f"{line} (x{count})" for line, count in zip(lines, counts, strict=True)
+    ]
+    return grouped, starts or [0]
+
+
+def status_line(blstats: np.ndarray) -> str:
+    """Status of one step of blstats [26 or 27]: depth, gold, hit points, experience level, hunger."""
+    value = [int(entry) for entry in blstats]
+    hunger = value[_HUNGER]
+    name = _HUNGER_NAMES[hunger] if 0 <= hunger < len(_HUNGER_NAMES) else ""
+    return (
+        f"Dlvl:{value[_DEPTH]} $:{value[_GOLD]} HP:{value[_HIT_POINTS]} ({value[_MAX_HIT_POINTS]}) "
+        f"Xp:{value[_EXPERIENCE_LEVEL]} {name}"
+    )
+
+
+def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_messages: bool = True) -> str:
+    """Caption of one sub-sequence, one line for each group of messages.
+
+    Args:
+        messages: uint8 [length, bytes].
+        blstats: int [length, 26 or 27], or None for no status. With it a group's line is followed by the status
+            at the step where the group begins; a sub-sequence without any message has the first step's status.
+        use_messages: False leaves the status lines alone.
+    """
+    lines, starts = group_messages([decode_message(message) for message in messages])
+    if blstats is None:
+        return "\n".join(lines)
+    status = [f"[{status_line(blstats[step]).rstrip()}]" for step in starts]
+    if not use_messages:
+        return "\n".join(status)
+    if not lines:
+        return status[0]
+    return "\n".join(f"{line} {state}" for line, state in zip(lines, status, strict=True))
+
+
+def is_asked(first: str, second: str) -> bool:
+    """Whether a pair of captions is a question at all: equal captions are a tie without asking."""
+    return first != second
+
+
+class CaptionReader:
+    """Captions of a dataset's pairs; a sub-sequence of one message is decoded once for each distinct message."""
+
+    def __init__(
+        self, messages: np.ndarray, blstats: np.ndarray | None, use_messages: bool = True, block: int = 4096
+    ):
+        """messages: uint8 [pairs, 2, length, bytes]; blstats: [pairs, 2, length, 26 or 27] or None."""
+        self._messages = messages
+        self._blstats = blstats
+        self._use_messages = use_messages
+        self._block = block
+        self._cache: dict[bytes, str] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yields (first caption, second caption) in the order of the pairs."""
+        for start in range(0, len(self._messages), self._block):
+            messages = np.asarray(self._messages[start : start + self._block])
+            blstats = None
+            if self._blstats is not None:
+                blstats = np.asarray(self._blstats[start : start + self._block])
+            for row in range(len(messages)):
+                yield self._one(messages, blstats, row, 0), self._one(messages, blstats, row, 1)
+
+    def _one(self, messages: np.ndarray, blstats: np.ndarray | None, row: int, side: int) -> str:
+        if blstats is not None:
+            return caption(messages[row, side], blstats[row, side], self._use_messages)
+        key = messages[row, side].tobytes()
+        text = self._cache.get(key)
+        if text is None:
+            text = self._cache[key] = caption(messages[row, side])
+        return text
