@@ -1,0 +1,80 @@
+"""What an environment shows and takes: the contract between environments and everything that plays them.
+
+Nothing outside this package names a field of a game: trajectory slots, batcher, inference and learner are built
+from an `EnvironmentSpec`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+RUNNING = 0
+TERMINATED = 1
+TRUNCATED = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class ArraySpec:
+    """Shape (of one step, without time and batch axes) and numpy dtype name of one observation field."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentSpec:
+    """Everything a consumer needs to know of an environment before it is started.
+
+    Attributes:
+        observation: field name -> shape and dtype of one step.
+        num_actions: actions are integers 0 .. num_actions - 1.
+        text_field: the field whose bytes a reward of the text alone reads; None where there is no text.
+        count_field: the field that says how often this text was seen in this episode, this step included.
+        episode_fields: names of the numbers in `Environment.episode_info()`, besides `return` and `length`.
+    """
+
+    observation: Mapping[str, ArraySpec]
+    num_actions: int
+    text_field: str | None = None
+    count_field: str | None = None
+    episode_fields: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in (self.text_field, self.count_field):
+            if name is not None and name not in self.observation:
+                raise ValueError(f"{name!r} is not among the observation fields {sorted(self.observation)}")
+
+
+class Environment(Protocol):
+    """One game played step by step. After an end other than `RUNNING` the caller resets."""
+
+    spec: EnvironmentSpec
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        """Starts an episode that `seed` determines fully and writes its first observation into `out`."""
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        """Plays `action`; returns (reward, end), end one of `RUNNING`, `TERMINATED`, `TRUNCATED`.
+
+        Every field of `out` (views of one row of a larger array are fine) is written completely.
+        """
+
+    def episode_info(self) -> dict[str, float]:
+        """Numbers of the episode that runs or has just ended: return, length and `spec.episode_fields`."""
+
+    def close(self) -> None:
+        """Frees the engine. The object cannot be used afterwards."""
+
+
+def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
+    """Zeroed arrays of the fields of `spec`, each [*leading, *shape]; without leading axes fit for `reset`."""
+    return {name: np.zeros((*leading, *field.shape), field.dtype) for name, field in spec.observation.items()}
+
+
+def row(arrays: Mapping[str, np.ndarray], *index: int) -> dict[str, np.ndarray]:
+    """Writable views of one row of `arrays`, e.g. (time, env), also of fields that are numbers."""
+    return {name: array[(*index, ...)] for name, array in arrays.items()}
