@@ -1,0 +1,105 @@
+"""What one update of the learner reads: a batch of rollouts, time first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import chex
+import jax.numpy as jnp
+
+Array = chex.Array
+
+
+class TrajectoryBatch(NamedTuple):
+    """B rollouts of T consecutive rows, and one more row whose value bootstraps.
+
+    A row is an observation with the action taken on it. The final observation of an episode has a row of
+    its own (`last`), whose action is ignored: it carries no weight in losses and statistics, and only its
+    value is used. The row after it is the first of the next episode (`first`).
+
+    Attributes:
+      observation: raw fields of the environment's specification, each [T+1, B, ...].
+      first: bool [T+1, B], the row holds the first observation of an episode.
+      last: bool [T+1, B], the row holds the final observation of an episode.
+      action: int32 [T, B].
+      behaviour_log_prob: float32 [T, B], of `action` under the policy that chose it, in nats.
+      behaviour_value: float32 [T, B], the value that this policy's network gave.
+      parameter_version: int32 [T, B], number of updates behind the acting parameters; -1 is padding.
+      reward: float32 [T, B], task reward of the action, before scale and clip.
+      intrinsic_reward: float32 [T, B], normalised and thresholded, before count discount and coefficient.
+      terminated: bool [T, B], the action ended the episode by a rule of the task.
+      truncated: bool [T, B], the action reached the episode's step limit.
+      initial_state: pytree of [B, ...], the recurrent state before row 0 and before a reset by first[0].
+    """
+
+    observation: Mapping[str, Array]
+    first: Array
+    last: Array
+    action: Array
+    behaviour_log_prob: Array
+    behaviour_value: Array
+    parameter_version: Array
+    reward: Array
+    intrinsic_reward: Array
+    terminated: Array
+    truncated: Array
+    initial_state: Any
+
+
+# The axis of each field that counts rollouts; a pytree prefix of a batch.
+BATCH_AXES = TrajectoryBatch(
+    observation=1,
+    first=1,
+    last=1,
+    action=1,
+    behaviour_log_prob=1,
+    behaviour_value=1,
+    parameter_version=1,
+    reward=1,
+    intrinsic_reward=1,
+    terminated=1,
+    truncated=1,
+    initial_state=0,
+)
+
+
+def done(batch: TrajectoryBatch) -> Array:
+    """Whether nothing after row t counts for row t: bool [T, B].
+
+    True after a terminated action. A truncated action's value goes on in the `last` row that follows it;
+    without such a row (the published handling of step limits) it is an end like any other.
+    """
+    return batch.terminated | (batch.truncated & ~batch.last[1:])
+
+
+def recorded(batch: TrajectoryBatch) -> Array:
+    """Rows that hold an action of an agent, neither an episode's final row nor padding: bool [T, B]."""
+    return ~batch.last[:-1] & (batch.parameter_version >= 0)
+
+
+def check(batch: TrajectoryBatch) -> None:
+    """Asserts ranks, lengths and dtypes of `batch`.
+
+    Raises:
+      AssertionError: a field does not have the shape or dtype of the class's docstring.
+    """
+    length, rollouts = batch.action.shape
+    steps = (
+        batch.behaviour_log_prob,
+        batch.behaviour_value,
+        batch.parameter_version,
+        batch.reward,
+        batch.intrinsic_reward,
+        batch.terminated,
+        batch.truncated,
+    )
+    chex.assert_shape([batch.action, *steps], (length, rollouts))
+    chex.assert_shape([batch.first, batch.last], (length + 1, rollouts))
+    chex.assert_tree_shape_prefix(batch.observation, (length + 1, rollouts))
+    chex.assert_tree_shape_prefix(batch.initial_state, (rollouts,))
+    chex.assert_type([batch.first, batch.last, batch.terminated, batch.truncated], bool)
+    chex.assert_type([batch.action, batch.parameter_version], jnp.int32)
+    chex.assert_type(
+        [batch.behaviour_log_prob, batch.behaviour_value, batch.reward, batch.intrinsic_reward], jnp.float32
+    )

@@ -1,0 +1,111 @@
+"""Data parallelism over devices: the one place that knows how a function of one device runs on several.
+
+A core is a function `core(state, batch) -> (state, output)` of ONE device's part of a batch, which reduces
+over `AXIS`. The state is replicated, the batch split. The same core runs under `jax.vmap(core, (None, 0),
+axis_name=AXIS)`, which is how tests look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+AXIS = "device"
+
+
+class DataParallel:
+    """Runs cores on a list of devices, each of which holds the state and works on its share of the batch.
+
+    With several processes (jax.distributed), `devices` names those of all processes in the same order
+    everywhere; each process hands in its local part of the batch, and reductions go over all of them. Every
+    method takes and gives this process's arrays only.
+    """
+
+    def __init__(self, devices: Sequence[jax.Device] | None = None):
+        """Uses `devices`, by default every device of every process."""
+        self.devices = tuple(jax.devices() if devices is None else devices)
+        self.local_devices = tuple(d for d in self.devices if d.process_index == jax.process_index())
+        if not self.local_devices:
+            raise ValueError("no device of this process is among the devices")
+        self._mesh = Mesh(np.array(self.local_devices), (AXIS,))
+
+    @property
+    def device_count(self) -> int:
+        """How many devices of this process take part: the parts into which it splits its batch."""
+        return len(self.local_devices)
+
+    @property
+    def global_device_count(self) -> int:
+        """How many devices take part over all processes."""
+        return len(self.devices)
+
+    def wrap(
+        self, core: Callable[[Any, Any], Any], donate_state: bool = False
+    ) -> Callable[[Any, Any], Any]:
+        """Returns `fn(state, batch)` that runs `core` on every device.
+
+        Args:
+          core: a pure function of one device's state and part of the batch. What it returns must be equal
+            on all devices (reduce over `AXIS`): only one device's result is kept.
+          donate_state: the state's memory is reused; the state handed in is gone after the call.
+
+        Returns:
+          A function of a replicated state and a batch from `put_batch`; its result is replicated.
+        """
+        return jax.pmap(
+            core,
+            axis_name=AXIS,
+            in_axes=(None, 0),
+            out_axes=None,
+            devices=self.devices,
+            donate_argnums=(0,) if donate_state else (),
+        )
+
+    def replicate(self, tree: Any) -> Any:
+        """Places a copy of `tree` on every local device."""
+        return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec()))
+
+    def put_batch(self, tree: Any, batch_axis: Any) -> Any:
+        """Splits this process's batch over its devices and starts the transfers.
+
+        Args:
+          tree: pytree of numpy or jax arrays. On CPU a numpy array may be aliased rather than copied: hand
+            in arrays that are not written again.
+          batch_axis: the axis to split, one for all leaves or a pytree prefix of `tree`.
+
+        Returns:
+          The tree with leaves [devices, ...], the split axis shortened to its share.
+
+        Raises:
+          ValueError: an axis does not divide evenly over the devices.
+        """
+        axes = jax.tree.broadcast(batch_axis, tree)
+        split = jax.tree.map(lambda x, axis: split_axis(x, axis, self.device_count), tree, axes)
+        return jax.device_put(split, NamedSharding(self._mesh, PartitionSpec(AXIS)))
+
+
+def split_axis(x: Any, axis: int, parts: int) -> Any:
+    """Cuts `axis` of an array into `parts` equal runs and puts the new axis first.
+
+    Args:
+      x: array [..., parts * share, ...].
+      axis: the axis to cut.
+      parts: number of runs.
+
+    Returns:
+      Array [parts, ..., share, ...] of the same kind (numpy or jax).
+
+    Raises:
+      ValueError: the axis does not divide evenly.
+    """
+    size = x.shape[axis]
+    if size % parts:
+        raise ValueError(f"a batch axis of {size} does not divide over {parts} devices")
+    library = jnp if isinstance(x, jax.Array) else np
+    shape = (*x.shape[:axis], parts, size // parts, *x.shape[axis + 1 :])
+    return library.moveaxis(library.reshape(x, shape), axis, 0)
