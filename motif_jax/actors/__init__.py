@@ -1,0 +1,1 @@
+"""Actor processes, trajectory slots in shared memory, supervision; numpy only."""

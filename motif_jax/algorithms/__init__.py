@@ -1,0 +1,1 @@
+"""Pure JAX functions: V-trace, APPO, preference loss, statistics."""

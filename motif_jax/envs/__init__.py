@@ -1,0 +1,1 @@
+"""NetHack tasks, seeding, observations and replay; the only package that imports nle."""

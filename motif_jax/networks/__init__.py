@@ -1,0 +1,1 @@
+"""Neural networks; the only package that imports flax."""

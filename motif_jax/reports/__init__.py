@@ -1,0 +1,1 @@
+"""Pages, plots and players for people; nothing here imports jax."""

@@ -1,0 +1,1 @@
+"""Threads, processes and devices: inference, batching, the learner loop, episode playing."""

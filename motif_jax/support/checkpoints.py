@@ -1,0 +1,209 @@
+"""Orbax checkpoints: saved in the background, the last few and the best kept, restored by item."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import jax
+import numpy as np
+from orbax.checkpoint import v1 as ocp
+
+from motif_jax.support.errors import UserError
+
+# Stands in an abstract tree for an item that was given as plain JSON-able data.
+JSON = "json"
+
+logging.getLogger("absl").addFilter(
+    lambda record: "orbax" not in record.pathname or record.levelno > logging.INFO
+)
+
+
+class Checkpoints:
+    """The checkpoints of one run, by step.
+
+    Every item of a checkpoint is a pytree of arrays, or plain JSON-able data. In a run of several processes
+    all of them call `save` with the same values, and Orbax writes them once.
+
+    Args:
+      folder: where the checkpoints lie, one folder a step.
+      keep: how many of the newest stay; None keeps all.
+      keep_best: name of a metric whose best checkpoint stays as well.
+      best_mode: 'max' or 'min'.
+      read_only: never writes, removes or creates anything; the folder may belong to a running training.
+
+    Raises:
+      UserError: `read_only` and there is no such folder.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        keep: int | None = 5,
+        keep_best: str | None = None,
+        best_mode: str = "max",
+        read_only: bool = False,
+    ) -> None:
+        self._folder = Path(folder).absolute()
+        self._read_only = read_only
+        if read_only and not self._folder.is_dir():
+            raise UserError(f"{folder} does not exist: no checkpoint was saved there")
+        self._best_metric, self._best_sign = keep_best, 1.0 if best_mode == "max" else -1.0
+        policies = ocp.training.preservation_policies
+        kept: list[Any] = [policies.PreserveAll() if keep is None or read_only else policies.LatestN(keep)]
+        if keep_best is not None:
+            kept.append(
+                policies.BestN(n=1, get_metric_fn=self._score, keep_checkpoints_without_metrics=False)
+            )
+        self._checkpointer = ocp.training.Checkpointer(
+            self._folder,
+            preservation_policy=policies.AnyPreservationPolicy(kept),
+            cleanup_tmp_directories=not read_only,
+        )
+        self._pending: Any = None
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _score(self, metrics: Any) -> float:
+        value = (metrics or {}).get(self._best_metric)
+        return -float("inf") if value is None else self._best_sign * float(value)
+
+    def save(
+        self,
+        step: int,
+        items: Mapping[str, Any],
+        metrics: Mapping[str, float] | None = None,
+        asynchronous: bool = True,
+    ) -> None:
+        """Saves `items` as checkpoint `step`; a step that is there already is left as it is.
+
+        The arrays are copied to the host before this returns, so the caller may donate or change them; the
+        writing goes on in the background. An earlier save still under way is waited for.
+
+        Raises:
+          Exception: whatever went wrong in an earlier background save.
+        """
+        self.wait()
+        if step in self.steps():
+            return
+        packed = {name: _pack(item) for name, item in items.items()}
+        numbers = {name: float(value) for name, value in (metrics or {}).items()}
+        self._pending = self._checkpointer.save_checkpointables_async(
+            int(step), packed, force=True, metrics=numbers
+        )
+        if not asynchronous:
+            self.wait()
+
+    def wait(self) -> None:
+        """Returns when everything that was saved lies on the disk; raises what went wrong with it."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def steps(self) -> list[int]:
+        """The steps of all complete checkpoints, ascending."""
+        if self._read_only:
+            self._checkpointer.reload()
+        return sorted(int(checkpoint.step) for checkpoint in self._checkpointer.checkpoints)
+
+    def latest(self) -> int | None:
+        """The newest step, None if there is none."""
+        steps = self.steps()
+        return steps[-1] if steps else None
+
+    def metrics(self, step: int) -> dict[str, float]:
+        """The metrics that were saved with `step`."""
+        for checkpoint in self._checkpointer.checkpoints:
+            if checkpoint.step == step:
+                return dict(checkpoint.metrics or {})
+        raise UserError(f"{self._folder} has no checkpoint {step}: it has {self.steps() or 'none'}")
+
+    def best(self) -> int | None:
+        """The step with the best value of `keep_best` (the newest of equals), None if none has one."""
+        scored = [(self._score(self.metrics(step)), step) for step in self.steps()]
+        scored = [pair for pair in scored if pair[0] > -float("inf")]
+        return max(scored)[1] if scored else None
+
+    def restore(self, step: int | None, abstract: Mapping[str, Any]) -> dict[str, Any]:
+        """Reads the items named in `abstract` from checkpoint `step` (None: the newest).
+
+        Args:
+          step: the checkpoint.
+          abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the shapes and dtypes that
+            are wanted, or `JSON`.
+
+        Returns:
+          The items: trees of the same structure with numpy arrays, or the JSON data.
+
+        Raises:
+          UserError: there is no such checkpoint, or it holds other names, shapes or dtypes; they are named.
+        """
+        step = self.latest() if step is None else step
+        if step is None or step not in self.steps():
+            raise UserError(f"{self._folder} has no checkpoint {step}: it has {self.steps() or 'none'}")
+        self._refuse_other_shapes(step, abstract)
+        wanted = {name: None if item is JSON else _as_host_arrays(item) for name, item in abstract.items()}
+        loaded = self._checkpointer.load_checkpointables(step, wanted)
+        return {
+            name: json.loads(loaded[name][JSON].tobytes()) if item is JSON else loaded[name]
+            for name, item in abstract.items()
+        }
+
+    def _refuse_other_shapes(self, step: int, abstract: Mapping[str, Any]) -> None:
+        saved = self._checkpointer.checkpointables_metadata(step).metadata
+        for name, item in abstract.items():
+            if name not in saved:
+                raise UserError(
+                    f"{self._folder} checkpoint {step} has no {name}: it has {', '.join(sorted(saved))}"
+                )
+            if item is JSON:
+                continue
+            there, here = _describe(saved[name]), _describe(item)
+            different = [
+                f"{key}: {there.get(key, 'absent')} saved, {here.get(key, 'absent')} wanted"
+                for key in sorted({*there, *here})
+                if there.get(key) != here.get(key)
+            ]
+            if different:
+                more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+                raise UserError(
+                    f"{self._folder} checkpoint {step} does not fit this config: {name} {'; '.join(different[:3])}{more}"
+                )
+
+    def close(self) -> None:
+        """Waits for what is under way and closes."""
+        self.wait()
+        self._checkpointer.close()
+
+
+def _pack(item: Any) -> Any:
+    leaves = jax.tree.leaves(item)
+    if leaves and all(isinstance(leaf, np.ndarray | np.generic | jax.Array) for leaf in leaves):
+        return jax.tree.map(np.array, jax.device_get(item))
+    # As bytes in an array: Orbax keeps arrays, and a tree of nothing but a string makes it complain.
+    return {JSON: np.frombuffer(json.dumps(item).encode(), np.uint8)}
+
+
+def _as_host_arrays(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), tree)
+
+
+def _describe(tree: Any) -> dict[str, str]:
+    """Maps 'a/b/0' to 'float32[3,4]' for every leaf."""
+    described = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+            name = "/".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
+            described[name] = f"{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
+    return described

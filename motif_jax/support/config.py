@@ -1,0 +1,104 @@
+"""What config files and the checks of their values share."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.support.errors import UserError
+
+# Quirks of the published code, each off unless a config turns it on.
+COMPAT_SWITCHES = frozenset(
+    """sober_mask oracle_patch_edge crop_row_offset seed_noop message_count_off vtrace_bootstrap
+    timeout_as_terminal running_statistics quantile_two_decimals glyph_crop_centre answer_first_match
+    oni_ranking_raw_reward oni_obs_scale oni_requeue glam_raw_logit_score glam_pad_plus_one
+    glam_value_broadcast glam_fixed_kind_per_env bc_pad_in_loss ilql_utterance_int_reward
+    ilql_policy_loss_norm wordle_recolour""".split()
+)
+
+
+def compat(*names: str) -> ConfigDict:
+    """Returns the switches that a stage knows, all off.
+
+    Raises:
+      KeyError: a name is not one of the project's switches.
+    """
+    unknown = set(names) - COMPAT_SWITCHES
+    if unknown:
+        raise KeyError(f"not a compat switch: {', '.join(sorted(unknown))}")
+    return ConfigDict(dict.fromkeys(names, False))
+
+
+def all_compat_on(config: ConfigDict) -> ConfigDict:
+    """Turns every switch in `config.compat` on, as `faithful` variants do, and returns `config`."""
+    for name in config.compat:
+        config.compat[name] = True
+    return config
+
+
+def unknown_variant(variant: str | None, allowed: Iterable[str]) -> ValueError:
+    """The error of a `get_config` that does not know `variant`."""
+    return ValueError(f"variant {variant!r} is not one of {', '.join(repr(v) for v in allowed)}")
+
+
+def available_cores() -> int:
+    """The number of CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def default_workers() -> int:
+    """One worker process for each core but one, at least one."""
+    return max(1, available_cores() - 1)
+
+
+def dotted(config: ConfigDict, key: str) -> Any:
+    """Returns the value of a dotted `key` such as 'reward.quantile'."""
+    value: Any = config
+    for part in key.split("."):
+        value = value[part]
+    return value
+
+
+def require(condition: bool, key: str, value: Any, allowed: str) -> None:
+    """Raises UserError "config.key=value: must be allowed" unless `condition` holds."""
+    if not condition:
+        shown = f"'{value}'" if isinstance(value, str) else value
+        raise UserError(f"config.{key}={shown}: must be {allowed}")
+
+
+def choice(config: ConfigDict, key: str, options: Iterable[Any]) -> None:
+    """Requires that the value of `key` is one of `options`."""
+    options = list(options)
+    value = dotted(config, key)
+    require(value in options, key, value, "one of " + ", ".join(str(o) for o in options))
+
+
+def positive(config: ConfigDict, key: str, allow_zero: bool = False, allow_none: bool = False) -> None:
+    """Requires that the value of `key` is a finite number above zero."""
+    value = dotted(config, key)
+    if value is None and allow_none:
+        return
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    good = number and (value > 0 or (allow_zero and value == 0))
+    require(good, key, value, "a number of at least 0" if allow_zero else "a number above 0")
+
+
+def fraction(config: ConfigDict, key: str, allow_none: bool = False) -> None:
+    """Requires that the value of `key` lies in [0, 1]."""
+    value = dotted(config, key)
+    if value is None and allow_none:
+        return
+    require(isinstance(value, int | float) and 0 <= value <= 1, key, value, "a number between 0 and 1")
+
+
+def existing_folder(config: ConfigDict, key: str) -> Path:
+    """Requires that the value of `key` names an existing folder, and returns it."""
+    value = dotted(config, key)
+    require(bool(value), key, value, f"a folder: give it with --config.{key}=DIR")
+    require(Path(value).is_dir(), key, value, "an existing folder")
+    return Path(value)

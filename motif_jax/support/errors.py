@@ -1,0 +1,15 @@
+"""The one error type that a user is meant to read."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """Something the user can put right: a bad value, a missing folder, a refused resume.
+
+    The message is one line that names what is wrong (key and value, or path) and the remedy or what is
+    allowed. `motif_jax.launch` prints that line and ends with exit code 2; everything else is a bug and
+    shows its traceback.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))

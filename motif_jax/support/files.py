@@ -1,0 +1,105 @@
+"""Files that are either wholly there or not there at all, and folders that one process owns."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from motif_jax.support.errors import UserError
+
+
+def _atomic(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
+    """Calls `write` on a temporary file beside `path`, then renames it into place.
+
+    The data reach the disk before the rename and the rename before the return, so that a machine that
+    dies at any moment leaves the old file or the new one.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    _sync_folder(path.parent)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes `data` to `path`, creating its folder; readers see the old content or the new one."""
+    _atomic(path, lambda file: file.write(data))
+
+
+def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes `text` as UTF-8 to `path` as `atomic_write_bytes` does."""
+    atomic_write_bytes(path, text.encode())
+
+
+def atomic_write_json(path: str | os.PathLike[str], value: Any) -> None:
+    """Writes `value` as indented JSON with sorted keys to `path` as `atomic_write_bytes` does."""
+    atomic_write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def atomic_save_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
+    """Writes `array` in numpy's .npy format to `path` as `atomic_write_bytes` does."""
+    _atomic(path, lambda file: np.save(file, array, allow_pickle=False))
+
+
+def remove_temporaries(folder: str | os.PathLike[str]) -> None:
+    """Removes what writers that were killed left in `folder` (names as `atomic_*` gives them)."""
+    for leftover in Path(folder).glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def FolderLock(folder: str | os.PathLike[str], name: str = ".lock") -> Iterator[None]:
+    """Holds `folder` for this process; the system lets go of it however the process ends.
+
+    Raises:
+      UserError: another process holds it (its host and process id are named).
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / name, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            raise UserError(
+                f"{folder} is in use by {holder}: wait for it, stop it, or choose another folder"
+            ) from None
+        file.seek(0)
+        file.truncate()
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+        yield

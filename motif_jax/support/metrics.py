@@ -1,0 +1,114 @@
+"""The one writer of metrics: TensorBoard event files, metrics.jsonl, and W&B when asked for."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tensorboardX import SummaryWriter
+
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_text
+
+FILE_NAME = "metrics.jsonl"
+
+
+def read_metrics(workdir: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a run's metrics.jsonl; a last line torn by a kill is left out."""
+    path = Path(workdir) / FILE_NAME
+    if not path.exists():
+        return
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+class MetricsWriter:
+    """Writes scalars by step; a resumed run goes on where its checkpoint stands.
+
+    Rows after `resume_step` belong to work that is done again: they are dropped from metrics.jsonl and
+    purged from TensorBoard's curves.
+
+    Args:
+      workdir: the run folder.
+      resume_step: the step of the restored checkpoint, None for a new run.
+      wandb: None, or keyword arguments of `wandb.init` (project, name, ...).
+
+    Raises:
+      UserError: W&B was asked for and is not installed.
+    """
+
+    def __init__(
+        self,
+        workdir: str | os.PathLike[str],
+        resume_step: int | None = None,
+        wandb: Mapping[str, Any] | None = None,
+    ) -> None:
+        folder = Path(workdir)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / FILE_NAME
+        if path.exists():
+            keep = (
+                [] if resume_step is None else [r for r in read_metrics(folder) if r["step"] <= resume_step]
+            )
+            atomic_write_text(path, "".join(json.dumps(row) + "\n" for row in keep))
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
+        purge = None if resume_step is None else resume_step + 1
+        self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=purge)
+        self._wandb = _start_wandb(folder, wandb) if wandb is not None else None
+
+    def __enter__(self) -> MetricsWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """Writes one row; values that are not finite stand as null in the JSON."""
+        row: dict[str, Any] = {"step": int(step), "time": round(time.time(), 3)}
+        for name, value in values.items():
+            number = float(value)
+            row[name] = number if math.isfinite(number) else None
+            self._tensorboard.add_scalar(name, number, int(step))
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+        if self._wandb is not None:
+            self._wandb.log({k: v for k, v in row.items() if k != "time"}, step=int(step))
+
+    def flush(self) -> None:
+        """Brings everything written so far to the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._tensorboard.flush()
+
+    def close(self) -> None:
+        """Flushes and closes; may be called twice."""
+        if not self._file.closed:
+            self.flush()
+            self._file.close()
+            self._tensorboard.close()
+            if self._wandb is not None:
+                self._wandb.finish()
+
+
+def _start_wandb(folder: Path, options: Mapping[str, Any]) -> Any:
+    try:
+        wandb = importlib.import_module("wandb")
+    except ImportError:
+        raise UserError(
+            "config.wandb is on and wandb is not installed: pip install 'motif-jax[wandb]'"
+        ) from None
+    id_file = folder / "wandb_id.txt"
+    if not id_file.exists():
+        atomic_write_text(id_file, wandb.util.generate_id())
+    return wandb.init(dir=str(folder), id=id_file.read_text(encoding="utf-8"), resume="allow", **options)

