@@ -1,0 +1,68 @@
+"""The arrays of a pairs dataset: names, shapes, dtypes, and digests of their content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+MESSAGE_BYTES = 256
+LABELS = {0: "first", 1: "second", 2: "tie", 3: "unknown"}
+
+# Where collect keeps what is not finished; a folder that has it holds no whole dataset.
+STAGING = ".staging"
+META = "dataset.json"
+
+# What annotators may read. Pictures of the same steps (tty_*, glyphs) do not change what a dataset is.
+CONTENT_ARRAYS = ("data/message", "data/blstats", "data/rewards", "info/score")
+
+_HASH_BLOCK = 1 << 24
+
+
+@dataclass(frozen=True)
+class ArrayLayout:
+    """What data/NAME.npy must look like.
+
+    Attributes:
+      steps: allowed shapes of one step.
+      dtype: dtype that the project writes.
+      kinds: numpy kinds that it reads ('u' unsigned, 'i' signed, 'f' floating).
+      itemsize: bytes an entry must have, or None for any.
+    """
+
+    steps: tuple[tuple[int, ...], ...]
+    dtype: str
+    kinds: str
+    itemsize: int | None = None
+
+
+DATA_ARRAYS: Mapping[str, ArrayLayout] = {
+    "message": ArrayLayout(((MESSAGE_BYTES,),), "uint8", "u", 1),
+    "blstats": ArrayLayout(((27,), (26,)), "int32", "iuf"),
+    "tty_chars": ArrayLayout(((24, 80),), "uint8", "u", 1),
+    "tty_colors": ArrayLayout(((24, 80),), "int8", "iu", 1),
+    "rewards": ArrayLayout(((),), "float32", "iuf"),
+    "glyphs": ArrayLayout(((21, 79),), "int16", "iu"),
+}
+
+
+def array_digest(array: np.ndarray) -> str:
+    """Digest of shape, dtype and content of `array`; a memory-mapped one is read block by block.
+
+    Returns:
+      32 hexadecimal digits, the same on every machine.
+    """
+    digest = hashlib.blake2b(f"{array.shape} {array.dtype.str}\n".encode(), digest_size=16)
+    flat = array.reshape(-1)
+    block = max(1, _HASH_BLOCK // max(1, array.dtype.itemsize))
+    for start in range(0, flat.size, block):
+        digest.update(np.ascontiguousarray(flat[start : start + block]).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def combine_digests(digests: Mapping[str, str], names: Iterable[str] = CONTENT_ARRAYS) -> str:
+    """Content hash of a dataset from the digests of its arrays ('data/message': ...), those absent left out."""
+    text = "".join(f"{name} {digests[name]}\n" for name in sorted(names) if name in digests)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
