@@ -1,0 +1,126 @@
+"""The numbers that episodes are judged by: their names, units, and the table of an evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from motif_jax.reports.statistics import Summary, summarise
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of an episode: its key in the rows, what people call it, its unit and what it is."""
+
+    key: str
+    title: str
+    unit: str
+    meaning: str
+
+
+MEASURES = (
+    Measure("return", "return", "reward", "sum of the task's reward, unscaled"),
+    Measure(
+        "intrinsic_return",
+        "intrinsic return",
+        "reward",
+        "sum of the intrinsic reward after threshold and count discount, before its coefficient",
+    ),
+    Measure(
+        "intrinsic_return_uncounted",
+        "intrinsic return, uncounted",
+        "reward",
+        "the same without the count discount",
+    ),
+    Measure("score", "game score", "points", "the game's own score in the status line"),
+    Measure("dlvl", "dungeon level", "level", "depth at the end"),
+    Measure("gold", "gold", "pieces", "gold carried at the end"),
+    Measure("xlvl", "experience level", "level", "the hero's experience level at the end"),
+    Measure("scout", "scout", "cells", "map cells seen, summed over the levels visited"),
+    Measure("turns", "game turns", "turns", "the game's clock at the end"),
+    Measure("length", "length", "steps", "actions taken"),
+    Measure("success", "success rate", "share", "episodes that reached the task's goal"),
+    Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
+)
+BY_KEY = {measure.key: measure for measure in MEASURES}
+
+
+def measure(key: str) -> Measure:
+    """Returns the measure of `key`; numbers that are not listed get their key as title."""
+    return BY_KEY.get(key, Measure(key, key.replace("_", " "), "", ""))
+
+
+def measured_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the keys that every row has a number for: listed measures first, others by name."""
+    if not rows:
+        return []
+    administrative = {
+        "index",
+        "seed",
+        "end",
+        "end_reason",
+        "session",
+        "session_seconds",
+        "step",
+        "env",
+        "steps",
+    }
+    shared = set.intersection(
+        *({k for k, v in row.items() if isinstance(v, int | float) and v is not None} for row in rows)
+    )
+    listed = [m.key for m in MEASURES if m.key in shared]
+    return listed + sorted(shared - set(listed) - administrative)
+
+
+def summarise_rows(
+    rows: Sequence[Mapping[str, Any]], resamples: int, confidence: float
+) -> dict[str, Summary]:
+    """Returns one summary per measured key; rows are ordered by index first, so the order given is no matter."""
+    ordered = sorted(rows, key=lambda row: row["index"])
+    return {
+        key: summarise(np.array([row[key] for row in ordered], np.float64), resamples, confidence)
+        for key in measured_keys(ordered)
+    }
+
+
+def format_value(value: float) -> str:
+    """Returns `value` with three significant digits and thousands separated."""
+    if not np.isfinite(value):
+        return "n/a"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if value == int(value) and abs(value) < 1000:
+        return f"{int(value)}"
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.3g}" if abs(value) >= 1e-3 else f"{value:.1e}"
+
+
+def format_estimate(estimate: Any) -> str:
+    """Returns 'value [low, high]' of an `Estimate`."""
+    return f"{format_value(estimate.value)} [{format_value(estimate.low)}, {format_value(estimate.high)}]"
+
+
+HEADER = ("measure", "unit", "mean", "median", "interquartile mean", "range")
+
+
+def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
+    """Returns the cells of an evaluation table below `HEADER`; a rate has no median."""
+    rows = []
+    for key, summary in summaries.items():
+        what = measure(key)
+        share = what.unit == "share"
+        rows.append(
+            (
+                what.title,
+                what.unit,
+                format_estimate(summary.mean),
+                "" if share else format_estimate(summary.median),
+                "" if share else format_estimate(summary.iqm),
+                "" if share else f"{format_value(summary.minimum)} to {format_value(summary.maximum)}",
+            )
+        )
+    return rows

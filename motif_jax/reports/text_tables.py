@@ -1,0 +1,71 @@
+"""Tables as Markdown, LaTeX and on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+
+def latex_escape(text: str) -> str:
+    """Returns `text` so that LaTeX sets it as it is."""
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a Markdown table; pipes and line breaks in cells are escaped."""
+
+    def line(cells: Sequence[str]) -> str:
+        escaped = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ") for cell in cells)
+        return "| " + " | ".join(escaped) + " |"
+
+    return "\n".join([line(header), "|" + " --- |" * len(header), *(line(row) for row in rows)]) + "\n"
+
+
+def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, label: str) -> str:
+    """Returns a LaTeX table (package booktabs): first column left, others right."""
+
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join(latex_escape(cell) for cell in cells) + r" \\"
+
+    return "\n".join(
+        [
+            r"\begin{table}[t]",
+            r"  \centering",
+            rf"  \caption{{{latex_escape(caption)}}}",
+            rf"  \label{{{label}}}",
+            rf"  \begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+            r"    \toprule",
+            "    " + line(header),
+            r"    \midrule",
+            *("    " + line(row) for row in rows),
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def terminal(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str = "") -> Table:
+    """Returns a rich table; cells are shown literally, markup in them is not interpreted."""
+    table = Table(title=Text(title), caption=Text(caption) if caption else None, title_justify="left")
+    for position, name in enumerate(header):
+        table.add_column(Text(name), justify="left" if position == 0 else "right", no_wrap=position == 0)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
