@@ -9,9 +9,12 @@ Spawned worker processes import this module again, so it imports nothing heavy a
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import itertools
 import pkgutil
 import re
+import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,16 +81,27 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
 
 
 def _check_config_file(arguments: Sequence[str]) -> None:
-    for position, argument in enumerate(arguments):
-        if re.fullmatch(r"--?config", argument) and position + 1 < len(arguments):
-            value = arguments[position + 1]
-        elif match := re.fullmatch(r"--?config=(.*)", argument):
-            value = match.group(1)
-        else:
-            continue
-        path = Path(value.split(":", 1)[0])
-        if not path.is_file():
+    """Tells a missing config file, a variant it does not have, and keys it does not have, by name."""
+    values = [
+        match.group(1) for argument in arguments if (match := re.fullmatch(r"--?config=(.*)", argument))
+    ]
+    values += [after for name, after in itertools.pairwise(arguments) if re.fullmatch(r"--?config", name)]
+    for value in values:
+        path, _, variant = value.partition(":")
+        if not Path(path).is_file():
             _fail(f"--config={value}: there is no file {path}")
+        try:
+            config = runpy.run_path(path)["get_config"](variant or None)
+        except (ValueError, UserError) as error:
+            _fail(f"--config={value}: {error}")
+        keys = [name for name, _ in _flat(config.to_dict())]
+        sections = {name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)}
+        for argument in arguments:
+            given = re.match(r"--?config\.([^=\[]+)", argument)
+            if given and given.group(1) not in {*keys, *sections}:
+                near = difflib.get_close_matches(given.group(1), keys, n=1, cutoff=0.4)
+                hint = f"; did you mean --config.{near[0]}?" if near else "; --print_config shows them"
+                _fail(f"--config.{given.group(1)} is not a key of {path}{hint}")
 
 
 def _readable(error: Exception) -> str:

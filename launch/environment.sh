@@ -1,0 +1,57 @@
+# Sourced by the scripts beside it: makes and fills a Python environment of the project's own.
+# The system's Python is only ever asked to make it. Needs `set -o pipefail` in the script that sources it.
+
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 2
+}
+
+# The first Python of at least 3.11 (MOTIF_JAX_PYTHON chooses one).
+find_python() {
+  local candidate
+  for candidate in ${MOTIF_JAX_PYTHON:-python3.12 python3.11 python3 python}; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+      printf '%s\n' "$candidate"
+      return 0
+    fi
+  done
+  die "Python 3.11 or newer is needed and was not found${MOTIF_JAX_PYTHON:+ (MOTIF_JAX_PYTHON=$MOTIF_JAX_PYTHON)}: install python3.11 or python3.12"
+}
+
+# make_environment FOLDER: venv; without ensurepip (Debian's split) the pip that is there fills it; then virtualenv.
+make_environment() {
+  local folder=$1 python
+  if [ -x "$folder/bin/python" ] && "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
+    return 0
+  fi
+  python=$(find_python) || exit 2
+  rm -rf "$folder"
+  if "$python" -m venv "$folder" >/dev/null 2>&1; then return 0; fi
+  rm -rf "$folder"
+  if "$python" -m venv --without-pip "$folder" >/dev/null 2>&1 \
+    && "$python" -m pip --python "$folder/bin/python" install --quiet pip setuptools wheel >/dev/null 2>&1; then
+    return 0
+  fi
+  rm -rf "$folder"
+  if "$python" -m virtualenv --quiet "$folder" >/dev/null 2>&1; then return 0; fi
+  if virtualenv --quiet --python "$python" "$folder" >/dev/null 2>&1; then return 0; fi
+  rm -rf "$folder"
+  die "no Python environment could be made: install python3-venv (Debian: apt-get install python3-venv) or virtualenv"
+}
+
+# install_package FOLDER EXTRAS: the package, editable, with the exact versions that the tests ran with.
+install_package() {
+  local folder=$1 extras=$2 stamp wanted
+  stamp="$folder/motif_jax.stamp"
+  wanted=$(cat "$repository/setup.cfg" "$repository/launch/constraints.txt" | sha256sum | cut -c1-64)$extras
+  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then return 0; fi
+  printf 'installing motif_jax%s into %s (about a minute)\n' "$extras" "${folder#"$repository"/}"
+  if ! "$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
+    --constraint "$repository/launch/constraints.txt" --editable "$repository$extras" 2>&1 \
+    | { grep -v -e '^WARNING: Location' -e '^WARNING: Running pip as' || true; } >&2; then
+    die "the packages could not be installed; the lines above say why (no network, or an index that lacks one?)"
+  fi
+  printf '%s' "$wanted" > "$stamp"
+}

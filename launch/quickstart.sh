@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# The whole job on this machine's CPU, from an empty clone to a report, in about 15 minutes on 2 cores:
+# collect NetHack games, annotate pairs of messages, train a reward, train an agent with it, evaluate, report.
+#
+#   bash launch/quickstart.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart by default
+#
+# Stop it anywhere and run it again: every stage goes on where it was, and a finished one says so at once.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+cd "$repository"
+
+make_environment "$repository/.venv"
+install_package "$repository/.venv" ""
+
+runs=${1:-runs/quickstart}
+# Games for the final evaluation: seeds that nothing was tuned on and that training does not meet.
+evaluation_seed=${QUICKSTART_EVALUATION_SEED:-20261}
+
+stage() {
+  local config=$1 folder=$2 status=0
+  shift 2
+  printf '\n== %s -> %s\n' "$config" "$folder"
+  "$repository/.venv/bin/python" -m motif_jax.launch --config="configs/$config" --workdir="$folder" "$@" || status=$?
+  if [ "$status" -eq 75 ]; then
+    printf '\nstopped; run the same command again to go on\n' >&2
+  fi
+  [ "$status" -eq 0 ] || exit "$status"
+}
+
+stage collect.py:quickstart "$runs/dataset"
+stage annotate.py:quickstart "$runs/annotate" --config.dataset_dir="$runs/dataset" --config.store_dir="$runs/answers"
+stage train_reward.py:quickstart "$runs/reward" --config.dataset_dir="$runs/dataset"
+stage train_agent.py:quickstart "$runs/agent" --config.reward.dir="$runs/reward"
+for policy in agent random; do
+  stage evaluate.py:quickstart "$runs/evaluate_$policy" --config.policy="$policy" --config.agent.dir="$runs/agent" \
+    --config.reward.dir="$runs/reward" --config.seed="$evaluation_seed"
+done
+stage report.py:quickstart "$runs/report" --config.dataset_dir="$runs/dataset" --config.reward.dir="$runs/reward" \
+  --config.agent.dir="$runs/agent" --config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"

