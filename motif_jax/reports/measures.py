@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from motif_jax.reports.statistics import Summary, summarise
+from motif_jax.reports.statistics import Summary, summarise, wilson_interval
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,14 @@ def summarise_rows(
 ) -> dict[str, Summary]:
     """Returns one summary per measured key; rows are ordered by index first, so the order given is no matter."""
     ordered = sorted(rows, key=lambda row: row["index"])
-    return {
-        key: summarise(np.array([row[key] for row in ordered], np.float64), resamples, confidence)
-        for key in measured_keys(ordered)
-    }
+    summaries = {}
+    for key in measured_keys(ordered):
+        values = np.array([row[key] for row in ordered], np.float64)
+        summary = summarise(values, resamples, confidence)
+        if key == "success":
+            summary = replace(summary, mean=wilson_interval(values, confidence))
+        summaries[key] = summary
+    return summaries
 
 
 def format_value(value: float) -> str:
@@ -124,3 +128,18 @@ def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
             )
         )
     return rows
+
+
+def fit_width(cells: Sequence[tuple[str, ...]], width: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Returns header and cells for a terminal of `width` columns: a narrow one shows no range, units with the names."""
+    if width >= 110:
+        return HEADER, list(cells)
+    merged = [(f"{row[0]} ({row[1]})" if row[1] else row[0], *row[2:5]) for row in cells]
+    return ("measure (unit)", *HEADER[2:5]), merged
+
+
+def end_reason(truncated: bool, code: float | None) -> str:
+    """Says how an episode ended, from the environment's `end` number where it gives one."""
+    if truncated:
+        return "step limit"
+    return {1.0: "death", 2.0: "success", -1.0: "step limit"}.get(code, "end") if code is not None else "end"

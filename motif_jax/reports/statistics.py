@@ -3,13 +3,14 @@
 Method, stated wherever the numbers are shown: percentile bootstrap (Efron and Tibshirani 1993, chapter 13); the
 episodes are drawn with replacement `RESAMPLES` times with a fixed seed, and the interval holds the middle 95 % of the
 statistic. The interquartile mean (Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical
-precipice") leaves out the lowest and the highest quarter.
+precipice") leaves out the lowest and the highest quarter. Rates of yes and no have Wilson's score interval.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -128,6 +129,19 @@ def summarise(
     array = np.asarray(values, np.float64)
     mean, median, iqm = bootstrap(array, list(STATISTICS.values()), resamples, confidence, seed)
     return Summary(len(array), mean, median, iqm, float(array.std()), float(array.min()), float(array.max()))
+
+
+def wilson_interval(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Estimate:
+    """Returns the share of ones among `values` [n], each 0 or 1, with Wilson's score interval (Wilson 1927).
+
+    Unlike the bootstrap it has a width when all values are equal.
+    """
+    array = np.asarray(values, np.float64)
+    n, share = len(array), float(array.mean())
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return Estimate(share, float(max(0.0, middle - half)), float(min(1.0, middle + half)))
 
 
 def paired_difference(

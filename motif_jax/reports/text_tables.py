@@ -67,5 +67,5 @@ def terminal(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, c
     for position, name in enumerate(header):
         table.add_column(Text(name), justify="left" if position == 0 else "right", no_wrap=position == 0)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(cell.replace(" [", "\n[")) for cell in row))
     return table

@@ -1,0 +1,62 @@
+"""Plays seeded episodes of an agent or of the random policy and writes what they reached.
+
+    python -m motif_jax.launch --config=configs/evaluate.py --workdir=runs/evaluation \\
+        --config.policy=runs/agent --config.episodes=100
+    python -m motif_jax.launch --config=configs/evaluate.py --workdir=runs/evaluation_random \\
+        --config.policy=random --config.env.name=NetHackScore-v1 --config.reward.dir=runs/reward
+
+Two evaluations with the same `seed` play the same games. Out come episodes.jsonl (one line an episode, also the
+resume point), episodes.parquet (the same as a table, with every action), evaluation.json (means, medians and
+interquartile means with confidence intervals), table.md, and recordings/ where asked for. Stopped at any moment and
+started again, it loses at most the episodes in flight.
+
+100 episodes of the random policy take about 10 seconds on two cores, of the published agent network minutes.
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+from motif_jax.support.config import compat, default_workers, unknown_variant
+
+
+def get_config(variant: str | None = None) -> ConfigDict:
+    config = ConfigDict()
+    config.stage = "evaluate"
+    config.seed = 0  # of the episodes' seeds; equal seeds play equal games
+    config.policy = "random"  # 'random', or the folder of an agent run
+    config.checkpoint = "latest"  # of the agent: 'latest', 'best', or a step
+    config.greedy = False  # take the most likely action instead of drawing one
+    config.episodes = 100
+    config.workers = default_workers()
+    config.lanes = 32  # episodes of an agent played at a time; the network sees lanes / 2 at once
+    config.record_every = 0  # every Nth episode leaves a recording; 0 leaves none
+    config.resamples = 2000  # of the bootstrap
+    config.confidence = 0.95  # of the intervals
+
+    config.env = ConfigDict()
+    config.env.name = placeholder(str)  # None: the agent's; NetHackScore-v1 for the random policy
+    config.env.max_episode_steps = placeholder(int)  # None: the agent's, or the environment's own
+
+    config.reward = ConfigDict()  # the intrinsic reward to score episodes with
+    config.reward.dir = placeholder(str)  # a reward run; None: the agent's own, if it has one
+    config.reward.step = placeholder(int)  # None: the newest checkpoint
+    config.reward.normalise = True
+    config.reward.quantile = placeholder(float)  # None: no threshold
+    config.reward.quantile = 0.5
+    config.reward.count_exponent = 3.0
+
+    # Of the random policy's environment; an agent brings its own.
+    config.compat = compat("sober_mask", "oracle_patch_edge", "crop_row_offset", "message_count_off")
+
+    if variant in (None, ""):
+        return config
+    if variant == "smoke":
+        config.episodes, config.lanes, config.resamples, config.workers = 4, 2, 200, 2
+        config.env.max_episode_steps = 200
+        return config
+    if variant == "quickstart":
+        config.episodes, config.record_every = 100, 20
+        return config
+    raise unknown_variant(variant, ("", "smoke", "quickstart"))

@@ -1,0 +1,32 @@
+"""What the numbers of NetHack's status line mean, for tables, players and watches over a run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+STATUS_FIELD = "blstats"
+# Bit of the condition mask in nle 1.x (BL_MASK_HALLU).
+_HALLUCINATION = 0x200
+_CONDITION = 25
+
+# name -> index, the ones that people follow along a game
+VITALS: dict[str, int] = {
+    "depth": 12,
+    "score": 9,
+    "gold": 13,
+    "level": 18,
+    "hp": 10,
+    "max hp": 11,
+    "turn": 20,
+    "hunger": 21,
+}
+
+
+def hallucinating(status: np.ndarray) -> np.ndarray:
+    """Returns bool [T] from status lines [T, 26 or 27]: the hero hallucinates, so messages name random things."""
+    return (np.asarray(status)[..., _CONDITION].astype(np.int64) & _HALLUCINATION) != 0
+
+
+def vitals(status: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the columns of `VITALS` by name, [T] each, from status lines [T, 26 or 27]."""
+    return {name: np.asarray(status)[..., index] for name, index in VITALS.items()}

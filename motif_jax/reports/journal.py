@@ -1,0 +1,143 @@
+"""What an evaluation leaves behind: a journal of episodes that survives a kill, and tables made from it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_bytes, atomic_write_text
+
+JOURNAL = "episodes.jsonl"
+TABLE = "episodes.parquet"
+SUMMARY = "evaluation.json"
+MESSAGES = "messages.json"
+
+
+def encode_actions(actions: np.ndarray) -> str:
+    """Packs actions (integers below 256) into a short string; about 1 KB for 1000 random actions."""
+    values = np.asarray(actions)
+    if values.size and not (values.min() >= 0 and values.max() < 256):
+        raise ValueError(f"actions between 0 and 255 can be packed, not {values.min()} to {values.max()}")
+    return base64.b85encode(zlib.compress(values.astype(np.uint8).tobytes(), 9)).decode()
+
+
+def decode_actions(text: str) -> np.ndarray:
+    """Undoes `encode_actions`; returns int32 [T]."""
+    return np.frombuffer(zlib.decompress(base64.b85decode(text)), np.uint8).astype(np.int32)
+
+
+def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Returns the rows of a .jsonl file; a last line torn by a kill is left out; no file gives no rows.
+
+    Raises:
+      UserError: a line before the last is not JSON.
+    """
+    path = Path(path)
+    if not path.exists():
+        return []
+    rows = []
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise UserError(f"{path} line {number} cannot be read: {error}") from None
+    return rows
+
+
+class Journal:
+    """Appends one line per finished episode; what was there before is kept and known by its index.
+
+    Args:
+      folder: of the evaluation.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._path = Path(folder) / JOURNAL
+        self.rows = read_rows(self._path)
+        if self._path.exists():  # without a torn last line
+            atomic_write_text(self._path, "".join(json.dumps(row) + "\n" for row in self.rows))
+        self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    @property
+    def done(self) -> set[int]:
+        """Indices of the episodes that are there."""
+        return {row["index"] for row in self.rows}
+
+    @property
+    def session(self) -> int:
+        """The number of this start, from 0."""
+        return 1 + max((row["session"] for row in self.rows), default=-1)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Writes one row and hands it to the system, so that a kill of this process cannot lose it."""
+        clean = {key: _finite(value) for key, value in row.items()}
+        self.rows.append(clean)
+        self._file.write(json.dumps(clean) + "\n")
+        self._file.flush()
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def speed(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Returns (steps a second, seconds of play) over all sessions of a journal; (0, 0) without rows."""
+    seconds: dict[int, float] = {}
+    for row in rows:
+        seconds[row["session"]] = max(seconds.get(row["session"], 0.0), row["session_seconds"])
+    total = sum(seconds.values())
+    return (sum(row["length"] for row in rows) / total if total else 0.0), total
+
+
+def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes rows ordered by index as parquet; packed actions become lists of integers."""
+    import pyarrow
+    import pyarrow.parquet
+
+    table = []
+    for row in sorted(rows, key=lambda row: row["index"]):
+        unpacked = dict(row)
+        if "actions" in unpacked:
+            unpacked["actions"] = decode_actions(unpacked["actions"]).astype(np.uint8)
+        table.append(unpacked)
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), buffer, compression="zstd")
+    atomic_write_bytes(path, buffer.getvalue())
+
+
+def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns evaluation.json of an evaluation folder, with its rows under 'rows'.
+
+    Raises:
+      UserError: it is not the folder of a finished evaluation.
+    """
+    path = Path(folder) / SUMMARY
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{folder} is not a finished evaluation: it has no {SUMMARY}; run evaluate there"
+        ) from None
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    return {**summary, "rows": sorted(read_rows(Path(folder) / JOURNAL), key=lambda row: row["index"])}

@@ -1,0 +1,104 @@
+"""The messages of games: how often each was seen and what the reward paid for it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+
+def as_text(message: np.ndarray | bytes) -> str:
+    """Returns a NUL-padded message as text; bytes outside printable ASCII show as their escape."""
+    raw = (message.tobytes() if isinstance(message, np.ndarray) else message).rstrip(b"\0")
+    return "".join(chr(b) if 32 <= b < 127 else f"\\x{b:02x}" for b in raw)
+
+
+@dataclass
+class MessageTally:
+    """One distinct message over a set of episodes.
+
+    Attributes:
+      text: the message.
+      count: steps on which it was seen.
+      episodes: episodes in which it was seen.
+      reward: what it pays the first time in an episode, g(m); None without a reward.
+      total: what it paid in all, after the count discount; None without a reward.
+    """
+
+    text: str
+    count: int
+    episodes: int = 1
+    reward: float | None = None
+    total: float | None = None
+
+
+def tally_episode(
+    texts: np.ndarray,
+    text_index: np.ndarray,
+    uncounted: np.ndarray | None = None,
+    discounted: np.ndarray | None = None,
+) -> list[MessageTally]:
+    """Counts the messages of one episode.
+
+    Args:
+      texts: uint8 [D, L], distinct.
+      text_index: int [T], the message of each step.
+      uncounted: float [T], the reward of each step before the count discount.
+      discounted: float [T], after it.
+    """
+    counts = np.bincount(text_index, minlength=len(texts))
+    rewards = totals = None
+    if uncounted is not None and discounted is not None:
+        rewards = np.zeros(len(texts))
+        rewards[text_index] = uncounted
+        totals = np.bincount(text_index, discounted, minlength=len(texts))
+    tallies = []
+    for row in np.flatnonzero(counts):
+        tally = MessageTally(as_text(texts[row]), int(counts[row]))
+        if rewards is not None and totals is not None:
+            tally.reward, tally.total = float(rewards[row]), float(totals[row])
+        tallies.append(tally)
+    return tallies
+
+
+def merge(episodes: Iterable[Sequence[MessageTally]]) -> list[MessageTally]:
+    """Adds the tallies of several episodes; most frequent first, equals by text."""
+    merged: dict[str, MessageTally] = {}
+    for tallies in episodes:
+        for tally in tallies:
+            there = merged.get(tally.text)
+            if there is None:
+                merged[tally.text] = MessageTally(**asdict(tally))
+                continue
+            there.count += tally.count
+            there.episodes += tally.episodes
+            if there.total is not None and tally.total is not None:
+                there.total += tally.total
+    return sorted(merged.values(), key=lambda tally: (-tally.count, tally.text))
+
+
+def pack(tallies: Sequence[MessageTally]) -> str:
+    """Packs the tallies of one episode into a short string for a journal."""
+    rows = [[t.text, t.count, t.reward, t.total] for t in tallies]
+    return base64.b85encode(zlib.compress(json.dumps(rows).encode(), 9)).decode()
+
+
+def unpack(text: str) -> list[MessageTally]:
+    """Undoes `pack`."""
+    rows = json.loads(zlib.decompress(base64.b85decode(text)))
+    return [MessageTally(row[0], row[1], 1, row[2], row[3]) for row in rows]
+
+
+def as_rows(tallies: Sequence[MessageTally]) -> list[dict[str, Any]]:
+    """Returns the tallies as dictionaries."""
+    return [asdict(tally) for tally in tallies]
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[MessageTally]:
+    """Undoes `as_rows`."""
+    return [MessageTally(**row) for row in rows]

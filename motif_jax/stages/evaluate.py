@@ -1,0 +1,189 @@
+"""Plays N seeded episodes of an agent or of the random policy and writes a table, JSON and parquet."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+from rich.console import Console
+
+from motif_jax.envs import registry, vitals
+from motif_jax.envs.spec import TRUNCATED
+from motif_jax.reports import journal, measures, messages, text_tables
+from motif_jax.runtime import policies
+from motif_jax.runtime.episode_rewards import load_rater
+from motif_jax.runtime.episode_worker import EpisodeRecord
+from motif_jax.runtime.episodes import play_episodes
+from motif_jax.support import config as checks
+from motif_jax.support import interruption, run_folder, seeds
+from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text
+from motif_jax.support.progress import Progress
+
+DEFAULT_ENVIRONMENT = "NetHackScore-v1"
+IDENTITY = ("seed", "policy", "checkpoint", "greedy", "lanes", "env", "reward", "compat")
+PLAN = "plan.json"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for values that cannot work, before anything is played."""
+    for key in ("episodes", "workers", "resamples"):
+        checks.positive(config, key)
+    checks.positive(config, "record_every", allow_zero=True)
+    checks.positive(config, "env.max_episode_steps", allow_none=True)
+    checks.positive(config, "reward.count_exponent", allow_zero=True)
+    checks.fraction(config, "confidence")
+    checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
+    good = config.checkpoint in ("latest", "best") or config.checkpoint.isdigit()
+    checks.require(good, "checkpoint", config.checkpoint, "latest, best or a step")
+    if config.env.name is not None:
+        registry.check(config.env.name)
+    if not policies.is_random(config.policy):
+        checks.require(
+            Path(config.policy).is_dir(), "policy", config.policy, "random, or the folder of an agent run"
+        )
+    if config.reward.dir is not None:
+        checks.existing_folder(config, "reward.dir")
+    run_folder.check_identity(workdir, config, IDENTITY)
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
+    run_folder.prepare(workdir, config, IDENTITY)
+    with FolderLock(workdir), interruption.Interruption() as stop, journal.Journal(workdir) as rows:
+        player = _Player(config, workdir)
+        player.play(rows, stop)
+        if len(rows.done) < config.episodes:
+            return interruption.EXIT_CODE
+        _write(config, workdir, player.plan, rows.rows)
+    return None
+
+
+def _write(
+    config: ConfigDict, workdir: Path, plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    rows = sorted((row for row in rows if row["index"] < config.episodes), key=lambda row: row["index"])
+    summaries = measures.summarise_rows(rows, config.resamples, config.confidence)
+    rate, seconds = journal.speed(rows)
+    summary = {
+        "plan": plan,
+        "episodes": len(rows),
+        "steps": sum(row["length"] for row in rows),
+        "seconds": seconds,
+        "steps_per_second": rate,
+        "confidence": config.confidence,
+        "intervals": f"percentile bootstrap over episodes, {config.resamples} resamples; success rate: Wilson",
+        "measures": {key: summary.as_dict() for key, summary in summaries.items()},
+    }
+    tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
+    journal.write_parquet(
+        workdir / journal.TABLE, [{k: v for k, v in row.items() if k != "messages"} for row in rows]
+    )
+    atomic_write_json(workdir / journal.MESSAGES, messages.as_rows(tallies))
+    cells = measures.table_rows(summaries)
+    title = f"{plan['policy']} on {plan['environment']}"
+    note = (
+        f"{len(rows)} episodes, {summary['steps']:,} steps, {rate:,.0f} steps/s; brackets: "
+        f"{100 * config.confidence:g} % intervals ({summary['intervals']})"
+    )
+    atomic_write_text(
+        workdir / "table.md", f"{title}\n\n{text_tables.markdown(measures.HEADER, cells)}\n{note}\n"
+    )
+    atomic_write_json(workdir / journal.SUMMARY, summary)
+    console = Console()
+    header, shown = measures.fit_width(cells, console.width)
+    console.print(text_tables.terminal(header, shown, title, note))
+    print(f"written: {workdir / journal.SUMMARY}, {journal.TABLE}, table.md")
+
+
+class _Player:
+    """The policy, its environment and the reward to score it with, as config and plan.json say."""
+
+    def __init__(self, config: ConfigDict, workdir: Path) -> None:
+        self._config, self._workdir = config, workdir
+        path = workdir / PLAN
+        # A training that goes on saves newer checkpoints: a resumed evaluation keeps the one that it began with.
+        pinned = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        reward_config: ConfigDict | None = None
+        step: int | None = None
+        if policies.is_random(config.policy):
+            self._policy: Any = policies.RandomPolicy()
+            self.environment = config.env.name or DEFAULT_ENVIRONMENT
+            switches = {key: True for key, on in config.compat.items() if on}
+            self.options: dict[str, Any] = {"compat": switches} if switches else {}
+        else:
+            from motif_jax.runtime import agent_policy
+
+            checkpoint = str(pinned.get("checkpoint", config.checkpoint))
+            agent = agent_policy.load(config.policy, checkpoint, config.env.name)
+            self._policy, self.environment, self.options = agent.policy, agent.environment, agent.options
+            step, reward_config = agent.step, agent.reward
+        if config.env.max_episode_steps is not None:
+            self.options["max_episode_steps"] = config.env.max_episode_steps
+        if config.reward.dir is not None:
+            reward_config = config.reward
+        self._spec = registry.spec(self.environment, **self.options)
+        self._rater = None if reward_config is None else load_rater(reward_config, self._spec)
+        self.plan = {
+            "policy": str(config.policy),
+            "checkpoint": step,
+            "greedy": bool(config.greedy),
+            "seed": config.seed,
+            "environment": self.environment,
+            "options": self.options,
+            "reward": None if reward_config is None else run_folder.as_plain(reward_config),
+        }
+        atomic_write_json(path, self.plan)
+
+    def play(self, rows: journal.Journal, stop: interruption.Interruption) -> None:
+        """Plays the episodes that are not in the journal yet."""
+        config, session, started = self._config, rows.session, time.monotonic()
+        keep = (vitals.STATUS_FIELD,) if vitals.STATUS_FIELD in self._spec.observation else ()
+        with Progress(config.episodes, "episodes", f"evaluate {config.policy}", len(rows.done)) as progress:
+            records = play_episodes(
+                self.environment,
+                self.options,
+                [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)],
+                self._policy,
+                workers=config.workers,
+                lanes=config.lanes,
+                keep_fields=keep,
+                skip=rows.done,
+                greedy=config.greedy,
+                stop=stop,
+                on_death=lambda deaths: progress.log(
+                    f"worker processes that died and were replaced: {deaths}"
+                ),
+            )
+            steps = 0
+            for record in records:
+                if config.record_every and record.index % config.record_every == 0:
+                    self._record(record)
+                row = self._row(record)
+                rows.append(
+                    {**row, "session": session, "session_seconds": round(time.monotonic() - started, 3)}
+                )
+                steps += len(record)
+                rate = steps / (time.monotonic() - started)
+                progress.update(len(rows.done), **{"return": row["return"], "steps/s": rate})
+
+    def _row(self, record: EpisodeRecord) -> dict[str, Any]:
+        row: dict[str, Any] = {"index": record.index, "seed": record.seed}
+        row |= record.info
+        row["length"] = len(record)
+        row["end_reason"] = measures.end_reason(record.end == TRUNCATED, record.info.get("end"))
+        if vitals.STATUS_FIELD in record.fields:
+            row["hallucination"] = float(vitals.hallucinating(record.fields[vitals.STATUS_FIELD]).mean())
+        rated = None if self._rater is None else self._rater.rate(record)
+        if rated is not None:
+            row["intrinsic_return"] = float(rated.discounted.sum())
+            row["intrinsic_return_uncounted"] = float(rated.uncounted.sum())
+        if record.texts is not None:
+            row["messages"] = messages.pack(
+                messages.tally_episode(record.texts, record.text_index, *(rated or (None, None)))
+            )
+        row["actions"] = journal.encode_actions(record.actions)
+        return row
