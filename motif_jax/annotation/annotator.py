@@ -71,8 +71,23 @@ class Answer:
     note: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class Preview:
+    """What a question would look like.
+
+    Attributes:
+        text: exactly what the model would read, or the captions where there is no model.
+        tokens: its length; None where there is no model.
+        exact: False if `tokens` is a guess because the model's tokenizer is not at hand.
+    """
+
+    text: str
+    tokens: int | None = None
+    exact: bool = True
+
+
 class Annotator(Protocol):
-    """Judges questions.
+    """Judges questions. Subclass it: `start`, `preview` and `close` have defaults for annotators without a model.
 
     Attributes:
         identity: JSON-able; everything that an answer depends on besides the question itself (annotator, goal,
@@ -94,9 +109,18 @@ class Annotator(Protocol):
         """
         ...
 
+    def start(self) -> None:
+        """Loads the model or reaches the server; called once before the first question, if there is any.
+
+        Everything above must be known without it: a run that finds all its answers never loads a model.
+        """
+
+    def preview(self, question: Question) -> Preview:
+        """What a question would look like, without asking it."""
+        return Preview("\n----\n".join(question.captions) if self.reads_captions else f"pair {question.pair}")
+
     def close(self) -> None:
         """Frees the engine or the connections."""
-        ...
 
 
 def certain(label: int) -> tuple[float, float, float]:

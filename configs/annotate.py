@@ -1,0 +1,129 @@
+"""Annotate the pairs of a dataset with preferences.
+
+    python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate --config.dataset_dir=DATASET
+
+asks the embedded lexicon (a stand-in for a language model, seconds). A language model in process, 8 GPUs:
+
+    python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate --config.dataset_dir=DATASET \
+        --config.annotator=vllm --config.vllm.model=MODEL --config.vllm.tensor_parallel_size=8
+
+Hours for a 70B model and 500,000 pairs: `--config.dry_run` prints the conversations and an estimate, and asks nothing.
+What comes out: DATASET/preference/NAME.npy, DATASET/annotations/NAME/ and summary.json in the workdir. See
+docs/annotation.md. Variants: smoke (the same, seconds), quickstart, faithful (the published settings).
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict, config_dict
+
+from motif_jax.support.config import all_compat_on, compat, unknown_variant
+
+VARIANTS = ("", "smoke", "quickstart", "faithful")
+
+
+def get_config(variant: str | None = None) -> ConfigDict:
+    """The annotate stage's config."""
+    variant = variant or ""
+    if variant not in VARIANTS:
+        raise unknown_variant(variant, VARIANTS)
+    config = ConfigDict()
+    config.stage = "annotate"
+    config.seed = 0
+    config.dataset_dir = ""
+    # Answers of all runs: what is in it is never asked again.
+    config.store_dir = "runs/answer_store"
+    # score, return, random, lexicon; with a language model: vllm, openai.
+    config.annotator = "lexicon"
+    # defaultgoal, zeroknowledge, combat, gold, stairs.
+    config.goal = "defaultgoal"
+    # Name of the label file; empty: by the published scheme, such as llama70b_msg_defaultgoal_default.
+    config.name = ""
+
+    config.num_shards = 1
+    config.shard_index = 0
+    # Discard the labels of this name first. Answers in the store stay.
+    config.restart = False
+    # How often a question is asked at most while no verdict is found: 2 asks the unknown ones alone once more.
+    config.attempts = 1
+    # once: of (a, b) and (b, a) one is asked. given: as the pairs stand. both: both orders, averaged.
+    config.orders = "once"
+    config.captions = ConfigDict({"messages": True, "status": False})
+    # Questions handed over at once, seconds between writes, and at most how many to ask in this run (a pilot).
+    config.batch_size = 2000
+    config.flush_seconds = 2.0
+    config.limit = config_dict.placeholder(int)
+    config.keep_conversations = False
+
+    # Print the conversations of the first pairs and a cost estimate; ask nothing.
+    config.dry_run = False
+    config.dry_run_pairs = 2
+    # Questions a second, for the estimate; without it the rate of the workdir's last run is taken.
+    config.measured_rate = config_dict.placeholder(float)
+
+    # default, reworded, or a prompt file of your own.
+    config.prompt = ConfigDict({"version": "default", "file": ""})
+    # analysis: free text, then the verdict (published). verdict: the verdict alone, by structured output.
+    # soft: probabilities of the verdicts after a prefilled answer.
+    config.answer = ConfigDict({"mode": "analysis", "retry": True})
+    config.sampling = ConfigDict({"temperature": 0.1, "top_k": 50, "top_p": 0.95, "max_tokens": 4096})
+    # Every question gets a seed of its own, derived from config.seed; None: unseeded, a little faster on a GPU.
+    config.sampling.seeded = True
+    config.vllm = _vllm()
+    config.openai = _openai()
+    config.compat = compat("answer_first_match")
+    if variant == "faithful":
+        config.orders = "given"
+        config.annotator = "vllm"
+        config.vllm.model = "meta-llama/Llama-2-70b-chat-hf"
+        config.vllm.tensor_parallel_size = 8
+        all_compat_on(config)
+    return config
+
+
+def _vllm() -> ConfigDict:
+    """The offline engine. Values of None are left to vLLM."""
+    config = ConfigDict()
+    config.model = ""
+    config.revision = config_dict.placeholder(str)
+    config.tokenizer = config_dict.placeholder(str)
+    config.tensor_parallel_size = 1
+    config.pipeline_parallel_size = 1
+    config.dtype = "auto"
+    config.quantization = config_dict.placeholder(str)
+    config.kv_cache_dtype = "auto"
+    config.max_model_len = config_dict.placeholder(int)
+    config.max_num_seqs = config_dict.placeholder(int)
+    config.max_num_batched_tokens = config_dict.placeholder(int)
+    config.gpu_memory_utilization = 0.92
+    config.kv_cache_memory_bytes = config_dict.placeholder(int)
+    config.block_size = config_dict.placeholder(int)
+    config.enable_prefix_caching = True
+    config.enforce_eager = False
+    config.trust_remote_code = False
+    config.download_dir = config_dict.placeholder(str)
+    # Any other option of vLLM's engine as a JSON object: '{"cpu_offload_gb": 8}'.
+    config.engine = "{}"
+    # Arguments of the model's chat template as a JSON object: '{"enable_thinking": false}'.
+    config.chat_template_kwargs = "{}"
+    return config
+
+
+def _openai() -> ConfigDict:
+    """Any server that speaks the OpenAI protocol. The key is read from the environment alone."""
+    config = ConfigDict()
+    config.base_url = "http://127.0.0.1:8000/v1"
+    config.model = ""
+    config.revision = config_dict.placeholder(str)
+    config.key_variable = "OPENAI_API_KEY"
+    config.concurrency = 64
+    config.timeout_seconds = 600.0
+    # A request that fails is sent again after 1, 2, 4 ... seconds, this often.
+    config.retries = 6
+    # structured_outputs (vLLM), response_format (OpenAI's JSON schema), or none, for answer.mode=verdict.
+    config.structured = "structured_outputs"
+    # Seeds and top_k are not known to every server.
+    config.send_top_k = True
+    config.send_seed = True
+    # Further fields of each request as a JSON object.
+    config.extra_body = "{}"
+    return config

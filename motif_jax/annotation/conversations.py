@@ -1,0 +1,58 @@
+"""Conversations with a language model, kept as compressed JSON lines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from motif_jax.annotation.annotator import LABEL_NAMES, Answer, Question
+from motif_jax.support.errors import UserError
+
+
+class ConversationLog:
+    """Appends to a file of its own, one gzip member for each call, so that a kill spoils the last member only."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        run = len(list(folder.glob(f"{stem}.*.jsonl.gz")))
+        self.path = folder / f"{stem}.{run:04d}.jsonl.gz"
+
+    def add(self, answers: Sequence[tuple[Question, Answer]]) -> None:
+        """Writes one line for each question: id, label, cost, and the turns."""
+        lines = []
+        for question, answer in answers:
+            line: dict[str, Any] = {
+                "id": question.id,
+                "attempt": question.attempt,
+                "label": LABEL_NAMES[answer.label],
+                "probabilities": answer.probabilities,
+                "prompt_tokens": answer.prompt_tokens,
+                "completion_tokens": answer.completion_tokens,
+                "note": answer.note,
+                "turns": list(answer.turns) or [{"role": "captions", "content": list(question.captions)}],
+            }
+            lines.append(json.dumps(line) + "\n")
+        try:
+            with open(self.path, "ab") as file:
+                file.write(gzip.compress("".join(lines).encode()))
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be written: {error.strerror}; answers are kept") from None
+
+
+def read_conversations(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the conversations of a file; a torn end (a kill while writing) is left out."""
+    data = path.read_bytes()
+    while data:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            text = member.decompress(data)
+        except zlib.error:
+            return
+        if not member.eof:
+            return
+        yield from (json.loads(line) for line in text.splitlines())
+        data = member.unused_data

@@ -1,0 +1,108 @@
+"""Labels of pairs from answers, several answers to one, and how far annotators agree. Pure numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from motif_jax.annotation.annotator import FIRST, SECOND, TIE, UNKNOWN
+
+# Two probabilities closer than this are the same: an average of two opposite answers is a draw.
+_EQUAL = 1e-6
+
+
+def one_hot(labels: np.ndarray) -> np.ndarray:
+    """Labels int [...] to P(first), P(second), P(tie): float32 [..., 3]; NaN where unknown."""
+    table = np.concatenate([np.eye(3, dtype=np.float32), np.full((1, 3), np.nan, np.float32)])
+    return table[np.asarray(labels)]
+
+
+def mean_probabilities(probabilities: np.ndarray) -> np.ndarray:
+    """Mean over the first axis of float [answers, pairs, 3], those that are NaN left out; NaN if all are."""
+    known = ~np.isnan(probabilities[..., 0])
+    total = np.where(known[..., None], probabilities, 0).sum(0)
+    count = known.sum(0)[..., None]
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
+
+
+def most_probable(probabilities: np.ndarray) -> np.ndarray:
+    """Labels int8 [pairs] of probabilities [pairs, 3]: the most probable verdict, a draw is a tie, NaN unknown."""
+    labels = np.full(len(probabilities), TIE, np.int8)
+    first, second, tie = (probabilities[:, column] for column in range(3))
+    with np.errstate(invalid="ignore"):
+        labels[(first > second + _EQUAL) & (first > tie + _EQUAL)] = FIRST
+        labels[(second > first + _EQUAL) & (second > tie + _EQUAL)] = SECOND
+    labels[np.isnan(first)] = UNKNOWN
+    return labels
+
+
+def swap(probabilities: np.ndarray) -> np.ndarray:
+    """The same judgement of the pair the other way round: [..., 3] with the first two columns exchanged."""
+    return probabilities[..., [1, 0, 2]]
+
+
+def majority(labels: np.ndarray) -> np.ndarray:
+    """Majority over annotators: int8 [pairs] of labels int [annotators, pairs].
+
+    Unknown does not vote. The verdict with most votes wins; a draw for the first place is a tie; a pair that
+    nobody knows is unknown.
+    """
+    votes = np.stack([(labels == verdict).sum(0) for verdict in (FIRST, SECOND, TIE)], -1)
+    best = votes.max(-1)
+    won = (votes == best[:, None]).sum(-1) == 1
+    merged = np.where(won, votes.argmax(-1), TIE)
+    return np.where(best == 0, UNKNOWN, merged).astype(np.int8)
+
+
+def confusion(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Counts int64 [3, 3] of the verdicts of two annotators over the pairs that both know."""
+    known = (first != UNKNOWN) & (second != UNKNOWN)
+    counts = np.zeros((3, 3), np.int64)
+    np.add.at(counts, (first[known], second[known]), 1)
+    return counts
+
+
+def cohen_kappa(counts: np.ndarray) -> float:
+    """Cohen's kappa (1960) of a square table of counts: agreement above chance over the most possible above it.
+
+    1 for full agreement, 0 for agreement by chance; NaN where both annotators gave one and the same verdict to
+    every pair, or there is no pair, since chance alone explains the agreement then.
+    """
+    total = counts.sum()
+    if total == 0:
+        return float("nan")
+    share = counts / total
+    observed = float(np.trace(share))
+    expected = float(share.sum(1) @ share.sum(0))
+    return float("nan") if expected >= 1 - 1e-12 else (observed - expected) / (1 - expected)
+
+
+def position_bias(given: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
+    """How far an annotator's verdict follows the order of presentation.
+
+    Args:
+      given: labels int [pairs] of the pairs as they stand.
+      reverse: labels int [pairs] of the same pairs asked the other way round, as they were said (FIRST is the
+        caption shown first).
+
+    Returns:
+      `consistent`: share of pairs, of those known in both orders, with the same winner (or a tie) in both;
+      `first_share`: share of FIRST among the FIRST and SECOND of both orders, 0.5 without bias; `pairs` counted.
+    """
+    known = (given != UNKNOWN) & (reverse != UNKNOWN)
+    given, reverse = given[known], reverse[known]
+    turned = np.array([SECOND, FIRST, TIE, UNKNOWN])[reverse]
+    firsts = int((given == FIRST).sum() + (reverse == FIRST).sum())
+    seconds = int((given == SECOND).sum() + (reverse == SECOND).sum())
+    return {
+        "pairs": int(known.sum()),
+        "consistent": float((given == turned).mean()) if known.any() else float("nan"),
+        "first_share": firsts / (firsts + seconds) if firsts + seconds else float("nan"),
+    }
+
+
+def counts(labels: np.ndarray) -> dict[str, int]:
+    """How many pairs have each label."""
+    names: Sequence[str] = ("first", "second", "tie", "unknown")
+    return {name: int((labels == label).sum()) for label, name in enumerate(names)}

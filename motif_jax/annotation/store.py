@@ -1,0 +1,122 @@
+"""The answer store: every answer that any run ever got, shared by datasets, runs and shard counts.
+
+A folder of files as `records.py` describes them, one file for each process that writes at the same time. The key is
+the hash of the whole question (`questions.question_id`), so an answer is found by whoever asks the same thing again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+import socket
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+from motif_jax.annotation.annotator import UNKNOWN, Answer
+from motif_jax.annotation.records import RecordWriter, read_records
+from motif_jax.support.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredAnswer:
+    """A label as the store and the shards keep it.
+
+    Attributes:
+        label: 0 first, 1 second, 2 tie, 3 unknown.
+        probabilities: P(first), P(second), P(tie); None means certainty in the label.
+        attempts: how often the question was asked until now.
+    """
+
+    label: int
+    probabilities: tuple[float, float, float] | None = None
+    attempts: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of a line."""
+        value: dict[str, Any] = {"label": self.label}
+        if self.probabilities is not None:
+            value["p"] = list(self.probabilities)
+        if self.attempts != 1:
+            value["attempts"] = self.attempts
+        return value
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> StoredAnswer | None:
+        """The inverse of `to_json`; None if the object is not one of ours."""
+        label, p, attempts = value.get("label"), value.get("p"), value.get("attempts", 1)
+        if label not in (0, 1, 2, 3) or not isinstance(attempts, int):
+            return None
+        if p is None:
+            return cls(int(label), None, attempts)
+        if not isinstance(p, list) or len(p) != 3 or not all(isinstance(x, float | int) for x in p):
+            return None
+        return cls(int(label), (float(p[0]), float(p[1]), float(p[2])), attempts)
+
+    @classmethod
+    def of(cls, answer: Answer, attempts: int) -> StoredAnswer:
+        """What is kept of an annotator's answer."""
+        if answer.probabilities is not None and not all(map(math.isfinite, answer.probabilities)):
+            raise ValueError(f"probabilities are not finite: {answer.probabilities}")
+        return cls(answer.label, answer.probabilities, attempts)
+
+
+def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
+    """Which of two answers to one question counts: a known label before an unknown one, else the first."""
+    if old is None:
+        return new
+    if old.label == UNKNOWN and new.label != UNKNOWN:
+        return new
+    if old.label == UNKNOWN and new.label == UNKNOWN and new.attempts > old.attempts:
+        return new
+    return old
+
+
+class AnswerStore:
+    """Reads all files of a store and appends to one of its own, which is opened when it is first needed."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._writer: RecordWriter | None = None
+
+    def find(self, ids: Collection[str]) -> dict[str, StoredAnswer]:
+        """The answers to those of the questions (a set or a dict of ids) that the store holds."""
+        found: dict[str, StoredAnswer] = {}
+        for path in sorted(self.folder.glob("*.jsonl")):
+            for key, value in read_records(path, ids):
+                answer = StoredAnswer.from_json(value)
+                if answer is not None:
+                    found[key] = better(found.get(key), answer)
+        return found
+
+    def add(self, answers: Iterable[tuple[str, StoredAnswer, dict[str, Any]]]) -> None:
+        """Appends (question id, answer, further fields such as tokens) and waits until they are on the disk."""
+        if self._writer is None:
+            self._writer = _free_writer(self.folder)
+        self._writer.append((key, {**answer.to_json(), **more}) for key, answer, more in answers)
+
+    def close(self) -> None:
+        """Lets go of the file that this process appends to."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def _free_writer(folder: Path) -> RecordWriter:
+    """The first file of this host that no process writes; hosts never share one, so a host's lock is enough."""
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
+    for slot in itertools.count():
+        try:
+            return RecordWriter(folder / f"{host}-{slot:04d}.jsonl")
+        except BlockingIOError:
+            continue
+    raise AssertionError
+
+
+def check_store(folder: str | Path) -> None:
+    """Raises UserError if the path is something else than a folder or one to be made."""
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise UserError(f"config.store_dir={folder}: must be a folder, or a path where one can be made")
