@@ -1,0 +1,75 @@
+"""Actors without processes: everything happens in the calling thread, in a fixed order (serial mode)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from motif_jax.actors.group import EnvGroup
+from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts
+from motif_jax.envs import registry
+
+
+class InlineActors(Rollouts):
+    """All groups of `config` in this thread: a command is carried out at once."""
+
+    def __init__(self, config: ActorsConfig, next_episode: Sequence[int] | None = None) -> None:
+        super().__init__(config, next_episode)
+        self._groups: list[EnvGroup] = []
+        self._records: list[tuple[int, int, int]] = []
+        self._episodes: list[dict[str, Any]] = []
+
+    def start(self) -> None:
+        """Makes the environments."""
+        config = self.config
+        for group in range(config.groups):
+            environments = [registry.make(config.env, **config.options) for _ in range(config.envs_per_group)]
+            first_env = config.first_env + group * config.envs_per_group
+            self._groups.append(
+                EnvGroup(
+                    environments,
+                    self.slots,
+                    group,
+                    first_env,
+                    config.seed,
+                    self._episodes.append,
+                    config.same_step_autoreset,
+                )
+            )
+            self._wants_start(group)
+
+    def ready(self, timeout: float) -> list[Ready]:
+        """See `Rollouts.ready`; nothing is waited for."""
+        del timeout
+        ready = self._go_on()
+        records, self._records = self._records, []
+        for record in records:
+            waiting = self._written(*record)
+            if waiting is not None:
+                ready.append(waiting)
+        return ready + self._go_on()
+
+    def act(self, ready: Sequence[Ready]) -> None:
+        """Plays the actions."""
+        for group, slot, row in ready:
+            self._command(group, slot, row)
+
+    def episodes(self) -> list[dict[str, Any]]:
+        """See `Rollouts.episodes`."""
+        finished = self._episodes[:]
+        self._episodes.clear()
+        return finished
+
+    def close(self) -> None:
+        """Closes the environments and the slots."""
+        for group in self._groups:
+            group.close()
+        self._groups.clear()
+        self.slots.close()
+
+    def _command(self, group: int, slot: int, row: int) -> None:
+        if row == RESET_ROW:
+            self._groups[group].reset(slot, self.config.warmup_steps)
+        else:
+            self._groups[group].step(slot, row)
+        self._records.append((group, slot, row + 1))

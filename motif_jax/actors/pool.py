@@ -1,0 +1,252 @@
+"""Actor processes: started, told what to do, watched, replaced when they die, and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from motif_jax.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollouts
+from motif_jax.actors.worker import COMMAND, RECORD
+
+_WATCH_SECONDS = 0.1
+_CLOSE_SECONDS = 5.0
+_WAKE = RECORD.pack(-1, 0, 0, 0, 0)
+
+
+class ActorPool(Rollouts):
+    """The groups of `config` in spawned processes that share the slots.
+
+    Workers write records to one pipe that this process reads, and each reads its commands from a pipe of its own;
+    a worker whose commands end (its parent closed them, or died) ends. A worker that dies is replaced: its
+    unfinished slots are dropped and its environments start new episodes.
+    """
+
+    def __init__(self, config: ActorsConfig, next_episode: Sequence[int] | None = None) -> None:
+        super().__init__(config, next_episode)
+        self._records, self._records_in = os.pipe()
+        self._reports, self._reports_in = os.pipe()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._commands = [-1] * config.workers
+        self._generation = [0] * config.workers
+        # The generation that a group was started in. Commands carry it: one that was decided on before a worker
+        # died must not reach its successor.
+        self._group_generation = [0] * config.groups
+        self._commanded_at: list[float | None] = [None] * config.groups
+        self._slots_finished = [0] * config.workers
+        self._failures = [0] * config.workers
+        self._episodes: list[dict[str, Any]] = []
+        self._errors: dict[int, str] = {}
+        self._failure: str | None = None
+        self._closing = threading.Event()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._watcher = threading.Thread(target=self._watch, name="actor-watch", daemon=True)
+
+    def start(self) -> None:
+        """Starts the processes and the thread that watches them."""
+        for worker in range(self.config.workers):
+            self._processes.append(self._spawn(worker))
+        self._watcher.start()
+
+    def pids(self) -> list[int]:
+        """Process ids of the workers."""
+        with self._lock:
+            return [process.pid for process in self._processes]
+
+    def ready(self, timeout: float) -> list[Ready]:
+        """See `Rollouts.ready`."""
+        ready = self._go_on()
+        for worker, generation, group, slot, row in self._read(0.0 if ready else timeout):
+            if worker < 0 or generation != self._generation[worker]:
+                continue  # a slot was released, or the record's process is dead
+            if row == HELLO_ROW:
+                groups = self._welcome(worker, generation)
+                ready = [entry for entry in ready if entry.group not in groups]  # read before its worker died
+                continue
+            self._commanded_at[group] = None
+            waiting = self._written(group, slot, row)
+            if waiting is None:
+                self._slots_finished[worker] += 1
+            else:
+                ready.append(waiting)
+        ready += self._go_on()
+        if self._failure is not None:
+            raise RuntimeError(self._failure)
+        return ready
+
+    def act(self, ready: Sequence[Ready]) -> None:
+        """See `Rollouts.act`."""
+        for group, slot, row in ready:
+            self._command(group, slot, row)
+
+    def release(self, slot: int) -> None:
+        """See `Rollouts.release`; wakes the thread in `ready`."""
+        super().release(slot)
+        self.wake()
+
+    def wake(self) -> None:
+        """Makes a `ready` that waits return."""
+        with self._lock:
+            if self._records_in >= 0:
+                os.write(self._records_in, _WAKE)
+
+    def episodes(self) -> list[dict[str, Any]]:
+        """See `Rollouts.episodes`."""
+        with self._lock:
+            finished, self._episodes = self._episodes, []
+        return finished
+
+    def close(self) -> None:
+        """Ends the processes by closing their pipes; one that does not end in five seconds is killed."""
+        if self._closed:
+            return
+        self._closed = True
+        self._closing.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+        with self._lock:
+            for worker in range(self.config.workers):
+                self._close_commands(worker)
+            deadline = time.monotonic() + _CLOSE_SECONDS
+            for process in self._processes:
+                try:
+                    process.wait(max(0.0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            for descriptor in (self._records, self._records_in, self._reports, self._reports_in):
+                os.close(descriptor)
+            self._records_in = -1
+        self.slots.close()
+
+    def _spawn(self, worker: int) -> subprocess.Popen[bytes]:
+        commands, self._commands[worker] = os.pipe()
+        orders = {
+            "config": dataclasses.asdict(self.config),
+            "layout": self.slots.layout.to_json(),
+            "worker": worker,
+            "generation": self._generation[worker],
+            "memory": self.slots.descriptor,
+            "commands": commands,
+            "records": self._records_in,
+            "reports": self._reports_in,
+        }
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "motif_jax.actors.worker"],
+                stdin=subprocess.PIPE,
+                stdout=2,  # standard output is the parent's own: whatever an engine prints goes to the log
+                pass_fds=[self.slots.descriptor, commands, self._records_in, self._reports_in],
+                env=_worker_environment(),
+            )
+        finally:
+            os.close(commands)
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
+            stdin.write(json.dumps(orders).encode())
+        return process
+
+    def _welcome(self, worker: int, generation: int) -> range:
+        """A worker is up: its groups, which are returned, get slots and start."""
+        per_worker = self.config.groups_per_worker
+        groups = range(worker * per_worker, (worker + 1) * per_worker)
+        for group in groups:
+            self._group_generation[group] = generation
+            self._wants_start(group)
+        return groups
+
+    def _read(self, timeout: float) -> list[tuple[int, ...]]:
+        if not select.select([self._records], [], [], timeout)[0]:
+            return []
+        return list(RECORD.iter_unpack(os.read(self._records, 2048 * RECORD.size)))
+
+    def _command(self, group: int, slot: int, row: int) -> None:
+        worker = group // self.config.groups_per_worker
+        command = COMMAND.pack(self._group_generation[group], group, slot, row)
+        self._commanded_at[group] = time.monotonic()
+        with self._lock, contextlib.suppress(BrokenPipeError):  # a dead worker: the watcher sees to it
+            os.write(self._commands[worker], command)
+
+    def _close_commands(self, worker: int) -> None:
+        if self._commands[worker] >= 0:
+            os.close(self._commands[worker])
+            self._commands[worker] = -1
+
+    def _watch(self) -> None:
+        rest = b""
+        try:
+            while not self._closing.is_set():
+                if select.select([self._reports], [], [], _WATCH_SECONDS)[0]:
+                    rest = self._take_reports(rest)
+                for worker, process in enumerate(self._processes):
+                    if process.poll() is not None:
+                        while select.select([self._reports], [], [], 0)[0]:
+                            rest = self._take_reports(rest)
+                        self._replace(worker, process.returncode)
+                    elif self._is_stuck(worker):
+                        process.kill()
+        except Exception as error:
+            self._fail(f"the thread that watches the actors ended: {error!r}")
+            raise
+
+    def _take_reports(self, rest: bytes) -> bytes:
+        *lines, rest = (rest + os.read(self._reports, 1 << 16)).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            with self._lock:
+                if "episode" in message:
+                    self._episodes.append(message["episode"])
+                else:
+                    self._errors[message["worker"]] = message["error"]
+        return rest
+
+    def _is_stuck(self, worker: int) -> bool:
+        per_worker = self.config.groups_per_worker
+        since = [
+            t for t in self._commanded_at[worker * per_worker : (worker + 1) * per_worker] if t is not None
+        ]
+        return bool(since) and time.monotonic() - min(since) > self.config.timeout_seconds
+
+    def _replace(self, worker: int, code: int) -> None:
+        error = self._errors.pop(worker, None)
+        reason = f"signal {-code}" if code < 0 else f"exit code {code}"
+        if error is not None:
+            reason += f"\n{error}"
+        self._failures[worker] = 0 if self._slots_finished[worker] else self._failures[worker] + 1
+        if self._failures[worker] >= self.config.max_failures:
+            self._fail(
+                f"actor {worker} died {self._failures[worker]} times before it finished a rollout: {reason}"
+            )
+            self._closing.set()
+            return
+        print(f"actor {worker} died ({reason}); it is replaced", file=sys.stderr, flush=True)
+        per_worker = self.config.groups_per_worker
+        with self._lock:
+            self.restarts += 1
+            self._slots_finished[worker] = 0
+            self._generation[worker] += 1
+            self._commanded_at[worker * per_worker : (worker + 1) * per_worker] = [None] * per_worker
+            self._close_commands(worker)
+            self._processes[worker] = self._spawn(worker)
+
+    def _fail(self, reason: str) -> None:
+        self._failure = reason
+        self.wake()
+
+
+def _worker_environment() -> dict[str, str]:
+    """The environment of a worker: this package importable, and no thread pools of numerical libraries."""
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.environ.get("PYTHONPATH")
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return {**os.environ, **threads, "PYTHONPATH": root if not path else root + os.pathsep + path}

@@ -1,0 +1,197 @@
+"""Which group of environments writes into which slot, and when it may go on.
+
+`Rollouts` is what inference and the batcher see of the actors, whether these are processes (`pool`) or live in this
+thread (`inline`).
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from motif_jax.actors.slots import SlotLayout, Slots
+from motif_jax.envs import registry
+
+# The row of a command that starts episodes instead of playing actions, and of a new worker's first record.
+RESET_ROW = -1
+HELLO_ROW = -2
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorsConfig:
+    """What actors play and how they are divided.
+
+    Attributes:
+      env: registered name of the environment.
+      options: its options, JSON-able.
+      seed: seed of the run.
+      workers: processes.
+      groups_per_worker: groups of a worker; with two, one is stepped while the other waits for its actions.
+      envs_per_group: environments of a group.
+      slots_per_group: slots of a group, at least 2.
+      rollout: steps of a slot.
+      first_env: number of the first environment in the whole run.
+      same_step_autoreset: no rows for final observations, see `group.EnvGroup`.
+      warmup_steps: at the start every environment plays a random number of random steps up to this one.
+      warmup_seconds: at the start every worker sleeps a random time up to this one.
+      timeout_seconds: a worker that has not answered for so long is taken for dead.
+      max_failures: so many deaths of a worker in a row, none of which finished a slot, end the run.
+      mark_unwritten: fill every slot with `slots.MAGIC` before it is used again (tests, debugging).
+    """
+
+    env: str
+    options: Mapping[str, Any]
+    seed: int
+    workers: int
+    envs_per_group: int
+    rollout: int
+    groups_per_worker: int = 2
+    slots_per_group: int = 3
+    first_env: int = 0
+    same_step_autoreset: bool = False
+    warmup_steps: int = 0
+    warmup_seconds: float = 0.0
+    timeout_seconds: float = 300.0
+    max_failures: int = 3
+    mark_unwritten: bool = False
+
+    @property
+    def groups(self) -> int:
+        """Groups of all workers."""
+        return self.workers * self.groups_per_worker
+
+    @property
+    def num_envs(self) -> int:
+        """Environments of all groups."""
+        return self.groups * self.envs_per_group
+
+    def layout(self) -> SlotLayout:
+        """The layout of the slots."""
+        spec = registry.spec(self.env, **self.options)
+        return SlotLayout.of(spec, self.groups, self.slots_per_group, self.rollout, self.envs_per_group)
+
+
+class Ready(NamedTuple):
+    """A group whose environments wait for the actions at (slot, row); slot and row are indices into `Slots`."""
+
+    group: int
+    slot: int
+    row: int
+
+
+class Rollouts(abc.ABC):
+    """Groups that fill slots; a finished slot is handed to `on_finished(slot)` and comes back by `release`.
+
+    `ready`, `act` and `start` belong to one thread (inference); `release`, `episodes`, `counters` and
+    `check` may be called from others.
+    """
+
+    def __init__(self, config: ActorsConfig, next_episode: Sequence[int] | None = None) -> None:
+        if config.slots_per_group < 2:
+            raise ValueError("a group needs two slots: one is filled while the other is read")
+        self.config = config
+        self.slots = Slots.create(config.layout())
+        self.on_finished: Callable[[int], None] = lambda slot: None
+        per_group = config.slots_per_group
+        self._free = [deque(range(g * per_group, (g + 1) * per_group)) for g in range(config.groups)]
+        self._active: list[int | None] = [None] * config.groups
+        # Groups that can go on when one of their slots is free, and the full slot that they come from.
+        self._waiting: dict[int, int | None] = {}
+        shape = self.slots.next_episode.shape
+        self.slots.next_episode[...] = 0
+        if next_episode is not None:
+            self.slots.next_episode.flat[: len(next_episode)] = next_episode[: shape[0] * shape[1]]
+        self.dropped_slots = 0
+        self.restarts = 0
+
+    def group_of(self, slot: int) -> int:
+        """The group that a slot belongs to."""
+        return slot // self.config.slots_per_group
+
+    def first_env_of(self, slot: int) -> int:
+        """Number in the whole run of the environment of a slot's first column."""
+        return self.config.first_env + self.group_of(slot) * self.config.envs_per_group
+
+    def next_episode(self) -> list[int]:
+        """For every environment the number of the episode that it starts next."""
+        return self.slots.next_episode.ravel().tolist()
+
+    def release(self, slot: int) -> None:
+        """Gives a finished slot back when everything in it has been copied."""
+        self._free[self.group_of(slot)].append(slot)
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Starts the actors; their groups become ready when their first observations are there."""
+
+    @abc.abstractmethod
+    def ready(self, timeout: float) -> list[Ready]:
+        """Groups that wait for actions, none if nothing happened for `timeout` seconds.
+
+        Raises:
+          RuntimeError: the actors cannot go on; the message holds the cause.
+        """
+
+    @abc.abstractmethod
+    def act(self, ready: Sequence[Ready]) -> None:
+        """Says that the actions at these rows have been written."""
+
+    @abc.abstractmethod
+    def episodes(self) -> list[dict[str, Any]]:
+        """The numbers of the episodes that ended since the last call."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Ends the actors. May be called twice."""
+
+    @abc.abstractmethod
+    def _command(self, group: int, slot: int, row: int) -> None:
+        """Makes the group write row `row` + 1 of `slot`."""
+
+    def __enter__(self) -> Rollouts:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wants_start(self, group: int) -> None:
+        """The group starts anew: its unfinished slot, if there is one, is dropped."""
+        unfinished = self._active[group]
+        if unfinished is not None:
+            self._free[group].append(unfinished)
+            self._active[group] = None
+            self.dropped_slots += 1
+        self._waiting[group] = None
+
+    def _written(self, group: int, slot: int, row: int) -> Ready | None:
+        """Row `row` has been written: the group is ready, or the slot is full and handed on."""
+        if row < self.config.rollout:
+            return Ready(group, slot, row)
+        self._active[group] = None
+        self._waiting[group] = slot
+        self.on_finished(slot)
+        return None
+
+    def _go_on(self) -> list[Ready]:
+        """Gives free slots to the groups that wait for one."""
+        ready = []
+        for group in list(self._waiting):
+            if not self._free[group]:
+                continue
+            full = self._waiting.pop(group)
+            slot = self._free[group].popleft()
+            if self.config.mark_unwritten:
+                self.slots.fill(slot)
+            self._active[group] = slot
+            if full is None:
+                self._command(group, slot, RESET_ROW)
+            else:
+                self.slots.carry(full, slot)
+                ready.append(Ready(group, slot, 0))
+        return ready

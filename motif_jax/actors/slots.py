@@ -1,0 +1,235 @@
+"""Trajectory slots: one block of shared memory that actors, inference and the batcher write in place.
+
+A slot holds a rollout of one group of environments, time first: every array is [slots, T + 1, envs, ...]. The memory
+is anonymous (memfd): it has no name that could outlive the processes that map it, whichever way they end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import mmap
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.support.errors import UserError
+
+# Every byte of memory that nothing was written to. As float32 it is -2.87e-16, as int32 -1515870811.
+MAGIC = 0xA5
+_ALIGNMENT = 64
+_NEXT_EPISODE = "next_episode"
+
+# Written by the actors at every row ('reward' ... 'truncated' belong to the action at that row).
+ACTOR_FIELDS = {
+    "first": "uint8",
+    "last": "uint8",
+    "episode": "int32",
+    "reward": "float32",
+    "terminated": "uint8",
+    "truncated": "uint8",
+}
+# Written by inference at rows 0 .. T - 1.
+INFERENCE_FIELDS = {
+    "action": "int32",
+    "behaviour_log_prob": "float32",
+    "behaviour_value": "float32",
+    "parameter_version": "int32",
+}
+# What row T of a slot shares with row 0 of the group's next one.
+CARRIED_FIELDS = ("first", "last", "episode")
+
+
+@dataclasses.dataclass(frozen=True)
+class SlotLayout:
+    """Where each array lies in the block: name -> (byte offset, shape, dtype name).
+
+    Attributes:
+      groups: groups of environments that share the block.
+      slots_per_group: slot g * slots_per_group + k belongs to group g.
+      rollout: T, steps of a slot; it has T + 1 rows.
+      envs: environments of a group.
+      observation: names of the observation fields.
+      arrays: where the arrays lie.
+      size: bytes of the block.
+    """
+
+    groups: int
+    slots_per_group: int
+    rollout: int
+    envs: int
+    observation: tuple[str, ...]
+    arrays: Mapping[str, tuple[int, tuple[int, ...], str]]
+    size: int
+
+    @classmethod
+    def of(
+        cls, spec: EnvironmentSpec, groups: int, slots_per_group: int, rollout: int, envs: int
+    ) -> SlotLayout:
+        """Lays out the slots of `groups` groups of `envs` environments with `spec`'s observation fields.
+
+        Raises:
+          ValueError: an observation field has the name of a field of the slots.
+        """
+        taken = set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, _NEXT_EPISODE}
+        if taken:
+            raise ValueError(
+                f"observation fields {sorted(taken)} have names that trajectory slots use themselves"
+            )
+        fields = {name: (field.shape, field.dtype) for name, field in spec.observation.items()}
+        fields |= {name: ((), dtype) for name, dtype in (ACTOR_FIELDS | INFERENCE_FIELDS).items()}
+        leading = (groups * slots_per_group, rollout + 1, envs)
+        shapes = {name: ((*leading, *shape), dtype) for name, (shape, dtype) in fields.items()}
+        shapes[_NEXT_EPISODE] = ((groups, envs), "int32")
+        arrays, offset = {}, 0
+        for name, (full, dtype) in shapes.items():
+            arrays[name] = (offset, full, dtype)
+            offset += math.prod(full) * np.dtype(dtype).itemsize
+            offset += -offset % _ALIGNMENT
+        return cls(groups, slots_per_group, rollout, envs, tuple(spec.observation), arrays, offset)
+
+    @property
+    def num_slots(self) -> int:
+        """Slots of all groups together."""
+        return self.groups * self.slots_per_group
+
+    def to_json(self) -> dict[str, Any]:
+        """The layout as plain data, for a worker process."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> SlotLayout:
+        """The inverse of `to_json`, also after JSON has turned tuples into lists."""
+        arrays = {
+            name: (offset, tuple(shape), dtype) for name, (offset, shape, dtype) in data["arrays"].items()
+        }
+        return cls(**{**data, "arrays": arrays, "observation": tuple(data["observation"])})
+
+
+class Slots:
+    """The arrays of a block of shared memory, as attributes `observation[name]` and one for each other field.
+
+    Attributes:
+      observation: field -> array [slots, T + 1, envs, *shape].
+      first, last, terminated, truncated: uint8 [slots, T + 1, envs].
+      episode: int32 [slots, T + 1, envs], number of the env's episode that the row belongs to.
+      reward, behaviour_log_prob, behaviour_value: float32 [slots, T + 1, envs].
+      action, parameter_version: int32 [slots, T + 1, envs].
+      next_episode: int32 [groups, envs], number of the episode that each environment starts next.
+      layout: the layout of the block.
+      descriptor: file descriptor of the block, to be inherited by workers.
+    """
+
+    first: np.ndarray
+    last: np.ndarray
+    episode: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    action: np.ndarray
+    behaviour_log_prob: np.ndarray
+    behaviour_value: np.ndarray
+    parameter_version: np.ndarray
+    next_episode: np.ndarray
+
+    def __init__(self, layout: SlotLayout, descriptor: int) -> None:
+        self.layout = layout
+        self.descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, layout.size)
+        self.observation: dict[str, np.ndarray] = {}
+        self._arrays: dict[str, np.ndarray] = {}
+        for name, (offset, shape, dtype) in layout.arrays.items():
+            count = math.prod(shape)
+            array = np.frombuffer(self._memory, dtype=dtype, count=count, offset=offset).reshape(shape)
+            self._arrays[name] = array
+            if name in layout.observation:
+                self.observation[name] = array
+            else:
+                setattr(self, name, array)
+        del self._arrays[_NEXT_EPISODE]
+
+    @classmethod
+    def create(cls, layout: SlotLayout) -> Slots:
+        """Makes the block and fills it with `MAGIC`.
+
+        Raises:
+          UserError: the machine has not that much memory left.
+        """
+        require_memory(layout.size)
+        descriptor = os.memfd_create("trajectory_slots")
+        os.ftruncate(descriptor, layout.size)
+        slots = cls(layout, descriptor)
+        np.frombuffer(slots._memory, dtype=np.uint8)[:] = MAGIC
+        return slots
+
+    def row_views(self, slot: int, row: int) -> list[dict[str, np.ndarray]]:
+        """For each environment the views that it writes its observation of that row into."""
+        rows = [(name, array[slot, row]) for name, array in self.observation.items()]
+        return [{name: array[(env, ...)] for name, array in rows} for env in range(self.layout.envs)]
+
+    def carry(self, full: int, following: int) -> None:
+        """Copies row T of slot `full` to row 0 of slot `following`."""
+        last_row = self.layout.rollout
+        for array in self.observation.values():
+            array[following, 0] = array[full, last_row]
+        for name in CARRIED_FIELDS:
+            self._arrays[name][following, 0] = self._arrays[name][full, last_row]
+
+    def fill(self, slot: int) -> None:
+        """Marks the whole slot as unwritten."""
+        for array in self._arrays.values():
+            array[slot].view(np.uint8)[...] = MAGIC
+
+    def unwritten(self, slot: int) -> list[str]:
+        """Names of fields of a finished slot with a row that still holds the pattern where none should.
+
+        Meant for tests and debugging: a byte field that happens to hold nothing but 0xA5 is reported too.
+        """
+        found = []
+        for name, array in self._arrays.items():
+            carried = name in self.observation or name in CARRIED_FIELDS
+            rows = array[slot] if carried else array[slot, : self.layout.rollout]
+            flat = np.ascontiguousarray(rows).view(np.uint8).reshape(*rows.shape[:2], -1)
+            if (flat == MAGIC).all(axis=-1).any():
+                found.append(name)
+        return found
+
+    def close(self) -> None:
+        """Closes the descriptor; the mapping goes when the last array does."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def require_memory(size: int) -> None:
+    """Raises UserError unless `size` bytes of memory can be had (this machine's, and this control group's)."""
+    left = available_memory()
+    if left is not None and size > left:
+        raise UserError(
+            f"trajectory slots need {size / 2**20:,.0f} MiB of memory and {left / 2**20:,.0f} MiB are left: lower "
+            "config.actors.workers, config.actors.envs_per_worker or config.actors.slots_per_group"
+        )
+
+
+def available_memory() -> int | None:
+    """Bytes of memory that can still be had, None where the system does not say."""
+    limits = []
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        limits.append(int(fields["MemAvailable"].split()[0]) * 1024)
+    except (OSError, KeyError):
+        return None
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
+            ceiling = file.read().strip()
+        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as file:
+            used = int(file.read())
+        if ceiling != "max":
+            limits.append(max(0, int(ceiling) - used))
+    except OSError:
+        pass  # no control groups of version 2: the machine's memory is the only limit
+    return min(limits)

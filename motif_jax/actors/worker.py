@@ -1,0 +1,100 @@
+"""An actor process: `python -m motif_jax.actors.worker`, its orders as JSON on standard input.
+
+It steps its groups whenever a command comes, and ends when the pipe of commands is closed: when its parent is done
+with it, or no longer there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from motif_jax.actors.group import EnvGroup, start_delay
+from motif_jax.actors.rollouts import HELLO_ROW, RESET_ROW, ActorsConfig
+from motif_jax.actors.slots import SlotLayout, Slots
+from motif_jax.envs import registry
+
+# Fixed-size records; a pipe passes writes below 4096 bytes on as a whole.
+COMMAND = struct.Struct("<4i")  # generation, group, slot, row whose actions lie ready
+RECORD = struct.Struct("<5i")  # worker, generation, group, slot, row that has been written
+_PIPE_ATOMIC = 4096
+_TRACEBACK_LIMIT = 3000
+
+
+def run(orders: Mapping[str, Any]) -> None:
+    """Serves the groups of one worker until the pipe of commands ends.
+
+    Args:
+      orders: `config` (ActorsConfig), `layout` (SlotLayout), `worker`, `generation`, and the file
+        descriptors `memory`, `commands` (read), `records` and `reports` (write).
+    """
+    config = ActorsConfig(**orders["config"])
+    worker, generation = orders["worker"], orders["generation"]
+    slots = Slots(SlotLayout.from_json(orders["layout"]), orders["memory"])
+
+    def on_episode(record: dict[str, float]) -> None:
+        report(orders["reports"], {"episode": record})
+
+    groups = {}
+    for group in range(worker * config.groups_per_worker, (worker + 1) * config.groups_per_worker):
+        environments = [registry.make(config.env, **config.options) for _ in range(config.envs_per_group)]
+        first_env = config.first_env + group * config.envs_per_group
+        groups[group] = EnvGroup(
+            environments, slots, group, first_env, config.seed, on_episode, config.same_step_autoreset
+        )
+    fresh = generation == 0
+    if fresh:
+        start_delay(config.seed, worker, config.warmup_seconds)
+    os.write(orders["records"], RECORD.pack(worker, generation, -1, -1, HELLO_ROW))
+    while data := os.read(orders["commands"], 64 * COMMAND.size):
+        for sender, group, slot, row in COMMAND.iter_unpack(data):
+            if sender != generation:
+                continue  # meant for the process that this one replaces
+            if row == RESET_ROW:
+                groups[group].reset(slot, config.warmup_steps if fresh else 0)
+            else:
+                groups[group].step(slot, row)
+            os.write(orders["records"], RECORD.pack(worker, generation, group, slot, row + 1))
+    for served in groups.values():
+        served.close()
+
+
+def report(descriptor: int, message: Mapping[str, Any]) -> None:
+    """Writes one line of JSON to a pipe that several processes share.
+
+    Raises:
+      ValueError: the line is too long to be passed on as a whole.
+    """
+    line = json.dumps(message).encode() + b"\n"
+    if len(line) > _PIPE_ATOMIC:
+        raise ValueError(
+            f"a report of {len(line)} bytes is longer than the {_PIPE_ATOMIC} a pipe passes on whole"
+        )
+    os.write(descriptor, line)
+
+
+def main() -> int:
+    """Reads the orders and serves; an error goes to the parent, who shows it if it does not help to start anew."""
+    # Ctrl-C and a batch system's signals reach the whole process group: the parent decides what they mean.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    orders = json.load(sys.stdin)
+    try:
+        run(orders)
+    except BrokenPipeError:
+        return 0  # the parent is gone
+    except Exception:
+        text = traceback.format_exc().encode("ascii", "replace").decode()[-_TRACEBACK_LIMIT:]
+        report(orders["reports"], {"error": text, "worker": orders["worker"]})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

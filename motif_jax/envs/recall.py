@@ -1,0 +1,98 @@
+"""Recall-v0: a small environment without a game, to see whether a system learns and remembers.
+
+The first observation shows a cue. A few blank steps follow, then the question: the action that names the cue earns 1,
+any other 0, and the episode ends. Without a memory the best expected return is 1 / cues; with one it is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
+from motif_jax.support import seeds
+
+BEST_RETURN = 1.0
+_SIGN_LENGTH = 16
+
+
+class Recall:
+    """See the module's text; implements `Environment`.
+
+    Observation: `features` float32 [cues + 1], the cue as one-hot in the first row, then a flag that is 1 at
+    the question; `sign` uint8 [16], the same in words; `sign_count` int32 [], how often this sign was
+    seen in this episode.
+
+    Args:
+      name: the registered name.
+      cues: number of cues, and of actions.
+      delay: blank steps between the cue and the question.
+      max_episode_steps: when shorter than the episode (delay + 2 actions), it is truncated there.
+    """
+
+    def __init__(
+        self, name: str = "Recall-v0", cues: int = 4, delay: int = 4, max_episode_steps: int = 100
+    ) -> None:
+        self.spec = self.make_spec(name, cues, delay, max_episode_steps)
+        self._cues, self._delay, self._limit = cues, delay, max_episode_steps
+        self._cue = self._steps = 0
+        self._return = 0.0
+        self._seen: dict[bytes, int] = {}
+
+    @staticmethod
+    def make_spec(
+        name: str = "Recall-v0", cues: int = 4, delay: int = 4, max_episode_steps: int = 100
+    ) -> EnvironmentSpec:
+        """The spec of `Recall` with these options."""
+        return EnvironmentSpec(
+            observation={
+                "features": ArraySpec((cues + 1,), "float32"),
+                "sign": ArraySpec((_SIGN_LENGTH,), "uint8"),
+                "sign_count": ArraySpec((), "int32"),
+            },
+            num_actions=cues,
+            text_field="sign",
+            count_field="sign_count",
+            episode_fields=("success",),
+        )
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        """Draws the cue from `seed` and writes the observation that shows it."""
+        self._cue = int(seeds.rng(seed, "cue").integers(self._cues))
+        self._steps, self._return = 0, 0.0
+        self._seen.clear()
+        self._write(out)
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        """Waits, or answers when the question is shown. Returns (reward, end)."""
+        asked = self._steps == self._delay + 1
+        self._steps += 1
+        reward = float(asked and action == self._cue)
+        self._return += reward
+        self._write(out)
+        if asked:
+            return reward, TERMINATED
+        return reward, TRUNCATED if self._steps >= self._limit else RUNNING
+
+    def episode_info(self) -> dict[str, float]:
+        """Return, length and whether the answer was right."""
+        return {"return": self._return, "length": float(self._steps), "success": self._return}
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _write(self, out: Mapping[str, np.ndarray]) -> None:
+        features = out["features"]
+        features[...] = 0.0
+        if self._steps == 0:
+            text = b"the cue is %d" % self._cue
+            features[self._cue] = 1.0
+        elif self._steps == self._delay + 1:
+            text = b"which cue?"
+            features[self._cues] = 1.0
+        else:
+            text = b""
+        self._seen[text] = self._seen.get(text, 0) + 1
+        out["sign"][...] = np.frombuffer(text.ljust(_SIGN_LENGTH, b"\0"), np.uint8)
+        out["sign_count"][...] = self._seen[text]

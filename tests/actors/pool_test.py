@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax.actors.group import episode_seed
+from motif_jax.actors.inline import InlineActors
+from motif_jax.actors.pool import ActorPool
+from motif_jax.actors.rollouts import ActorsConfig, Rollouts
+
+ROLLOUT = 5
+
+
+def config(**changes: object) -> ActorsConfig:
+    values = {
+        "env": "Recall-v0",
+        "options": {"delay": 2},
+        "seed": 3,
+        "workers": 2,
+        "envs_per_group": 3,
+        "rollout": ROLLOUT,
+        "mark_unwritten": True,
+    }
+    return ActorsConfig(**{**values, **changes})
+
+
+def play(actors: Rollouts, until: Callable[[], bool], seconds: float = 60.0) -> list[int]:
+    """Plays action 1 everywhere; returns the finished slots in order. They are released at once."""
+    finished: list[int] = []
+
+    def on_finished(slot: int) -> None:
+        assert actors.slots.unwritten(slot) == []
+        finished.append(slot)
+        actors.release(slot)
+
+    actors.on_finished = on_finished
+    deadline = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < deadline, "the actors did not get there"
+        ready = actors.ready(0.2)
+        for entry in ready:
+            write_actions(actors, entry.slot, entry.row)
+        actors.act(ready)
+    return finished
+
+
+def write_actions(actors: Rollouts, slot: int, row: int) -> None:
+    actors.slots.action[slot, row] = 1
+    actors.slots.behaviour_log_prob[slot, row] = -0.5
+    actors.slots.behaviour_value[slot, row] = 0.25
+    actors.slots.parameter_version[slot, row] = 7
+
+
+def collect(actors: Rollouts, slots_per_group: int) -> dict[int, list[dict[str, np.ndarray]]]:
+    """The content of the first finished slots of every group."""
+    content: dict[int, list[dict[str, np.ndarray]]] = {g: [] for g in range(actors.config.groups)}
+
+    def on_finished(slot: int) -> None:
+        arrays = {
+            name: getattr(actors.slots, name)[slot].copy() for name in ("first", "last", "episode", "reward")
+        }
+        arrays |= {name: getattr(actors.slots, name)[slot].copy() for name in ("terminated", "truncated")}
+        arrays |= {name: array[slot].copy() for name, array in actors.slots.observation.items()}
+        content[actors.group_of(slot)].append(arrays)
+        actors.release(slot)
+
+    actors.on_finished = on_finished
+    deadline = time.monotonic() + 60
+    while min(len(slots) for slots in content.values()) < slots_per_group:
+        assert time.monotonic() < deadline
+        ready = actors.ready(0.2)
+        for entry in ready:
+            write_actions(actors, entry.slot, entry.row)
+        actors.act(ready)
+    return {group: slots[:slots_per_group] for group, slots in content.items()}
+
+
+def test_processes_and_the_serial_mode_write_the_same_rows() -> None:
+    with ActorPool(config()) as pool, InlineActors(config()) as inline:
+        pool.start()
+        inline.start()
+        ours, theirs = collect(pool, 4), collect(inline, 4)
+    for group, slots in ours.items():
+        for slot, other in zip(slots, theirs[group], strict=True):
+            for name in slot:
+                rows = slice(0, ROLLOUT if name in ("reward", "terminated", "truncated") else None)
+                np.testing.assert_array_equal(slot[name][rows], other[name][rows], err_msg=f"{group} {name}")
+
+
+def test_worker_never_imports_jax() -> None:
+    code = "import sys, motif_jax.actors.worker; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "numpy" in done.stdout
+    assert "'jax'" not in done.stdout
+    with ActorPool(config(workers=1)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        mapped = Path(f"/proc/{pool.pids()[0]}/maps").read_text()
+        assert "numpy" in mapped
+        assert "jaxlib" not in mapped
+
+
+def test_every_slot_is_written_wholly_and_the_rows_go_on_from_slot_to_slot() -> None:
+    with ActorPool(config()) as pool:
+        pool.start()
+        slots = play(pool, lambda: min(pool.next_episode()) > 5)
+        assert len(slots) > 12
+    with InlineActors(config(workers=1)) as actors:
+        actors.start()
+        for slots_of_group in collect(actors, 4).values():
+            for one, following in itertools.pairwise(slots_of_group):
+                for name in ("features", "sign", "sign_count", "first", "last", "episode"):
+                    np.testing.assert_array_equal(one[name][-1], following[name][0])
+
+
+def test_an_unwritten_row_is_seen() -> None:
+    with InlineActors(config(workers=1)) as actors:
+        actors.start()
+        for _ in range(ROLLOUT):
+            ready = actors.ready(0)
+            actors.slots.parameter_version[[r.slot for r in ready], [r.row for r in ready]] = 0
+            for entry in ready:
+                actors.slots.action[entry.slot, entry.row] = 0
+                actors.slots.behaviour_value[entry.slot, entry.row] = 0.0
+            actors.act(ready)
+        slot = ready[0].slot
+        assert actors.slots.unwritten(slot) == ["behaviour_log_prob"]
+
+
+def test_final_observation_has_a_row_of_its_own() -> None:
+    with InlineActors(config(workers=1, rollout=12)) as actors:
+        actors.start()
+        slot = collect(actors, 1)[0][0]
+    # Four actions end the episode (cue, two blanks, question); row 4 is its final observation.
+    np.testing.assert_array_equal(slot["first"][:7, 0], [1, 0, 0, 0, 0, 1, 0])
+    np.testing.assert_array_equal(slot["last"][:7, 0], [0, 0, 0, 0, 1, 0, 0])
+    np.testing.assert_array_equal(slot["terminated"][:6, 0], [0, 0, 0, 1, 0, 0])
+    np.testing.assert_array_equal(slot["episode"][:7, 0], [0, 0, 0, 0, 0, 1, 1])
+    assert slot["truncated"][:12].sum() == 0
+    cue = slot["features"][0, :, :4].argmax(axis=-1)
+    np.testing.assert_array_equal(slot["reward"][3], (cue == 1).astype(np.float32))
+
+
+@pytest.mark.parametrize("same_step", [False, True])
+def test_step_limit_is_a_truncation_unless_the_published_way_is_asked_for(same_step: bool) -> None:
+    changes = {"workers": 1, "rollout": 12, "options": {"delay": 8, "max_episode_steps": 3}}
+    with InlineActors(config(**changes, same_step_autoreset=same_step)) as actors:
+        actors.start()
+        slot = collect(actors, 1)[0][0]
+    if same_step:
+        np.testing.assert_array_equal(slot["first"][:7, 0], [1, 0, 0, 1, 0, 0, 1])
+        assert slot["last"].sum() == slot["truncated"][:12].sum() == 0
+        np.testing.assert_array_equal(slot["terminated"][:6, 0], [0, 0, 1, 0, 0, 1])
+    else:
+        np.testing.assert_array_equal(slot["first"][:9, 0], [1, 0, 0, 0, 1, 0, 0, 0, 1])
+        np.testing.assert_array_equal(slot["truncated"][:8, 0], [0, 0, 1, 0, 0, 0, 1, 0])
+        np.testing.assert_array_equal(slot["last"][:8, 0], [0, 0, 0, 1, 0, 0, 0, 1])
+        assert slot["terminated"][:12].sum() == 0
+
+
+def test_episodes_are_reported_with_their_seeds() -> None:
+    with ActorPool(config(), next_episode=[5] * 12) as pool:
+        pool.start()
+        episodes: list[dict[str, float]] = []
+        play(pool, lambda: (episodes.extend(pool.episodes()), len({e["env"] for e in episodes}) == 12)[1])
+        assert max(pool.next_episode()) > 6
+    assert {e["env"] for e in episodes} == set(range(12))
+    assert min(e["episode"] for e in episodes) == 5
+    assert all(e["seed"] == episode_seed(3, e["env"], e["episode"]) for e in episodes)
+    assert {e["length"] for e in episodes} == {4.0}
+    assert 0 < np.mean([e["return"] for e in episodes]) < 1
+
+
+def test_backpressure_stops_the_actors_until_a_slot_comes_back() -> None:
+    with ActorPool(config(workers=1, slots_per_group=2)) as pool:
+        finished: list[int] = []
+        pool.on_finished = finished.append
+        pool.start()
+        deadline = time.monotonic() + 60
+        while len(finished) < 4:
+            assert time.monotonic() < deadline
+            ready = pool.ready(0.2)
+            for entry in ready:
+                write_actions(pool, entry.slot, entry.row)
+            pool.act(ready)
+        assert sorted(finished) == [0, 1, 2, 3]
+        assert pool.ready(0.3) == []
+        pool.release(finished[0])
+        ready = pool.ready(5.0) or pool.ready(5.0)
+        assert [(entry.slot, entry.row) for entry in ready] == [(finished[0], 0)]
+
+
+def test_a_killed_worker_is_replaced_and_its_unfinished_slots_are_dropped() -> None:
+    with ActorPool(config()) as pool:
+        pool.start()
+        episodes: list[dict[str, float]] = []
+        play(pool, lambda: (episodes.extend(pool.episodes()), len(episodes) >= 24)[1])
+        victim = pool.pids()[0]
+        os.kill(victim, signal.SIGKILL)
+        play(pool, lambda: pool.restarts == 1 and pool.dropped_slots == 2)
+        assert victim not in pool.pids()
+        before = pool.next_episode()[:6]
+        finished = play(pool, lambda: min(pool.next_episode()[:6]) > max(before) + 4)
+        assert {pool.group_of(slot) for slot in finished} >= {0, 1}
+        assert pool.restarts == 1
+        episodes = [e for e in episodes + pool.episodes() if e["env"] < 6]
+        assert len({(e["env"], e["episode"]) for e in episodes}) == len(episodes), (
+            "an episode was played twice"
+        )
+        pids = pool.pids()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_a_worker_that_does_not_answer_is_taken_for_dead() -> None:
+    with ActorPool(config(workers=1, timeout_seconds=0.5)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        os.kill(pool.pids()[0], signal.SIGSTOP)
+        play(pool, lambda: pool.restarts == 1)
+        play(pool, lambda: len(pool.episodes()) > 0)
+
+
+def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback() -> None:
+    with ActorPool(config(workers=1, max_failures=2)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        original = pool.config
+        object.__setattr__(original, "options", {"no_such_option": 1})
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="no_such_option"):
+            play(pool, lambda: False)
+
+
+PARENT = """
+import json, os, sys, time
+from motif_jax.actors.pool import ActorPool
+from motif_jax.actors.rollouts import ActorsConfig
+
+config = ActorsConfig(**json.loads(sys.argv[1]))
+pool = ActorPool(config)
+pool.start()
+pool.on_finished = pool.release
+told = False
+while True:
+    ready = pool.ready(0.2)
+    for entry in ready:
+        pool.slots.action[entry.slot, entry.row] = 0
+    pool.act(ready)
+    if not told and pool.episodes():
+        told = True
+        print(json.dumps(pool.pids()), flush=True)
+"""
+
+
+def test_nothing_is_left_when_the_parent_is_killed() -> None:
+    shared_before = set(os.listdir("/dev/shm"))
+    orders = {"env": "Recall-v0", "options": {}, "seed": 0, "workers": 2, "envs_per_group": 2, "rollout": 4}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, json.dumps(orders)], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    pids = json.loads(parent.stdout.readline())
+    assert len(pids) == 2
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 20
+    while any(alive(pid) for pid in pids):
+        assert time.monotonic() < deadline, "actors outlive their parent"
+        time.sleep(0.05)
+    assert set(os.listdir("/dev/shm")) <= shared_before
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
