@@ -1,0 +1,66 @@
+"""What the collect stage keeps of one played episode until the dataset is put together: a chunk file.
+
+A chunk holds the drawn sub-sequences of an episode. Its name says the episode's index and how many there are
+(`00000012-000345.npz`), so that a folder of chunks tells how far a collection is without opening one.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from motif_jax.support.files import atomic_write_bytes
+
+_NAME = re.compile(r"(\d{8})-(\d{6,})\.npz")
+
+
+def draw_starts(steps: int, length: int, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Draws where the sub-sequences of one episode begin.
+
+    As published, floor(steps / length) distinct start points are drawn uniformly (with length 1 that is every
+    step); `share` keeps that part of them, so that more episodes fill a dataset of the same size.
+
+    Args:
+      steps: steps of the episode.
+      length: steps of a sub-sequence.
+      share: in (0, 1], 1 as published.
+      rng: the episode's own generator.
+
+    Returns:
+      int64 [starts], ascending; at least one start unless the episode is shorter than a sub-sequence.
+    """
+    if steps < length:
+        return np.zeros(0, np.int64)
+    count = max(1, int(share * (steps // length)))
+    return np.sort(rng.choice(steps - length + 1, size=count, replace=False))
+
+
+def gather(history: Mapping[str, np.ndarray], starts: np.ndarray, length: int) -> dict[str, np.ndarray]:
+    """Cuts sub-sequences out of an episode: [steps, ...] -> [starts, length, ...] for every array."""
+    index = starts[:, None] + np.arange(length)
+    return {name: array[index] for name, array in history.items()}
+
+
+def save(folder: str | Path, episode: int, count: int, arrays: Mapping[str, np.ndarray]) -> Path:
+    """Writes the chunk of `episode` with `count` sub-sequences, wholly or not at all."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    path = Path(folder) / f"{episode:08d}-{count:06d}.npz"
+    atomic_write_bytes(path, buffer.getvalue())
+    return path
+
+
+def scan(folder: str | Path) -> dict[int, int]:
+    """Returns episode -> number of sub-sequences of every chunk in `folder`."""
+    matches = (_NAME.fullmatch(path.name) for path in Path(folder).glob("*.npz"))
+    return {int(match[1]): int(match[2]) for match in matches if match}
+
+
+def load(folder: str | Path, episode: int, count: int) -> dict[str, np.ndarray]:
+    """Reads the arrays of a chunk."""
+    with np.load(Path(folder) / f"{episode:08d}-{count:06d}.npz", allow_pickle=False) as file:
+        return dict(file)

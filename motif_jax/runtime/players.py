@@ -1,0 +1,36 @@
+"""Who plays which episode of a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from motif_jax.envs.habits import HABITS
+from motif_jax.runtime.record_worker import Job
+from motif_jax.support import seeds
+
+
+class Players:
+    """Draws a player for every episode; the draw depends on the seed and the episode's index alone.
+
+    Attributes:
+      names: the players, by the numbers that info/player.npy has.
+    """
+
+    def __init__(self, weights: Mapping[str, float], seed: int) -> None:
+        """`weights`: name of a habit -> how often it plays, relative to the others."""
+        self.names = tuple(sorted(weights))
+        self._seed = seed
+        probabilities = np.array([weights[name] for name in self.names], np.float64)
+        self._bounds = (probabilities / probabilities.sum()).cumsum()
+
+    def number(self, episode: int) -> int:
+        """The number of the player of `episode`."""
+        uniform = seeds.rng(self._seed, "player", episode).random()
+        return min(int(np.searchsorted(self._bounds, uniform, side="right")), len(self.names) - 1)
+
+    def job(self, episode: int) -> Job:
+        """What a recording process needs to play `episode`."""
+        number = self.number(episode)
+        return Job(episode, seeds.derive(self._seed, "episode", episode), number, HABITS[self.names[number]])
