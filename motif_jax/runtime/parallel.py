@@ -44,9 +44,7 @@ class DataParallel:
         """How many devices take part over all processes."""
         return len(self.devices)
 
-    def wrap(
-        self, core: Callable[[Any, Any], Any], donate_state: bool = False
-    ) -> Callable[[Any, Any], Any]:
+    def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:
         """Returns `fn(state, batch)` that runs `core` on every device.
 
         Args:

@@ -1,0 +1,385 @@
+"""The agent's update: asynchronous PPO with V-trace (Petrenko et al. 2020; Espeholt et al. 2018).
+
+The update is a function of one device's part of a batch with the name of the axis over which it reduces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import losses, reductions, total_reward, trajectory, value_normalisation
+from motif_jax.algorithms.gae import gae
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.algorithms.value_normalisation import ValueStatistics
+from motif_jax.algorithms.vtrace import Targets, published_bootstrap, vtrace
+from motif_jax.networks.agent import AgentNetwork, rescale_value_head
+from motif_jax.support.config import choice, fraction, positive
+
+Array = chex.Array
+Metrics = dict[str, Array]
+RewardFunction = Callable[[Any, Mapping[str, Array]], Array]
+ADVANTAGES = ("vtrace", "gae")
+EXPLORATIONS = ("entropy", "symmetric_kl", "none")
+ADVANTAGE_STD_FLOOR = 1e-3
+# Every other metric of several minibatches is their mean.
+EXTREMES = {"policy/ratio_min": jnp.min, "policy/ratio_max": jnp.max, "lag/max": jnp.max}
+
+
+class TrainState(NamedTuple):
+    """All that an update changes, and the frozen parameters of a reward computed inside it.
+
+    Attributes:
+      params: the network's parameters.
+      opt_state: the optimiser's state.
+      step: int32 scalar, updates done; the version of `params`.
+      key: random key, moved on by each update that shuffles.
+      value_statistics: running scale of the value targets.
+      reward_params: parameters of `reward_fn`; an empty tuple without one.
+    """
+
+    params: Any
+    opt_state: Any
+    step: Array
+    key: Array
+    value_statistics: ValueStatistics
+    reward_params: Any = ()
+
+
+class Rewards(NamedTuple):
+    """Rewards of the rows of a batch, float32 [T, B] each.
+
+    Attributes:
+      extrinsic: scaled and clipped, before the coefficient.
+      intrinsic: discounted by count, before the coefficient.
+      total: what the agent learns from.
+    """
+
+    extrinsic: Array
+    intrinsic: Array
+    total: Array
+
+
+class Output(NamedTuple):
+    """What a rollout looks like to the current parameters, arrays [T, B] or [T, B, A].
+
+    Attributes:
+      logits: of the policy, with gradient.
+      raw_value: of the value head, with gradient, in normalised units where values are normalised.
+      value: in units of reward, without gradient.
+      ratio: clamped probability ratio, with gradient.
+      targets: of value (units of reward) and advantage, without gradient.
+    """
+
+    logits: Array
+    raw_value: Array
+    value: Array
+    ratio: Array
+    targets: Targets
+
+
+def check(config: ConfigDict) -> None:
+    """Checks the values of `config.algorithm` and the coefficients of `config.reward`.
+
+    Raises:
+      UserError: a value is not allowed; says the key and what is.
+    """
+    choice(config, "algorithm.advantage", ADVANTAGES)
+    choice(config, "algorithm.exploration", EXPLORATIONS)
+    choice(config, "algorithm.value_normalisation", value_normalisation.MODES)
+    for key in ("gamma", "gae_lambda", "value_statistics_rate"):
+        fraction(config, f"algorithm.{key}")
+    for key in ("rho_clip", "c_clip", "ratio_min", "ratio_max", "clip_ratio", "clip_value", "max_policy_lag"):
+        positive(config, f"algorithm.{key}")
+    for key in ("epochs", "minibatches"):
+        positive(config, f"algorithm.{key}")
+    for key in ("value_coefficient", "exploration_coefficient"):
+        positive(config, f"algorithm.{key}", allow_zero=True)
+    for key in ("extrinsic_coefficient", "intrinsic_coefficient", "count_exponent"):
+        positive(config, f"reward.{key}", allow_zero=True)
+    for key in ("extrinsic_scale", "extrinsic_clip"):
+        positive(config, f"reward.{key}")
+
+
+def make_state(
+    network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
+) -> TrainState:
+    """A new training state; the same key gives the same state."""
+    init_key, key = jax.random.split(key)
+    params = network.init(init_key)
+    statistics = value_normalisation.initial()
+    step = jnp.zeros((), jnp.int32)
+    return TrainState(params, optimizer.init(params), step, key, statistics, reward_params)
+
+
+def compute_rewards(config: ConfigDict, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
+    """Combines task reward and intrinsic reward as `config.reward` says.
+
+    Args:
+      config: `config.reward`: extrinsic_scale, extrinsic_clip, extrinsic_coefficient,
+        intrinsic_coefficient, count_exponent.
+      batch: the rollouts.
+      count_field: observation field with the visits of a row's text in its episode, if there is one.
+    """
+    extrinsic = total_reward.scale_reward(batch.reward, config.extrinsic_scale, config.extrinsic_clip)
+    intrinsic = batch.intrinsic_reward
+    if count_field is not None:
+        count = batch.observation[count_field][:-1]
+        intrinsic = total_reward.discount_by_count(intrinsic, count, config.count_exponent)
+    coefficients = (config.extrinsic_coefficient, config.intrinsic_coefficient)
+    return Rewards(extrinsic, intrinsic, total_reward.total_reward(extrinsic, intrinsic, *coefficients))
+
+
+def run_network(
+    network: AgentNetwork, config: ConfigDict, state: TrainState, batch: TrajectoryBatch, reward: Array
+) -> Output:
+    """Runs the network over a batch and computes what the losses compare it with.
+
+    Values and targets are computed anew with the current parameters, in every epoch and minibatch.
+
+    Args:
+      network: the agent's network.
+      config: the whole configuration; reads `algorithm` and `compat`.
+      state: the parameters and value statistics.
+      batch: T + 1 rows of B rollouts.
+      reward: float32 [T, B].
+    """
+    settings = config.algorithm
+    logits, raw_value, _ = network.apply(state.params, batch.observation, batch.initial_state, batch.first)
+    logits = logits[:-1]
+    log_prob = losses.log_probability(logits, batch.action)
+    ratio = losses.probability_ratio(
+        log_prob, batch.behaviour_log_prob, settings.ratio_min, settings.ratio_max
+    )
+    value = jax.lax.stop_gradient(raw_value)
+    if settings.value_normalisation != "none":
+        center, spread = value_normalisation.moments(state.value_statistics)
+        value = value * spread + center
+    value, bootstrap = value[:-1], value[-1]
+    if config.compat.vtrace_bootstrap:
+        bootstrap = published_bootstrap(value[-1], reward[-1], settings.gamma)
+    discount = settings.gamma * (1.0 - trajectory.done(batch))
+    rows = (value, bootstrap, reward, discount, batch.last[:-1])
+    if settings.advantage == "vtrace":
+        targets = vtrace(*rows, jax.lax.stop_gradient(ratio), settings.rho_clip, settings.c_clip)
+    else:
+        targets = gae(*rows, settings.gae_lambda)
+    return Output(logits, raw_value[:-1], value, ratio, targets)
+
+
+def exploration_loss(config: ConfigDict, logits: Array, valid: Array, axis_name: str | None) -> Array:
+    """The term of the loss that keeps the policy from collapsing; `config` is `config.algorithm`."""
+    if config.exploration == "none":
+        return jnp.zeros(())
+    loss = losses.entropy_loss if config.exploration == "entropy" else losses.symmetric_kl_loss
+    return loss(logits, valid, config.exploration_coefficient, axis_name)
+
+
+def compute_loss(
+    config: ConfigDict, state: TrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
+) -> tuple[Array, Metrics]:
+    """The global loss and what there is to say about it.
+
+    Advantages are normalised over all recorded rows, those too old to learn from included; the loss terms
+    are means over the rows that are recorded and not too old.
+    """
+    settings = config.algorithm
+    recorded = trajectory.recorded(batch)
+    lag = state.step - batch.parameter_version
+    valid = recorded & (lag < settings.max_policy_lag)
+    center, spread = reductions.mean_and_std(output.targets.advantage, recorded, axis_name)
+    advantage = (output.targets.advantage - center) / jnp.maximum(spread, ADVANTAGE_STD_FLOOR)
+    target = output.targets.value
+    if settings.value_normalisation != "none":
+        target_center, target_spread = value_normalisation.moments(state.value_statistics)
+        target = (target - target_center) / target_spread
+    policy = losses.policy_loss(output.ratio, advantage, valid, settings.clip_ratio, axis_name)
+    value = settings.value_coefficient * losses.value_loss(
+        output.raw_value, batch.behaviour_value, target, valid, settings.clip_value, axis_name
+    )
+    exploration = exploration_loss(settings, output.logits, valid, axis_name)
+    loss = policy + value + exploration
+    metrics = {
+        "loss/total": loss,
+        "loss/policy": policy,
+        "loss/value": value,
+        "loss/exploration": exploration,
+        "advantage/mean": center,
+        "advantage/std": spread,
+        **_policy_metrics(settings, output, valid, axis_name),
+        **_value_metrics(output, valid, axis_name),
+        "lag/mean": reductions.mean(lag.astype(jnp.float32), recorded, axis_name),
+        "lag/max": reductions.maximum(lag.astype(jnp.float32), recorded, axis_name),
+        "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
+        "batch/valid_share": reductions.mean(valid * 1.0, recorded, axis_name),
+    }
+    return loss, metrics
+
+
+def _policy_metrics(config: ConfigDict, output: Output, valid: Array, axis_name: str | None) -> Metrics:
+    ratio = output.ratio
+    outside = (ratio < 1 / (1 + config.clip_ratio)) | (ratio > 1 + config.clip_ratio)
+    return {
+        "policy/entropy": reductions.mean(losses.entropy(output.logits), valid, axis_name),
+        # The non-negative estimator of KL(behaviour || current) from samples of the behaviour policy.
+        "policy/kl": reductions.mean(ratio - 1 - jnp.log(ratio), valid, axis_name),
+        "policy/ratio_mean": reductions.mean(ratio, valid, axis_name),
+        "policy/ratio_min": reductions.minimum(ratio, valid, axis_name),
+        "policy/ratio_max": reductions.maximum(ratio, valid, axis_name),
+        "policy/clip_fraction": reductions.mean(outside * 1.0, valid, axis_name),
+    }
+
+
+def _value_metrics(output: Output, valid: Array, axis_name: str | None) -> Metrics:
+    _, target_std = reductions.mean_and_std(output.targets.value, valid, axis_name)
+    _, error_std = reductions.mean_and_std(output.targets.value - output.value, valid, axis_name)
+    explained = 1 - jnp.square(error_std) / jnp.maximum(jnp.square(target_std), 1e-12)
+    return {
+        "value/mean": reductions.mean(output.value, valid, axis_name),
+        "value/target_mean": reductions.mean(output.targets.value, valid, axis_name),
+        "value/explained_variance": explained,
+    }
+
+
+def _reward_metrics(rewards: Rewards, recorded: Array, axis_name: str | None) -> Metrics:
+    return {
+        "reward/extrinsic_mean": reductions.mean(rewards.extrinsic, recorded, axis_name),
+        "reward/intrinsic_mean": reductions.mean(rewards.intrinsic, recorded, axis_name),
+        "reward/total_mean": reductions.mean(rewards.total, recorded, axis_name),
+        "reward/rewarded_share": reductions.mean((rewards.intrinsic != 0) * 1.0, recorded, axis_name),
+    }
+
+
+def gradient(
+    network: AgentNetwork,
+    config: ConfigDict,
+    state: TrainState,
+    batch: TrajectoryBatch,
+    reward: Array,
+    axis_name: str | None = None,
+) -> tuple[Any, Metrics, Output]:
+    """Gradient of the global loss before clipping, equal on all devices of `axis_name`.
+
+    Returns:
+      The gradient (a tree like the parameters), the metrics, and what the network gave.
+    """
+
+    def loss(params: Any) -> tuple[Array, tuple[Metrics, Output]]:
+        current = state._replace(params=params)
+        output = run_network(network, config, current, batch, reward)
+        value, metrics = compute_loss(config, current, batch, output, axis_name)
+        return value, (metrics, output)
+
+    gradients, (metrics, output) = jax.grad(loss, has_aux=True)(state.params)
+    if axis_name is not None:
+        gradients = jax.lax.pmean(gradients, axis_name)
+    return gradients, metrics, output
+
+
+def make_update(
+    network: AgentNetwork,
+    optimizer: optax.GradientTransformation,
+    config: ConfigDict,
+    *,
+    reward_fn: RewardFunction | None = None,
+    schedule: optax.Schedule | None = None,
+) -> Callable[..., tuple[TrainState, Metrics]]:
+    """Builds the update.
+
+    Args:
+      network: the agent's network.
+      optimizer: from `schedules.make_optimizer`.
+      config: the whole configuration; reads `algorithm`, `reward` (see `compute_rewards`) and
+        `compat.vtrace_bootstrap`. `algorithm` holds gamma; advantage 'vtrace' or 'gae'; rho_clip, c_clip;
+        gae_lambda; ratio_min, ratio_max; clip_ratio; clip_value; value_coefficient; exploration 'entropy',
+        'symmetric_kl' or 'none'; exploration_coefficient; epochs; minibatches (of whole rollouts);
+        max_policy_lag in updates; value_normalisation 'none', 'running' or 'popart'; value_statistics_rate.
+      reward_fn: for rewards computed here rather than by the batcher: a pure function of
+        `state.reward_params` and the fields [T, B, ...] of the rows with an action; gives the intrinsic
+        reward [T, B] in place of the batch's.
+      schedule: the optimiser's learning rate, for the metric of it.
+
+    Returns:
+      update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
+    """
+    settings = config.algorithm
+    rounds = settings.epochs * settings.minibatches
+
+    def step(
+        state: TrainState, batch: TrajectoryBatch, reward: Array, axis_name: str | None
+    ) -> tuple[TrainState, Metrics]:
+        gradients, metrics, output = gradient(network, config, state, batch, reward, axis_name)
+        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        metrics["optimizer/gradient_norm"] = optax.global_norm(gradients)
+        metrics["optimizer/update_norm"] = optax.global_norm(updates)
+        params = optax.apply_updates(state.params, updates)
+        state = state._replace(params=params, opt_state=opt_state)
+        if settings.value_normalisation != "none":
+            state = _move_statistics(settings, state, output.targets.value, batch, axis_name)
+        return state, metrics
+
+    def update(
+        state: TrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
+    ) -> tuple[TrainState, Metrics]:
+        trajectory.check(batch)
+        if reward_fn is not None:
+            rows = {name: x[:-1] for name, x in batch.observation.items()}
+            batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
+        rewards = compute_rewards(config.reward, batch, network.spec.count_field)
+        described = _reward_metrics(rewards, trajectory.recorded(batch), axis_name)
+        if schedule is not None:
+            described["optimizer/learning_rate"] = jnp.asarray(schedule(state.step * rounds), jnp.float32)
+        if rounds == 1:
+            state, metrics = step(state, batch, rewards.total, axis_name)
+        else:
+            state, metrics = _several(settings, step, state, batch, rewards.total, axis_name)
+        return state._replace(step=state.step + 1), {**metrics, **described}
+
+    return update
+
+
+def _several(
+    config: ConfigDict,
+    step: Callable[..., tuple[TrainState, Metrics]],
+    state: TrainState,
+    batch: TrajectoryBatch,
+    reward: Array,
+    axis_name: str | None,
+) -> tuple[TrainState, Metrics]:
+    """Takes `step` for each epoch and minibatch, on rollouts in a new random order each epoch."""
+    rollouts = batch.action.shape[1]
+    if rollouts % config.minibatches:
+        raise ValueError(f"{rollouts} rollouts do not divide into {config.minibatches} minibatches")
+    key, shuffle = jax.random.split(state.key)
+    keys = jax.random.split(shuffle, config.epochs)
+    order = jax.vmap(lambda k: jax.random.permutation(k, rollouts))(keys)
+    order = order.reshape(config.epochs * config.minibatches, -1)
+
+    def body(current: TrainState, chosen: Array) -> tuple[TrainState, Metrics]:
+        axes = jax.tree.broadcast(trajectory.BATCH_AXES, batch)
+        part = jax.tree.map(lambda x, axis: jnp.take(x, chosen, axis=axis), batch, axes)
+        return step(current, part, jnp.take(reward, chosen, axis=1), axis_name)
+
+    state, metrics = jax.lax.scan(body, state._replace(key=key), order)
+    return state, {name: EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
+
+
+def _move_statistics(
+    config: ConfigDict, state: TrainState, target: Array, batch: TrajectoryBatch, axis_name: str | None
+) -> TrainState:
+    """Updates the scale of the values; with PopArt the value head keeps its meaning."""
+    old = value_normalisation.moments(state.value_statistics)
+    recorded = trajectory.recorded(batch)
+    statistics = value_normalisation.update(
+        state.value_statistics, target, recorded, config.value_statistics_rate, axis_name
+    )
+    params = state.params
+    if config.value_normalisation == "popart":
+        params = rescale_value_head(params, old, value_normalisation.moments(statistics))
+    return state._replace(params=params, value_statistics=statistics)

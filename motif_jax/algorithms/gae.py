@@ -1,0 +1,50 @@
+"""Generalised advantage estimation (Schulman et al. 2016), with rows that end episodes."""
+
+from __future__ import annotations
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.algorithms.vtrace import Targets
+
+Array = chex.Array
+
+
+def gae(
+    value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, trace: float
+) -> Targets:
+    """Computes advantages and discounted returns backwards over a rollout.
+
+        delta_t  = r_t + discount_t V_{t+1} - V_t
+        A_t      = delta_t + discount_t trace A_{t+1}
+        return_t = r_t + discount_t return_{t+1},   return_T = bootstrap_value
+
+    The value target is the discounted return, not A + V. A `last` row only carries the value of an episode's
+    final observation to the row before it: return_t = V_t, A_t = 0.
+
+    Args:
+      value: float32 [T, B].
+      bootstrap_value: float32 [B], V of the row after the rollout.
+      reward: float32 [T, B].
+      discount: float32 [T, B], gamma, and 0 where the action ended the episode.
+      last: bool [T, B], the row holds the final observation of an episode.
+      trace: lambda in [0, 1].
+
+    Returns:
+      Targets with arrays float32 [T, B].
+    """
+    chex.assert_rank([value, bootstrap_value], [2, 1])
+    chex.assert_equal_shape([value, reward, discount, last])
+
+    def step(carry: tuple[Array, ...], row: tuple[Array, ...]) -> tuple[tuple[Array, ...], Targets]:
+        next_value, next_advantage, next_return = carry
+        v, r, gamma, final = row
+        advantage = r + gamma * next_value - v + gamma * trace * next_advantage
+        advantage = jnp.where(final, 0.0, advantage)
+        returned = jnp.where(final, v, r + gamma * next_return)
+        return (v, advantage, returned), Targets(returned, advantage)
+
+    start = (bootstrap_value, jnp.zeros_like(bootstrap_value), bootstrap_value)
+    _, targets = jax.lax.scan(step, start, (value, reward, discount, last), reverse=True)
+    return targets

@@ -1,0 +1,129 @@
+"""The terms of the asynchronous PPO loss (Schulman et al. 2017; Petrenko et al. 2020), over any devices.
+
+Every function takes arrays of one shape [...], counts the rows where `valid`, and returns a scalar.
+"""
+
+from __future__ import annotations
+
+import math
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.algorithms import reductions
+
+Array = chex.Array
+
+
+def clamp(x: Array, low: float, high: float) -> Array:
+    """Limits `x` to [low, high]; the gradient is 1 inside, the ends included, and 0 outside."""
+    return jnp.where(x < low, low, jnp.where(x > high, high, x))
+
+
+def log_probability(logits: Array, action: Array) -> Array:
+    """Log-probability in nats of `action` [...] under `logits` [..., A]; float32 [...]."""
+    chex.assert_equal_shape_prefix([logits, action], action.ndim)
+    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], axis=-1)
+    return chosen[..., 0]
+
+
+def probability_ratio(log_prob: Array, behaviour_log_prob: Array, low: float, high: float) -> Array:
+    """pi(a) / mu(a), clamped to [low, high] against numerical extremes; float32 [...]."""
+    chex.assert_equal_shape([log_prob, behaviour_log_prob])
+    return clamp(jnp.exp(log_prob - behaviour_log_prob), low, high)
+
+
+def policy_loss(
+    ratio: Array, advantage: Array, valid: Array, clip_ratio: float, axis_name: str | None = None
+) -> Array:
+    """Clipped surrogate: minus the mean of min(ratio A, clip(ratio) A), clip to [1/(1+c), 1+c].
+
+    Args:
+      ratio: float32 [...], with gradient.
+      advantage: float32 [...], without gradient.
+      valid: bool [...].
+      clip_ratio: c, so that 0.1 clips to [1/1.1, 1.1].
+      axis_name: mapped axis to reduce over.
+
+    Returns:
+      float32 scalar.
+    """
+    chex.assert_equal_shape([ratio, advantage, valid])
+    clipped = clamp(ratio, 1 / (1 + clip_ratio), 1 + clip_ratio)
+    return -reductions.mean(jnp.minimum(ratio * advantage, clipped * advantage), valid, axis_name)
+
+
+def value_loss(
+    value: Array,
+    behaviour_value: Array,
+    target: Array,
+    valid: Array,
+    clip_value: float,
+    axis_name: str | None = None,
+) -> Array:
+    """Mean of max((V - target)^2, (V_old + clip(V - V_old, -c, c) - target)^2); float32 scalar.
+
+    Args:
+      value: float32 [...], with gradient.
+      behaviour_value: float32 [...], V_old.
+      target: float32 [...], without gradient.
+      valid: bool [...].
+      clip_value: c, in units of the value.
+      axis_name: mapped axis to reduce over.
+    """
+    chex.assert_equal_shape([value, behaviour_value, target, valid])
+    near = behaviour_value + clamp(value - behaviour_value, -clip_value, clip_value)
+    worst = jnp.maximum(jnp.square(value - target), jnp.square(near - target))
+    return reductions.mean(worst, valid, axis_name)
+
+
+def entropy(logits: Array) -> Array:
+    """Entropy in nats of the distributions `logits` [..., A]; float32 [...]."""
+    log_p = jax.nn.log_softmax(logits)
+    return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+
+
+def symmetric_kl(logits: Array) -> Array:
+    """Half the sum of both Kullback-Leibler divergences from the uniform distribution, in nats.
+
+    Args:
+      logits: float32 [..., A].
+
+    Returns:
+      float32 [...].
+    """
+    log_p, log_u = jax.nn.log_softmax(logits), -math.log(logits.shape[-1])
+    forwards = jnp.sum(jnp.exp(log_p) * (log_p - log_u), axis=-1)
+    backwards = jnp.mean(log_u - log_p, axis=-1)
+    return 0.5 * (forwards + backwards)
+
+
+def entropy_loss(logits: Array, valid: Array, coefficient: float, axis_name: str | None = None) -> Array:
+    """Minus the coefficient times the mean entropy; float32 scalar."""
+    return -coefficient * reductions.mean(entropy(logits), valid, axis_name)
+
+
+def symmetric_kl_loss(
+    logits: Array, valid: Array, coefficient: float, axis_name: str | None = None, limit: float = 30.0
+) -> Array:
+    """Coefficient times the mean symmetric divergence from uniform, the mean limited to `limit`.
+
+    Beyond the limit there is no gradient. A mean that is not finite gives a loss of zero without gradient.
+
+    Args:
+      logits: float32 [..., A].
+      valid: bool [...].
+      coefficient: weight of the loss.
+      axis_name: mapped axis to reduce over.
+      limit: nats.
+
+    Returns:
+      float32 scalar.
+    """
+    divergence = reductions.mean(symmetric_kl(jax.lax.stop_gradient(logits)), valid, axis_name)
+    finite = jnp.isfinite(divergence)
+    # Not even a product with zero may see the bad logits in the backward pass.
+    safe = jnp.where(finite, logits, 0.0)
+    divergence = clamp(reductions.mean(symmetric_kl(safe), valid, axis_name), -limit, limit)
+    return coefficient * jnp.where(finite, divergence, 0.0)

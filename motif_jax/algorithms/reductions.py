@@ -1,0 +1,60 @@
+"""Sums and means over all rows of a batch, wherever its parts lie.
+
+With an `axis_name` the reductions go over the devices of that mapped axis too: sums of numerators and of
+denominators, so that devices with unequal numbers of valid rows agree with one device that has them all. A
+loss built from them is the GLOBAL loss on every device; its gradient is the pmean over the axis of what
+`jax.grad` gives.
+"""
+
+from __future__ import annotations
+
+import chex
+import jax
+import jax.numpy as jnp
+
+Array = chex.Array
+
+
+def total(x: Array, axis_name: str | None = None) -> Array:
+    """Sum of all entries of `x`, over the devices of `axis_name` too."""
+    return psum(jnp.sum(x), axis_name)
+
+
+def psum(x: Array, axis_name: str | None = None) -> Array:
+    """Sum over the devices of `axis_name`; without one, `x`."""
+    return x if axis_name is None else jax.lax.psum(x, axis_name)
+
+
+def mean(x: Array, valid: Array, axis_name: str | None = None) -> Array:
+    """Mean of `x` over the rows where `valid`; 0 when there is none.
+
+    Args:
+      x: float [...]; entries that are not valid may hold anything, NaN included.
+      valid: bool, the shape of `x`.
+      axis_name: mapped axis to reduce over.
+
+    Returns:
+      float32 scalar.
+    """
+    chex.assert_equal_shape([x, valid])
+    count = total(valid.astype(jnp.float32), axis_name)
+    return total(jnp.where(valid, x, 0.0), axis_name) / jnp.maximum(count, 1.0)
+
+
+def mean_and_std(x: Array, valid: Array, axis_name: str | None = None) -> tuple[Array, Array]:
+    """Mean and unbiased standard deviation of `x` over the rows where `valid`; float32 scalars."""
+    center = mean(x, valid, axis_name)
+    count = total(valid.astype(jnp.float32), axis_name)
+    squares = total(jnp.where(valid, jnp.square(x - center), 0.0), axis_name)
+    return center, jnp.sqrt(squares / jnp.maximum(count - 1.0, 1.0))
+
+
+def minimum(x: Array, valid: Array, axis_name: str | None = None) -> Array:
+    """Smallest of the valid entries, over the devices of `axis_name` too; +inf when there is none."""
+    smallest = jnp.min(jnp.where(valid, x, jnp.inf))
+    return smallest if axis_name is None else jax.lax.pmin(smallest, axis_name)
+
+
+def maximum(x: Array, valid: Array, axis_name: str | None = None) -> Array:
+    """Largest of the valid entries, over the devices of `axis_name` too; -inf when there is none."""
+    return -minimum(-x, valid, axis_name)

@@ -1,0 +1,64 @@
+"""Running scale of the value targets (van Hasselt et al. 2016, "PopArt").
+
+The network's value head predicts (V - mean) / std. With 'popart' the head is rescaled whenever the statistics
+move, so that V itself does not (`networks.agent.rescale_value_head`); with 'running' it is left to learn.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import chex
+import jax.numpy as jnp
+
+from motif_jax.algorithms import reductions
+
+Array = chex.Array
+MODES = ("none", "running", "popart")
+MINIMUM_STD = 1e-2
+
+
+class ValueStatistics(NamedTuple):
+    """Decayed moments of the value targets, float32 scalars.
+
+    Attributes:
+      first: decayed sum of means.
+      second: decayed sum of means of squares.
+      weight: decayed sum of ones; 0 before the first update.
+    """
+
+    first: Array
+    second: Array
+    weight: Array
+
+
+def initial() -> ValueStatistics:
+    """Statistics of nothing: mean 0 and standard deviation 1."""
+    return ValueStatistics(*(jnp.zeros((), jnp.float32) for _ in range(3)))
+
+
+def update(
+    statistics: ValueStatistics, target: Array, valid: Array, rate: float, axis_name: str | None = None
+) -> ValueStatistics:
+    """Moves the statistics towards those of `target` [...] where `valid`, by `rate` in (0, 1].
+
+    Without any valid entry the statistics stay.
+    """
+    chex.assert_equal_shape([target, valid])
+    count = reductions.total(valid.astype(jnp.float32), axis_name)
+    rate = jnp.where(count > 0, rate, 0.0)
+    first = reductions.mean(target, valid, axis_name)
+    second = reductions.mean(jnp.square(target), valid, axis_name)
+    seen = ValueStatistics(first, second, jnp.ones(()))
+    return ValueStatistics(
+        *((1 - rate) * old + rate * new for old, new in zip(statistics, seen, strict=True))
+    )
+
+
+def moments(statistics: ValueStatistics) -> tuple[Array, Array]:
+    """Mean and standard deviation (at least 0.01) of the targets; float32 scalars."""
+    empty = statistics.weight == 0
+    weight = jnp.where(empty, 1.0, statistics.weight)
+    mean, second = statistics.first / weight, statistics.second / weight
+    std = jnp.sqrt(jnp.maximum(second - jnp.square(mean), MINIMUM_STD**2))
+    return mean, jnp.where(empty, 1.0, std)

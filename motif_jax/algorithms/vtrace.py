@@ -1,0 +1,82 @@
+"""V-trace targets and advantages (Espeholt et al. 2018, "IMPALA"), section 4.1, with rows that end episodes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+Array = chex.Array
+
+
+class Targets(NamedTuple):
+    """What a rollout teaches.
+
+    Attributes:
+      value: float32 [T, B], targets of the value function.
+      advantage: float32 [T, B], of the actions taken.
+    """
+
+    value: Array
+    advantage: Array
+
+
+def vtrace(
+    value: Array,
+    bootstrap_value: Array,
+    reward: Array,
+    discount: Array,
+    last: Array,
+    ratio: Array,
+    rho_clip: float = 1.0,
+    c_clip: float = 1.0,
+) -> Targets:
+    """Computes V-trace backwards over a rollout.
+
+    With rho = min(ratio, rho_clip) and c = min(ratio, c_clip),
+
+        delta_t = rho_t (r_t + discount_t V_{t+1} - V_t)
+        vs_t    = V_t + delta_t + discount_t c_t (vs_{t+1} - V_{t+1})
+        A_t     = rho_t (r_t + discount_t vs_{t+1} - V_t)
+
+    and vs_T = V_T = bootstrap_value. A `last` row only carries the value of an episode's final observation
+    to the row before it: vs_t = V_t, A_t = 0, and no trace crosses it.
+
+    Args:
+      value: float32 [T, B], V of the current network, without gradient.
+      bootstrap_value: float32 [B], V of the row after the rollout.
+      reward: float32 [T, B].
+      discount: float32 [T, B], gamma, and 0 where the action ended the episode.
+      last: bool [T, B], the row holds the final observation of an episode.
+      ratio: float32 [T, B], current over behaviour probability of the action.
+      rho_clip: upper limit of the weight of the temporal differences.
+      c_clip: upper limit of the weight of the trace.
+
+    Returns:
+      Targets with arrays float32 [T, B].
+    """
+    chex.assert_rank([value, bootstrap_value], [2, 1])
+    chex.assert_equal_shape([value, reward, discount, last, ratio])
+
+    def step(carry: tuple[Array, Array], row: tuple[Array, ...]) -> tuple[tuple[Array, Array], Targets]:
+        next_value, next_target = carry
+        v, r, gamma, final, rho, c = row
+        delta = rho * (r + gamma * next_value - v)
+        target = v + delta + gamma * c * (next_target - next_value)
+        target = jnp.where(final, v, target)
+        advantage = jnp.where(final, 0.0, rho * (r + gamma * next_target - v))
+        return (v, target), Targets(target, advantage)
+
+    rows = (value, reward, discount, last, jnp.minimum(ratio, rho_clip), jnp.minimum(ratio, c_clip))
+    _, targets = jax.lax.scan(step, (bootstrap_value, bootstrap_value), rows, reverse=True)
+    return targets
+
+
+def published_bootstrap(last_value: Array, last_reward: Array, gamma: float) -> Array:
+    """The published stand-in for the value after a rollout: (V_{T-1} - r_{T-1}) / gamma, float32 [B].
+
+    It makes the last temporal difference of a running episode zero.
+    """
+    return (last_value - last_reward) / gamma

@@ -1,0 +1,229 @@
+"""The agent's network: an encoder, a recurrent core, and the heads of policy and value."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.networks.cores import CORES, Core, state_size
+from motif_jax.networks.encoders import FlatEncoder, NetHackEncoder, NetHackTables
+from motif_jax.networks.image import IMAGE_ENCODERS
+from motif_jax.networks.layers import ACTIVATIONS, Dense
+from motif_jax.support.config import choice, positive, require
+
+Array = chex.Array
+Params = Any
+NETHACK_FIELDS = ("window_chars", "window_colors", "blstats", "message")
+
+
+class Trunk(nn.Module):
+    """Encoder and core: observation [T, B, ...] -> [T, B, H]."""
+
+    encoder: nn.Module
+    core: nn.Module
+
+    def __call__(self, observation: Mapping[str, Array], state: Array, first: Array) -> tuple[Array, Array]:
+        """Returns the features [T, B, H] and the state after row T-1 [B, S]."""
+        length, batch = first.shape
+        rows = {name: x.reshape(length * batch, *x.shape[2:]) for name, x in observation.items()}
+        features = self.encoder(rows)
+        return self.core(features.reshape(length, batch, -1), state, first)
+
+
+class ActorCritic(nn.Module):
+    """Logits and values over a rollout.
+
+    Attributes:
+      num_actions: width of the policy's head.
+      actor: the trunk, shared by both heads unless there is a critic.
+      critic: a trunk of its own for the value, or None. The recurrent state is then the actor's followed by
+        the critic's.
+    """
+
+    num_actions: int
+    actor: nn.Module
+    critic: nn.Module | None = None
+
+    @nn.compact
+    def __call__(
+        self, observation: Mapping[str, Array], state: Array, first: Array
+    ) -> tuple[Array, Array, Array]:
+        """Returns logits float32 [T, B, A], values float32 [T, B] and the state after row T-1."""
+        if self.critic is None:
+            policy_features, new_state = self.actor(observation, state, first)
+            value_features = policy_features
+        else:
+            for_actor, for_critic = jnp.split(state, 2, axis=-1)
+            policy_features, actor_state = self.actor(observation, for_actor, first)
+            value_features, critic_state = self.critic(observation, for_critic, first)
+            new_state = jnp.concatenate([actor_state, critic_state], axis=-1)
+        logits = Dense(self.num_actions, name="policy_head")(policy_features.astype(jnp.float32))
+        value = Dense(1, name="value_head")(value_features.astype(jnp.float32))
+        return logits, value[..., 0], new_state
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentNetwork:
+    """An agent's network as pure functions.
+
+    Attributes:
+      spec: what it observes and how many actions there are.
+      fields: the observation fields that it reads.
+      module: the flax module.
+      state_size: width of the recurrent state.
+    """
+
+    spec: EnvironmentSpec
+    fields: tuple[str, ...]
+    module: ActorCritic
+    state_size: int
+
+    def init(self, key: Array) -> Params:
+        """Returns new parameters, a tree of float32 arrays."""
+        observation = {
+            name: jnp.zeros((1, 1, *self.spec.observation[name].shape), self.spec.observation[name].dtype)
+            for name in self.fields
+        }
+        first = jnp.zeros((1, 1), bool)
+        return self.module.init(key, observation, self.initial_state(1), first)["params"]
+
+    def apply(
+        self, params: Params, observation: Mapping[str, Array], state: Array, first: Array
+    ) -> tuple[Array, Array, Array]:
+        """Runs the network over T rows of B environments.
+
+        Args:
+          params: from `init`.
+          observation: raw fields of the specification, each [T, B, ...]; others are ignored.
+          state: float32 [B, state_size], before row 0.
+          first: bool [T, B]; the state is zeroed before row t where first[t] holds.
+
+        Returns:
+          logits float32 [T, B, actions], value float32 [T, B], the state after row T-1 float32 [B, state_size].
+        """
+        chex.assert_rank(first, 2)
+        chex.assert_shape(state, (first.shape[1], self.state_size))
+        read = {name: observation[name] for name in self.fields}
+        chex.assert_tree_shape_prefix(read, first.shape)
+        return self.module.apply({"params": params}, read, state, first)
+
+    def initial_state(self, batch_size: int) -> Array:
+        """The state before an episode: zeros float32 [batch_size, state_size]."""
+        return jnp.zeros((batch_size, self.state_size), jnp.float32)
+
+
+def check(config: ConfigDict) -> None:
+    """Checks the values of `config.network`.
+
+    Raises:
+      UserError: a value is not allowed; says the key and what is.
+    """
+    choice(config, "network.encoder", ("auto", "nethack", "flat"))
+    choice(config, "network.image_encoder", IMAGE_ENCODERS)
+    choice(config, "network.core", CORES)
+    choice(config, "network.nonlinearity", ACTIVATIONS)
+    choice(config, "network.conv", ("auto", "patches", "conv"))
+    choice(config, "network.dtype", ("float32", "bfloat16"))
+    keys = (
+        "obs_scale",
+        "hidden_size",
+        "core_layers",
+        "image_features",
+        "vector_features",
+        "message_features",
+    )
+    for key in keys:
+        positive(config, f"network.{key}")
+    sizes = config.network.flat_sizes
+    require(all(size > 0 for size in sizes), "network.flat_sizes", tuple(sizes), "numbers above 0")
+
+
+def make_agent_network(
+    config: ConfigDict,
+    spec: EnvironmentSpec,
+    compat: Mapping[str, bool],
+    tables: NetHackTables | None = None,
+) -> AgentNetwork:
+    """Builds the network of an environment.
+
+    Args:
+      config: `config.network`:
+        encoder 'nethack' (picture, status, message), 'flat' (all fields as numbers) or 'auto';
+        image_encoder one of image.IMAGE_ENCODERS; image_features, vector_features, message_features widths;
+        flat_sizes layers of the flat encoder; obs_scale divides the pixels; nonlinearity;
+        core 'gru', 'lstm' or 'none', hidden_size, core_layers; separate_critic;
+        conv 'auto' ('patches' on CPU, else 'conv'); dtype 'float32' or 'bfloat16' of the computation.
+      spec: the environment's specification.
+      compat: switches; `oni_obs_scale` leaves the pixels as they are.
+      tables: constants of the NetHack encoder, by default those of the environments.
+
+    Returns:
+      The network.
+
+    Raises:
+      ValueError: the NetHack encoder is asked for and a field of it is missing.
+    """
+    dtype = jnp.dtype(config.dtype)
+    nethack = config.encoder == "nethack" or (
+        config.encoder == "auto" and all(field in spec.observation for field in NETHACK_FIELDS)
+    )
+    if nethack:
+        fields = NETHACK_FIELDS
+        missing = [field for field in fields if field not in spec.observation]
+        if missing:
+            raise ValueError(f"config.network.encoder='nethack' needs the fields {', '.join(missing)}")
+        tables = NetHackTables.load() if tables is None else tables
+    else:
+        fields = tuple(sorted(name for name in spec.observation if name != spec.count_field))
+
+    def trunk() -> Trunk:
+        core = Core(config.core, config.hidden_size, config.core_layers, dtype, name="core")
+        if not nethack:
+            text = tuple(name for name in fields if name == spec.text_field)
+            sizes = tuple(config.flat_sizes)
+            return Trunk(FlatEncoder(fields, text, sizes, config.nonlinearity, dtype), core)
+        conv = config.conv
+        if conv == "auto":
+            conv = "patches" if jax.default_backend() == "cpu" else "conv"
+        encoder = NetHackEncoder(
+            tables,
+            config.image_encoder,
+            config.image_features,
+            config.vector_features,
+            config.message_features,
+            1.0 if compat.get("oni_obs_scale", False) else config.obs_scale,
+            config.nonlinearity,
+            conv,
+            dtype,
+        )
+        return Trunk(encoder, core)
+
+    size = state_size(config.core, config.hidden_size, config.core_layers)
+    critic = trunk() if config.separate_critic else None
+    module = ActorCritic(spec.num_actions, trunk(), critic)
+    return AgentNetwork(spec, fields, module, size * (2 if config.separate_critic else 1))
+
+
+def rescale_value_head(params: Params, old: tuple[Array, Array], new: tuple[Array, Array]) -> Params:
+    """Changes the value head so that its output in units of `new` means what it meant in units of `old`.
+
+    Args:
+      params: of a network from `make_agent_network`.
+      old, new: mean and standard deviation that turn the head's output into a value.
+
+    Returns:
+      The parameters with another value head (van Hasselt et al. 2016, equation 9).
+    """
+    (old_mean, old_std), (new_mean, new_std) = old, new
+    head = params["value_head"]
+    kernel = head["kernel"] * (old_std / new_std)
+    bias = (old_std * head["bias"] + old_mean - new_mean) / new_std
+    return {**params, "value_head": {"kernel": kernel, "bias": bias}}

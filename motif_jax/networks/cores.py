@@ -1,0 +1,160 @@
+"""Recurrent cores over a rollout: GRU, LSTM or none, with resets at the beginnings of episodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from motif_jax.networks.layers import uniform
+
+Array = chex.Array
+CORES = ("gru", "lstm", "none")
+
+
+def state_size(kind: str, hidden_size: int, layers: int) -> int:
+    """Width of the recurrent state; a network without memory carries one number that it never reads."""
+    return {"gru": hidden_size * layers, "lstm": 2 * hidden_size * layers, "none": 1}[kind]
+
+
+class Core(nn.Module):
+    """Features [T, B, F] and a state [B, S] -> outputs [T, B, H] and the state after the last row.
+
+    The state is one array: of a GRU the hidden vectors of its layers, of an LSTM all hidden vectors and
+    then all cells. Gates are in the order reset, update, new and input, forget, cell, output; each layer
+    has two bias vectors, and a GRU's reset gate multiplies the hidden part including its bias.
+
+    Attributes:
+      kind: one of CORES.
+      hidden_size: H; without recurrence the outputs are the features.
+      layers: stacked recurrent layers.
+      dtype: of the matrix products; the state stays float32.
+    """
+
+    kind: str
+    hidden_size: int
+    layers: int = 1
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Array, state: Array, first: Array) -> tuple[Array, Array]:
+        """Runs over T rows; `first[t]` (bool [T, B]) zeroes the state before row t is read."""
+        chex.assert_rank([x, state, first], [3, 2, 2])
+        if self.kind == "none":
+            return x, state
+        parts = jnp.split(state, state.shape[-1] // self.hidden_size, axis=-1)
+        if self.kind == "gru":
+            groups = [(hidden,) for hidden in parts]
+        else:
+            groups = list(zip(parts[: self.layers], parts[self.layers :], strict=True))
+        finals = []
+        for layer, group in enumerate(groups):
+            x, final = self._layer(x, group, first, layer)
+            finals.append(final)
+        return x, jnp.concatenate([part for kind in zip(*finals, strict=True) for part in kind], axis=-1)
+
+    def _layer(
+        self, x: Array, state: tuple[Array, ...], first: Array, layer: int
+    ) -> tuple[Array, tuple[Array, ...]]:
+        step, gates = (gru_step, 3) if self.kind == "gru" else (lstm_step, 4)
+        prefix = self.kind if layer == 0 else f"{self.kind}{layer + 1}"
+        width = gates * self.hidden_size
+        limit = 1 / math.sqrt(self.hidden_size)
+        weights = {}
+        for name, inputs in (("input", x.shape[-1]), ("hidden", self.hidden_size)):
+            weights[name] = GateWeights(inputs, width, limit, name=f"{prefix}_{name}")()
+        kernel, bias = weights["input"]
+        inputs = x.astype(self.dtype) @ kernel.astype(self.dtype) + bias.astype(self.dtype)
+        return unroll(step, inputs, state, first, *weights["hidden"], dtype=self.dtype)
+
+
+class GateWeights(nn.Module):
+    """Kernel [inputs, features] and bias [features] of a recurrent layer, uniform in [-limit, limit]."""
+
+    inputs: int
+    features: int
+    limit: float
+
+    @nn.compact
+    def __call__(self) -> tuple[Array, Array]:
+        """Returns kernel and bias."""
+        kernel = self.param("kernel", uniform(self.limit), (self.inputs, self.features))
+        return kernel, self.param("bias", uniform(self.limit), (self.features,))
+
+
+def gru_step(state: tuple[Array], from_input: Array, from_hidden: Array) -> tuple[Array]:
+    """One GRU step (Cho et al. 2014, with the bias inside the reset gate's product).
+
+    Args:
+      state: the hidden vector, float32 [B, H].
+      from_input: [B, 3H], gates' part of the input, biases included.
+      from_hidden: [B, 3H], gates' part of the hidden vector, biases included.
+
+    Returns:
+      The new hidden vector [B, H].
+    """
+    reset_x, update_x, new_x = jnp.split(from_input.astype(jnp.float32), 3, axis=-1)
+    reset_h, update_h, new_h = jnp.split(from_hidden.astype(jnp.float32), 3, axis=-1)
+    update = jax.nn.sigmoid(update_x + update_h)
+    new = jnp.tanh(new_x + jax.nn.sigmoid(reset_x + reset_h) * new_h)
+    return ((1 - update) * new + update * state[0],)
+
+
+def lstm_step(state: tuple[Array, Array], from_input: Array, from_hidden: Array) -> tuple[Array, Array]:
+    """One LSTM step (Hochreiter and Schmidhuber 1997, with forget gates).
+
+    Args:
+      state: hidden vector and cell, float32 [B, H] each.
+      from_input: [B, 4H], gates' part of the input, biases included.
+      from_hidden: [B, 4H], gates' part of the hidden vector, biases included.
+
+    Returns:
+      The new hidden vector and cell.
+    """
+    gates = from_input.astype(jnp.float32) + from_hidden.astype(jnp.float32)
+    write, forget, candidate, read = jnp.split(gates, 4, axis=-1)
+    cell = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(write) * jnp.tanh(candidate)
+    return jax.nn.sigmoid(read) * jnp.tanh(cell), cell
+
+
+def unroll(
+    step: Callable[..., tuple[Array, ...]],
+    inputs: Array,
+    state: tuple[Array, ...],
+    first: Array,
+    kernel: Array,
+    bias: Array,
+    dtype: jnp.dtype = jnp.float32,
+) -> tuple[Array, tuple[Array, ...]]:
+    """Runs a recurrent layer over time; `first[t]` zeroes the state before row t is read.
+
+    Args:
+      step: `gru_step` or `lstm_step`.
+      inputs: [T, B, gates * H], the gates' part of the inputs.
+      state: arrays [B, H], the hidden vector first.
+      first: bool [T, B].
+      kernel: [H, gates * H].
+      bias: [gates * H].
+      dtype: of the matrix product.
+
+    Returns:
+      The hidden vectors [T, B, H] and the state after row T-1.
+    """
+    kernel, bias = kernel.astype(dtype), bias.astype(dtype)
+
+    def body(carry: tuple[Array, ...], row: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
+        x, reset = row
+        carry = tuple(jnp.where(reset[:, None], 0.0, part) for part in carry)
+        carry = step(carry, x, carry[0].astype(dtype) @ kernel + bias)
+        return carry, carry[0]
+
+    state = tuple(part.astype(jnp.float32) for part in state)
+    if inputs.shape[0] == 1:
+        state, hidden = body(state, (inputs[0], first[0]))
+        return hidden[None], state
+    state, hidden = jax.lax.scan(body, state, (inputs, first))
+    return hidden, state

@@ -1,0 +1,126 @@
+"""From the raw fields of an observation to one feature vector a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import chex
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.networks.image import ImageEncoder, draw_window
+from motif_jax.networks.layers import ACTIVATIONS, Dense
+
+Array = chex.Array
+BLSTATS_CLIP = 5.0
+BYTE_SCALE = 255.0
+
+
+class NetHackTables(NamedTuple):
+    """Constants that turn the raw fields into the network's inputs.
+
+    Attributes:
+      tiles: uint8 [256 characters, 16 colours, 6, 6, 3], the drawn glyphs.
+      blstats_scale: float [27], factors of the status numbers.
+    """
+
+    tiles: np.ndarray
+    blstats_scale: np.ndarray
+
+    @classmethod
+    def load(cls) -> NetHackTables:
+        """The tables that the environments come with."""
+        from motif_jax.envs.status import BLSTATS_SCALE
+        from motif_jax.envs.tiles import load_tiles
+
+        return cls(load_tiles(), np.asarray(BLSTATS_SCALE))
+
+
+def scale_blstats(blstats: Array, scale: Array) -> Array:
+    """Status numbers [..., 27] -> features float32 [..., 27]: times `scale`, clipped to [-5, 5]."""
+    scaled = blstats.astype(jnp.float32) * jnp.asarray(scale, jnp.float32)
+    return jnp.clip(scaled, -BLSTATS_CLIP, BLSTATS_CLIP)
+
+
+class NetHackEncoder(nn.Module):
+    """Picture, status and message of NetHack -> [N, image + vector + 27 + message] features.
+
+    Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8 [N, 256].
+    The scaled status numbers are also passed on as they are.
+
+    Attributes:
+      tables: tiles and status scales.
+      image_encoder: one of `image.IMAGE_ENCODERS`.
+      image_features, vector_features, message_features: widths of the three parts.
+      obs_scale: pixels are divided by it.
+      nonlinearity: name of the activation.
+      conv: form of the convolutions, 'conv' or 'patches'.
+      dtype: of the computation.
+    """
+
+    tables: NetHackTables
+    image_encoder: str
+    image_features: int
+    vector_features: int
+    message_features: int
+    obs_scale: float
+    nonlinearity: str
+    conv: str
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, observation: Mapping[str, Array]) -> Array:
+        """Encodes N rows."""
+        window = (observation["window_chars"], observation["window_colors"])
+        image = ImageEncoder(
+            self.image_encoder,
+            self.image_features,
+            self.obs_scale,
+            self.nonlinearity,
+            self.conv,
+            self.dtype,
+            name="image",
+        )(draw_window(jnp.asarray(self.tables.tiles), *window))
+        status = scale_blstats(observation["blstats"], self.tables.blstats_scale)
+        vector = self._two_layers(status, self.vector_features, "vector")
+        message = observation["message"].astype(jnp.float32) / BYTE_SCALE
+        message = self._two_layers(message, self.message_features, "message")
+        return jnp.concatenate([image, vector, status.astype(self.dtype), message], axis=-1)
+
+    def _two_layers(self, x: Array, features: int, name: str) -> Array:
+        act = ACTIVATIONS[self.nonlinearity]
+        x = act(Dense(features, self.dtype, name=f"{name}_fc1")(x))
+        return act(Dense(features, self.dtype, name=f"{name}_fc2")(x))
+
+
+class FlatEncoder(nn.Module):
+    """Any fields of numbers, flattened and joined in the order of their names -> [N, features].
+
+    Attributes:
+      fields: names of the fields to read.
+      text_fields: those among them whose entries are bytes of text, divided by 255.
+      sizes: widths of the layers.
+      nonlinearity: name of the activation.
+      dtype: of the computation.
+    """
+
+    fields: tuple[str, ...]
+    text_fields: tuple[str, ...]
+    sizes: tuple[int, ...]
+    nonlinearity: str
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, observation: Mapping[str, Array]) -> Array:
+        """Encodes N rows."""
+        parts = []
+        for name in self.fields:
+            x = observation[name]
+            x = x.reshape(x.shape[0], -1).astype(jnp.float32)
+            parts.append(x / BYTE_SCALE if name in self.text_fields else x)
+        x = jnp.concatenate(parts, axis=-1)
+        for i, features in enumerate(self.sizes, start=1):
+            x = ACTIVATIONS[self.nonlinearity](Dense(features, self.dtype, name=f"flat_fc{i}")(x))
+        return x

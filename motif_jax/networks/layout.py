@@ -1,0 +1,92 @@
+"""Between the parameter layout of PyTorch checkpoints and the flax trees of this project.
+
+A tensor's neutral name is LAYER/weight or LAYER/bias, with the layer's name as it stands in the flax tree. A
+tree with an actor and a critic of its own has actor/LAYER/... and critic/LAYER/... instead. Layouts:
+
+| layer | PyTorch | flax |
+|---|---|---|
+| linear, recurrent gates | weight [out, in] | kernel [in, out] |
+| convolution | weight [out, in, k...] | kernel [k..., in, out] |
+| embedding | weight [entries, features] | embedding [entries, features] |
+| bias | bias [out] | bias [out] |
+
+Networks here flatten channels first and keep PyTorch's order of gates, so that no entries are permuted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+TRUNKS = ("actor", "critic")
+
+
+def from_torch(tensors: Mapping[str, np.ndarray], params: Any) -> Any:
+    """Fills a parameter tree from tensors in PyTorch's layout.
+
+    Args:
+      tensors: neutral name -> array in PyTorch's layout.
+      params: tree of arrays or of their shapes (`jax.eval_shape` of an init), which gives the structure.
+
+    Returns:
+      A tree like `params` of numpy arrays with the dtype of its leaves.
+
+    Raises:
+      ValueError: names are missing or left over, or a shape does not fit.
+    """
+    names = tensor_names(params)
+    wanted, given = set(jax.tree.leaves(names)), set(tensors)
+    if wanted != given:
+        missing, extra = sorted(wanted - given), sorted(given - wanted)
+        raise ValueError(f"tensors do not fit the network: missing {missing}, unexpected {extra}")
+
+    def fill(path: Any, leaf: Any) -> np.ndarray:
+        name = _name(path, params)
+        value = np.asarray(tensors[name])
+        if _keys(path)[-1] == "kernel":
+            value = np.moveaxis(value, (1, 0), (-2, -1))
+        if value.shape != leaf.shape:
+            raise ValueError(
+                f"tensor {name} has shape {tensors[name].shape}, which does not fit {leaf.shape}"
+            )
+        return np.ascontiguousarray(value, dtype=leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(fill, params)
+
+
+def to_torch(params: Any) -> dict[str, np.ndarray]:
+    """The inverse of `from_torch`: neutral name -> array in PyTorch's layout."""
+    tensors = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        value = np.asarray(leaf)
+        if _keys(path)[-1] == "kernel":
+            value = np.moveaxis(value, (-1, -2), (0, 1))
+        tensors[_name(path, params)] = value
+    return tensors
+
+
+def tensor_names(params: Any) -> Any:
+    """A tree like `params` whose leaves are the neutral names.
+
+    Raises:
+      ValueError: two leaves would have the same name.
+    """
+    names = jax.tree_util.tree_map_with_path(lambda path, _: _name(path, params), params)
+    flat = jax.tree.leaves(names)
+    if len(set(flat)) != len(flat):
+        raise ValueError(f"layer names are not unique: {sorted(n for n in flat if flat.count(n) > 1)}")
+    return names
+
+
+def _keys(path: Any) -> list[str]:
+    return [str(entry.key) for entry in path]
+
+
+def _name(path: Any, params: Any) -> str:
+    *scopes, layer, leaf = _keys(path)
+    separate = all(trunk in params for trunk in TRUNKS)
+    prefix = [scopes[0]] if separate and scopes and scopes[0] in TRUNKS else []
+    return "/".join([*prefix, layer, "bias" if leaf == "bias" else "weight"])
