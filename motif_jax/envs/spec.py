@@ -17,6 +17,10 @@ TERMINATED = 1
 TRUNCATED = 2
 
 
+class EngineError(RuntimeError):
+    """The engine of an environment does not answer as it should; the environment has to be made anew."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
     """Shape (of one step, without time and batch axes) and numpy dtype name of one observation field."""
@@ -55,7 +59,10 @@ class Environment(Protocol):
     spec: EnvironmentSpec
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        """Starts an episode that `seed` determines fully and writes its first observation into `out`."""
+        """Starts an episode that `seed` determines fully and writes its first observation into `out`.
+
+        Raises EngineError, as `step` does, when the engine is broken.
+        """
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         """Plays `action`; returns (reward, end), end one of `RUNNING`, `TERMINATED`, `TRUNCATED`.

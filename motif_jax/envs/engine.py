@@ -1,0 +1,52 @@
+"""The game engine at its lowest level: keys in, memory out. One object is one independent game at a time."""
+
+from __future__ import annotations
+
+import warnings
+
+from nle import nethack
+
+from motif_jax.envs.actions import SPACE
+from motif_jax.envs.buffers import Buffers
+from motif_jax.envs.spec import EngineError
+
+_MAX_OPENING_PROMPTS = 1000
+
+
+class NetHackEngine:
+    """NetHack through nle's compiled module, writing into `buffers`, with reseeding off and the moon fixed.
+
+    `start` leaves no trace of an earlier game: the same seeds and keys give the same bytes. A game that is left without
+    quitting loses about 6 kB for good, one that ended or was quit nearly nothing.
+    """
+
+    def __init__(self) -> None:
+        self.buffers = Buffers()
+        self._game = nethack.Nethack(observation_keys=(), ttyrec=None, fix_moon_phase=True)
+        engine = self._game._pynethack  # its public step adds tuples that nobody reads
+        engine.set_buffers(**self.buffers.engine_arrays())
+        self._reset = engine.reset
+        self.step = engine.step
+        self.done = engine.done
+        self.in_normal_game = engine.in_normal_game
+
+    def start(self, core: int, disp: int) -> None:
+        """Starts the game of these two seeds (non-negative, 64 bits)."""
+        self.buffers.clear()
+        self._game.set_initial_seeds(core, disp, False)
+        self._reset()
+        in_moveloop = self.buffers.program_state[3:4]
+        for _ in range(_MAX_OPENING_PROMPTS):
+            if in_moveloop[0]:
+                return
+            self.step(SPACE)
+            if self.done():
+                break
+        raise EngineError(f"the game of seeds {core}, {disp} did not get past its opening screens")
+
+    def close(self) -> None:
+        """Frees the game, its copy of the library and its folder."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            self._game.close()
+        del self.step, self.done, self.in_normal_game, self._reset

@@ -1,0 +1,48 @@
+"""The 12x12 cells of the screen round the hero."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from motif_jax.envs.buffers import PAD_ROWS, SCREEN_SHAPE, Buffers
+
+WINDOW = 12
+_HALF = WINDOW // 2
+_COLUMNS = SCREEN_SHAPE[1]
+
+# chars, colours: uint8 [12, 12] views of the screen; columns of the window that lie outside, or None.
+Cells = tuple[np.ndarray, np.ndarray, slice | None]
+
+
+class Windows:
+    """Views of the screen for every place the hero can stand, made when first asked for.
+
+    The window reaches six cells to the left of and above the hero, five to the right and below, so that the hero is in
+    cell [6, 6]. The map's row y is the screen's row y + 1; with `row_offset` (a published quirk) that is forgotten and
+    the hero appears in cell [7, 6].
+    """
+
+    def __init__(self, buffers: Buffers, row_offset: bool = False) -> None:
+        self._chars = buffers.padded_chars
+        self._colors = buffers.padded_colors
+        self._top = PAD_ROWS - _HALF + (0 if row_offset else 1)
+        self.cache: list[Cells | None] = [None] * (SCREEN_SHAPE[0] * _COLUMNS)
+
+    def make(self, x: int, y: int) -> Cells:
+        """The views for map column `x` and row `y`; kept in `cache[y * 80 + x]`.
+
+        A view that leaves the screen sideways shows the neighbouring rows' cells there: the third entry names
+        those columns, which are to be blanked.
+        """
+        left = x - _HALF
+        offset = (self._top + y) * _COLUMNS + left
+        shape, strides = (WINDOW, WINDOW), (_COLUMNS, 1)
+        chars = np.ndarray(shape, np.uint8, self._chars.data, offset, strides)
+        colors = np.ndarray(shape, np.uint8, self._colors.data, offset, strides)
+        outside = None
+        if left < 0:
+            outside = slice(0, -left)
+        elif left + WINDOW > _COLUMNS:
+            outside = slice(_COLUMNS - left, WINDOW)
+        cells = self.cache[y * _COLUMNS + x] = (chars, colors, outside)
+        return cells
