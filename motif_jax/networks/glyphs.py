@@ -1,0 +1,146 @@
+"""Encoders of NetHack's map of glyph numbers: the whole map, and a window round the hero.
+
+Both see the map transposed: the first spatial axis is the map's column, the second its row.
+"""
+
+from __future__ import annotations
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from motif_jax.networks.layers import ACTIVATIONS, orthogonal_output_first
+from motif_jax.networks.status import MAP_COLUMNS, MAP_ROWS
+
+NUM_GLYPHS = 5976
+CHANNELS, LAST_CHANNELS, WIDTH = 16, 8, 3
+
+
+def crop(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
+    """Cuts a square window out of each map; glyph 0 stands for what lies outside the map.
+
+    Args:
+      glyphs: integers [N, 21, 79].
+      column, row: integers [N], the cell that comes to lie at [size // 2, size // 2].
+      size: side of the window.
+
+    Returns:
+      int32 [N, size, size], rows by columns.
+    """
+    chex.assert_rank([glyphs, column, row], [3, 1, 1])
+    offsets = jnp.arange(size) - size // 2
+    rows = row.astype(jnp.int32)[:, None, None] + offsets[None, :, None]
+    columns = column.astype(jnp.int32)[:, None, None] + offsets[None, None, :]
+    return _pick(glyphs.astype(jnp.int32), rows, columns)
+
+
+def crop_interpolated(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
+    """The published window: glyph NUMBERS interpolated bilinearly at fractional places, then rounded.
+
+    Args:
+      glyphs: integers [N, 21, 79].
+      column, row: float32 [N], as published the scaled status, so that the window lies at the top left.
+      size: side of the window.
+
+    Returns:
+      int32 [N, size, size], rows by columns.
+    """
+    chex.assert_rank([glyphs, column, row], [3, 1, 1])
+    offsets = jnp.arange(size) - size // 2
+    left, top = jnp.floor(column), jnp.floor(row)
+    right_share = (column - left)[:, None, None]
+    lower_share = (row - top)[:, None, None]
+    rows = top.astype(jnp.int32)[:, None, None] + offsets[None, :, None]
+    columns = left.astype(jnp.int32)[:, None, None] + offsets[None, None, :]
+    numbers = glyphs.astype(jnp.float32)
+    upper = (
+        _pick(numbers, rows, columns) * (1 - right_share) + _pick(numbers, rows, columns + 1) * right_share
+    )
+    lower = (
+        _pick(numbers, rows + 1, columns) * (1 - right_share)
+        + _pick(numbers, rows + 1, columns + 1) * right_share
+    )
+    return jnp.round(upper * (1 - lower_share) + lower * lower_share).astype(jnp.int32)
+
+
+def _pick(glyphs: jax.Array, rows: jax.Array, columns: jax.Array) -> jax.Array:
+    """glyphs[n, rows[n], columns[n]], 0 outside the map."""
+    inside = (rows >= 0) & (rows < MAP_ROWS) & (columns >= 0) & (columns < MAP_COLUMNS)
+    rows, columns = jnp.clip(rows, 0, MAP_ROWS - 1), jnp.clip(columns, 0, MAP_COLUMNS - 1)
+    picked = jnp.asarray(glyphs)[jnp.arange(glyphs.shape[0])[:, None, None], rows, columns]
+    return jnp.where(inside, picked, 0)
+
+
+class GlyphConvolutions(nn.Module):
+    """3x3 convolutions with padding 1 and ELU over embedded glyphs, flattened channel, column, row.
+
+    The first convolution of an embedding is a sum of rows of (embedding x kernel), one row for each of the 9
+    neighbours: looking those up moves 16 channels a neighbour instead of embedding all 128.
+
+    Attributes:
+      prefix: of the layers' names, 'crop' or 'glyph'.
+      num_layers: number of convolutions; 16 channels each, the last 8.
+      stride: of every convolution.
+    """
+
+    prefix: str
+    num_layers: int = 2
+    stride: int = 1
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, embedding: jax.Array, glyphs: jax.Array) -> jax.Array:
+        """Features [N, F] of `glyphs` int32 [N, rows, columns] under `embedding` [5976, E]."""
+        x = jnp.swapaxes(glyphs, 1, 2)
+        for number in range(1, self.num_layers + 1):
+            channels = LAST_CHANNELS if number == self.num_layers else CHANNELS
+            inputs = embedding.shape[1] if number == 1 else CHANNELS
+            name = f"{self.prefix}_conv{number}"
+            kernel, bias = _Kernel((WIDTH, WIDTH, inputs, channels), name=name)()
+            kernel, bias = kernel.astype(self.dtype), bias.astype(self.dtype)
+            if number == 1:
+                x = convolve_embedded(x, embedding.astype(self.dtype), kernel, self.stride)
+            else:
+                x = jax.lax.conv_general_dilated(
+                    x, kernel, (self.stride,) * 2, [(1, 1)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
+                )
+            x = ACTIVATIONS["elu"](x + bias)
+        return jnp.transpose(x, (0, 3, 1, 2)).reshape(x.shape[0], -1)
+
+
+class _Kernel(nn.Module):
+    """Weights and bias of a convolution whose product is computed by the caller."""
+
+    shape: tuple[int, int, int, int]
+
+    @nn.compact
+    def __call__(self) -> tuple[jax.Array, jax.Array]:
+        kernel = self.param("kernel", orthogonal_output_first, self.shape)
+        return kernel, self.param("bias", nn.initializers.zeros_init(), self.shape[-1:])
+
+
+def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
+    """Cross-correlation with padding 1 of embedded glyphs, without embedding them.
+
+    Args:
+      glyphs: int32 [N, H, W], numbers of rows of `embedding`.
+      embedding: [G, E].
+      kernel: [3, 3, E, O].
+      stride: step of both axes.
+
+    Returns:
+      [N, ceil(H / stride), ceil(W / stride), O].
+    """
+    num_glyphs, outputs = embedding.shape[0], kernel.shape[-1]
+    # One more row of zeros for the padding.
+    table = jnp.einsum("ge,hweo->hwgo", embedding, kernel)
+    table = jnp.pad(table, ((0, 0), (0, 0), (0, 1), (0, 0))).reshape(-1, outputs)
+    padded = jnp.pad(glyphs, ((0, 0), (1, 1), (1, 1)), constant_values=num_glyphs)
+    height, width = glyphs.shape[1:]
+    total = 0.0
+    for i in range(WIDTH):
+        for j in range(WIDTH):
+            cells = padded[:, i : i + height : stride, j : j + width : stride]
+            total = total + jnp.take(table, cells + (i * WIDTH + j) * (num_glyphs + 1), axis=0)
+    return total

@@ -1,0 +1,118 @@
+"""Character networks that read a NetHack message: 256 bytes, zero padded.
+
+Messages are short and the padding is long. A column of an activation whose whole receptive field lies in the
+padding has the same value wherever it lies, so only one such column is computed and repeated where a layer
+needs it. `max_length` says how many leading bytes may be set; values and gradients do not depend on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from motif_jax.networks.layers import Dense, uniform
+
+POOL = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class MessageShape:
+    """Sizes of one character network.
+
+    Attributes:
+      num_bytes: leading bytes of the message that are read.
+      embedding: channels of the byte embedding.
+      convolutions: (channels, width, whether a maximum over 3 columns follows) of each layer.
+      linear: units of the linear layers after flattening; the last is the feature size.
+    """
+
+    num_bytes: int
+    embedding: int
+    convolutions: tuple[tuple[int, int, bool], ...]
+    linear: tuple[int, ...]
+
+    @property
+    def columns(self) -> int:
+        """Columns left after the last convolution."""
+        columns = self.num_bytes
+        for _, width, pooled in self.convolutions:
+            columns = columns - width + 1
+            columns = columns // POOL if pooled else columns
+        return columns
+
+
+# The published models lt_cnn and lt_cnn_small.
+SHAPES = {
+    "lt_cnn": MessageShape(
+        256,
+        32,
+        ((64, 7, True), (64, 7, True), (64, 3, False), (64, 3, False), (64, 3, False), (64, 3, True)),
+        (128,),
+    ),
+    "lt_cnn_small": MessageShape(128, 16, ((32, 7, True), (32, 7, True), (32, 3, True)), (32, 32)),
+}
+
+
+class MessageEncoder(nn.Module):
+    """Bytes -> embedding -> convolutions with ReLU and maxima over 3 -> linear layers with ReLU.
+
+    Attributes:
+      shape: sizes, one of `SHAPES`.
+      dtype: dtype of the computation; parameters are float32.
+    """
+
+    shape: MessageShape
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, messages: jax.Array, max_length: int | None = None) -> jax.Array:
+        """Returns features [N, F] of `messages` uint8 [N, 256], whose bytes from `max_length` on are zero."""
+        shape, full = self.shape, self.shape.num_bytes
+        # One column of padding must stay to stand for the rest.
+        size = full if max_length is None else min(full, max_length + 1)
+        embedding = self.param("embedding", nn.initializers.normal(1.0), (256, shape.embedding))
+        # The padding byte's row counts as zero, so it gets no gradient and never matters.
+        embedding = jnp.asarray(embedding).at[0].set(0.0).astype(self.dtype)
+        x = jnp.take(embedding, messages[:, :size].astype(jnp.int32), axis=0)
+        for number, (channels, width, pooled) in enumerate(shape.convolutions, start=1):
+            full = full - width + 1
+            x = _extend(x, min(x.shape[1], full) + width - 1)
+            init = uniform(1.0 / math.sqrt(width * x.shape[-1]))
+            x = nn.Conv(
+                channels,
+                (width,),
+                padding="VALID",
+                dtype=self.dtype,
+                kernel_init=init,
+                bias_init=init,
+                name=f"conv{number}",
+            )(x)
+            if pooled:
+                full = full // POOL
+                x = _max_pool(x, min(math.ceil((x.shape[1] - 1) / POOL) + 1, full))
+            # After the maximum, which commutes with it and leaves a third of the columns.
+            x = nn.relu(x)
+        x = _extend(x, full)
+        # The published order of the flattened features: channel, then column.
+        x = jnp.swapaxes(x, 1, 2).reshape(x.shape[0], -1)
+        for number, units in enumerate(shape.linear, start=1):
+            name = "message_fc" if len(shape.linear) == 1 else f"message_fc{number}"
+            x = nn.relu(Dense(units, dtype=self.dtype, name=name)(x))
+        return x
+
+
+def _extend(x: jax.Array, columns: int) -> jax.Array:
+    """Cuts [N, T, C] to `columns`, or repeats its last column up to there."""
+    if columns <= x.shape[1]:
+        return x[:, :columns]
+    return jnp.pad(x, ((0, 0), (0, columns - x.shape[1]), (0, 0)), mode="edge")
+
+
+def _max_pool(x: jax.Array, columns: int) -> jax.Array:
+    """Maxima of `columns` neighbouring groups of 3: three strided views are far faster on CPU than a window."""
+    x = _extend(x, columns * POOL)
+    return jnp.maximum(jnp.maximum(x[:, 0::POOL], x[:, 1::POOL]), x[:, 2::POOL])

@@ -1,0 +1,219 @@
+"""The reward model: what an observation shows -> one number (Klissarov et al. 2023, section 3).
+
+Branches for the message, the status, the map and a window round the hero are concatenated in the order status,
+window, map, message, and go through two linear layers and the reward head.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from motif_jax.networks import glyphs as glyph_layers
+from motif_jax.networks.layers import Dense
+from motif_jax.networks.message import SHAPES, MessageEncoder
+from motif_jax.networks.status import COLUMN, ROW, StatusEncoder, scale_status
+
+MESSAGE_MODELS = (*SHAPES, "none")
+DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+
+Params = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class RewardArchitecture:
+    """What a reward model reads and its sizes; the defaults are the published ones.
+
+    Attributes:
+      message: 'lt_cnn', 'lt_cnn_small' or 'none'.
+      status, crop, glyphs: whether the status, the window round the hero and the whole map are read.
+      hidden_dim: width of the encoder's output.
+      embedding_dim: width of the glyph embedding.
+      crop_dim: side of the window.
+      num_layers: convolutions of a map branch.
+      dtype: dtype of the computation ('float32', 'bfloat16'); parameters are always float32.
+      glyph_crop_centre: compat switch: the window is placed and blended as in the published code.
+    """
+
+    message: str = "lt_cnn"
+    status: bool = False
+    crop: bool = False
+    glyphs: bool = False
+    hidden_dim: int = 512
+    embedding_dim: int = 128
+    crop_dim: int = 16
+    num_layers: int = 2
+    dtype: str = "float32"
+    glyph_crop_centre: bool = False
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any], **more: Any) -> RewardArchitecture:
+        """Makes one from a config's values; names that are none of the attributes are a TypeError."""
+        return cls(**{**dict(values), **more})
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Observation fields that the model reads, of 'message', 'blstats', 'glyphs'."""
+        wanted = {
+            "message": self.message != "none",
+            "blstats": self.status or self.crop,
+            "glyphs": self.crop or self.glyphs,
+        }
+        return tuple(name for name, needed in wanted.items() if needed)
+
+    @property
+    def message_only(self) -> bool:
+        """Whether the reward is a function of the message alone."""
+        return self.fields == ("message",)
+
+    def problem(self) -> str | None:
+        """Says in a few words why these values make no model; None if they do."""
+        if not self.fields:
+            return "at least one of message, status, crop, glyphs must be read"
+        if self.crop and not self.status:
+            return "the crop needs the status: set status=True"
+        return None
+
+
+def hero_window(architecture: RewardArchitecture, inputs: Mapping[str, jax.Array]) -> jax.Array:
+    """The window round the hero that the crop branch reads.
+
+    Args:
+      architecture: its size, and the switch that places it as published.
+      inputs: blstats [N, 27] and glyphs integers [N, 21, 79].
+
+    Returns:
+      Glyph numbers int32 [N, side, side], rows by columns.
+    """
+    blstats, size = inputs["blstats"], architecture.crop_dim
+    if architecture.glyph_crop_centre:
+        status = scale_status(blstats)
+        return glyph_layers.crop_interpolated(inputs["glyphs"], status[:, COLUMN], status[:, ROW], size)
+    return glyph_layers.crop(inputs["glyphs"], blstats[:, COLUMN], blstats[:, ROW], size)
+
+
+class RewardModule(nn.Module):
+    """Flax module of one reward model; use it through `RewardNetwork`."""
+
+    architecture: RewardArchitecture
+
+    def setup(self) -> None:
+        """Makes the branches that the architecture names."""
+        a = self.architecture
+        dtype = DTYPES[a.dtype]
+        if a.message != "none":
+            self.message = MessageEncoder(SHAPES[a.message], dtype)
+        if a.status:
+            self.status = StatusEncoder(dtype=dtype)
+        if a.crop or a.glyphs:
+            self.glyph_embedding = self.param(
+                "glyph_embedding", nn.initializers.normal(1.0), (glyph_layers.NUM_GLYPHS, a.embedding_dim)
+            )
+        if a.crop:
+            self.crop = glyph_layers.GlyphConvolutions("crop", a.num_layers, 1, dtype)
+        if a.glyphs:
+            self.map = glyph_layers.GlyphConvolutions("glyph", a.num_layers, 2, dtype)
+        self.fc1 = Dense(a.hidden_dim // 2, dtype=dtype)
+        self.fc2 = Dense(a.hidden_dim, dtype=dtype)
+        self.reward_head = Dense(1)
+
+    def encode_message(self, message: jax.Array, max_length: int | None = None) -> jax.Array:
+        """Features [N, F] of messages uint8 [N, 256]."""
+        return self.message(message, max_length)
+
+    def branches(
+        self, inputs: Mapping[str, jax.Array], max_length: int | None = None
+    ) -> dict[str, jax.Array]:
+        """Features of every branch by name, in the order in which they are concatenated."""
+        a = self.architecture
+        found = {}
+        if a.status:
+            status = scale_status(inputs["blstats"])
+            found["status"] = self.status(status)
+        if a.crop:
+            found["crop"] = self.crop(self.glyph_embedding, hero_window(a, inputs))
+        if a.glyphs:
+            found["glyphs"] = self.map(self.glyph_embedding, inputs["glyphs"].astype(jnp.int32))
+        if a.message != "none":
+            encoded = inputs.get("message_features")
+            found["message"] = self.message(inputs["message"], max_length) if encoded is None else encoded
+        return found
+
+    def encode(self, inputs: Mapping[str, jax.Array], max_length: int | None = None) -> jax.Array:
+        """Encoder output [N, hidden_dim], before its activation."""
+        features = jnp.concatenate(list(self.branches(inputs, max_length).values()), axis=-1)
+        return self.fc2(nn.relu(self.fc1(features)))
+
+    def __call__(self, inputs: Mapping[str, jax.Array], max_length: int | None = None) -> jax.Array:
+        """Rewards float32 [N]."""
+        hidden = nn.relu(self.encode(inputs, max_length))
+        return self.reward_head(hidden.astype(jnp.float32))[:, 0]
+
+
+class RewardNetwork:
+    """Pure functions of one reward model: parameters and observations in, rewards out."""
+
+    def __init__(self, architecture: RewardArchitecture) -> None:
+        """Prepares the functions; nothing is computed yet.
+
+        Raises:
+          ValueError: the values make no model (`RewardArchitecture.problem`).
+        """
+        problem = architecture.problem()
+        if problem:
+            raise ValueError(problem)
+        self.architecture = architecture
+        self.module = RewardModule(architecture)
+
+    def init(self, key: jax.Array) -> Params:
+        """Fresh parameters, float32: orthogonal linear layers, uniform 1-d convolutions, normal embeddings."""
+        shapes = {
+            "message": ((256,), jnp.uint8),
+            "blstats": ((27,), jnp.int32),
+            "glyphs": ((21, 79), jnp.int16),
+        }
+        inputs = {
+            name: jnp.zeros((1, *shapes[name][0]), shapes[name][1]) for name in self.architecture.fields
+        }
+        return self.module.init(key, inputs)["params"]
+
+    def reward(
+        self, params: Params, inputs: Mapping[str, jax.Array], max_length: int | None = None
+    ) -> jax.Array:
+        """Raw rewards of observations.
+
+        Args:
+          params: from `init`.
+          inputs: for each of `architecture.fields` an array [N, ...]: message uint8 [N, 256], blstats numbers
+            [N, 27] (unscaled), glyphs integers [N, 21, 79]. `message_features` [N, F] may stand for message.
+          max_length: bytes of the messages from here on are zero (static; None: 256).
+
+        Returns:
+          float32 [N].
+        """
+        wanted = {
+            "message_features" if n not in inputs and n == "message" else n for n in self.architecture.fields
+        }
+        chex.assert_equal_shape_prefix([inputs[name] for name in sorted(wanted)], 1)
+        return self.module.apply({"params": params}, inputs, max_length)
+
+    def message_features(
+        self, params: Params, messages: jax.Array, max_length: int | None = None
+    ) -> jax.Array:
+        """Features [N, F] of messages uint8 [N, 256]; feed them to `reward` as 'message_features'."""
+        chex.assert_rank(messages, 2)
+        return self.module.apply({"params": params}, messages, max_length, method=RewardModule.encode_message)
+
+    def encoder_output(self, params: Params, inputs: Mapping[str, jax.Array]) -> jax.Array:
+        """What the reward head reads, before its activation: [N, hidden_dim]."""
+        return self.module.apply({"params": params}, inputs, method=RewardModule.encode)
+
+    def branches(self, params: Params, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        """Features of every branch by name: status, crop, glyphs, message."""
+        return self.module.apply({"params": params}, inputs, method=RewardModule.branches)

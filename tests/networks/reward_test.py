@@ -1,0 +1,187 @@
+"""The reward network against the published one's numbers, in every combination of inputs."""
+
+from __future__ import annotations
+
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.networks import glyphs, reward_layout
+from motif_jax.networks.reward import RewardArchitecture, RewardNetwork, hero_window
+from motif_jax.networks.status import scale_status
+
+VARIANTS = {
+    "small": {"message": "lt_cnn_small"},
+    "blstats": {"status": True},
+    "blstats_crop": {"status": True, "crop": True},
+    "blstats_crop_glyphs": {"status": True, "crop": True, "glyphs": True},
+    "blstats_no_message": {"status": True, "message": "none"},
+    "glyphs": {"glyphs": True},
+    "small_blstats_crop_glyphs": {"message": "lt_cnn_small", "status": True, "crop": True, "glyphs": True},
+}
+
+
+def recipe(shapes: dict[str, list[int]]) -> dict[str, np.ndarray]:
+    """The golden files' weights: tests/golden/README.md says how they are made from their names."""
+    arrays = {}
+    for name, shape in shapes.items():
+        x = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape).astype(np.float32)
+        x *= np.float32(0.05) if len(shape) == 1 else np.float32(1.5 / np.sqrt(np.prod(shape[1:])))
+        if name == "embedding/weight":
+            x[0] = 0
+        arrays[name] = x
+    return arrays
+
+
+def golden_network(shapes: dict[str, list[int]], **architecture):
+    network = RewardNetwork(RewardArchitecture(**architecture))
+    return network, reward_layout.from_named(recipe(shapes), network)
+
+
+def assert_summaries(golden, prefix: str, params, tolerance: float = 1e-4) -> None:
+    for name, array in reward_layout.to_named(params).items():
+        norm = float(golden[f"{prefix}/{name}/l2"])
+        np.testing.assert_allclose(np.linalg.norm(array), norm, rtol=tolerance, err_msg=name)
+        head = golden[f"{prefix}/{name}/head8"]
+        np.testing.assert_allclose(array.reshape(-1)[:8], head, atol=tolerance * norm, err_msg=name)
+        total = golden[f"{prefix}/{name}/sum"]
+        np.testing.assert_allclose(
+            array.sum(dtype=np.float64), total, atol=10 * tolerance * norm, err_msg=name
+        )
+
+
+def test_forward_equals_golden(golden):
+    g = golden("reward_forward.npz")
+    network, params = golden_network(golden("weight_shapes.json")["reward"])
+    messages = jnp.asarray(g["messages"])
+    np.testing.assert_allclose(
+        network.message_features(params, messages), g["message_features"], rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        network.encoder_output(params, {"message": messages}), g["encoder_output"], rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        network.reward(params, {"message": messages}), g["reward"], rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(("model", "max_length"), [("lt_cnn", 0), ("lt_cnn", 68), ("lt_cnn_small", 127)])
+def test_a_short_length_changes_neither_values_nor_gradients(golden, model, max_length):
+    small = model == "lt_cnn_small"
+    shapes = golden("reward_inputs_shapes.json")["small"] if small else golden("weight_shapes.json")["reward"]
+    network, params = golden_network(shapes, message=model)
+    messages = np.array(golden("reward_forward.npz")["messages"][:12])
+    messages[:, max_length:] = 0
+
+    def loss(params, length):
+        rewards = network.reward(params, {"message": messages}, length)
+        return jnp.sum(jnp.sin(10 * rewards)), rewards
+
+    gradient = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
+    (_, full), full_gradient = gradient(params, None)
+    (_, short), short_gradient = gradient(params, max_length)
+    np.testing.assert_allclose(short, full, rtol=1e-5, atol=1e-7)
+    for a, b in zip(jax.tree.leaves(short_gradient), jax.tree.leaves(full_gradient), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4 * np.linalg.norm(b) + 1e-12)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_inputs_equal_golden(golden, variant):
+    g = golden("reward_inputs.npz")
+    network, params = golden_network(
+        golden("reward_inputs_shapes.json")[variant], glyph_crop_centre=True, **VARIANTS[variant]
+    )
+    inputs = {"message": g["message"], "blstats": g["blstats_raw"].astype(np.int32), "glyphs": g["glyphs"]}
+    inputs = {name: inputs[name] for name in network.architecture.fields}
+
+    def loss(params):
+        rewards = network.reward(params, inputs)
+        others = network.encoder_output(params, inputs), network.branches(params, inputs)
+        return jnp.mean(rewards**2), (rewards, *others)
+
+    results = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    (value, (rewards, output, branches)), gradient = results
+    np.testing.assert_allclose(output, g[f"{variant}/encoder_output"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(rewards, g[f"{variant}/reward"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(value, g[f"{variant}/loss"], rtol=1e-5)
+    assert_summaries(g, f"{variant}/gradient", gradient)
+    names = {"status": "blstats_branch", "crop": "crop_branch", "glyphs": "glyphs_branch"}
+    names["message"] = "message_branch_small" if "small" in variant else "message_branch"
+    for name, features in branches.items():
+        np.testing.assert_allclose(features, g[names[name]], rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+def test_status_and_crops_equal_golden(golden):
+    g = golden("reward_inputs.npz")
+    blstats = g["blstats_raw"]
+    np.testing.assert_allclose(
+        scale_status(jnp.asarray(blstats, jnp.int32)), g["blstats_features"], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        scale_status(jnp.asarray(blstats[:, :26], jnp.int32)), g["blstats_features"], rtol=1e-6
+    )
+    x, y = g["crop_coordinates"].T
+    np.testing.assert_array_equal(glyphs.crop_interpolated(g["glyphs"], x, y, 16), g["crop_glyphs"])
+    fixed = glyphs.crop(g["glyphs"], blstats[:, 0], blstats[:, 1], 16)
+    np.testing.assert_array_equal(fixed, g["crop_glyphs_if_raw_coordinates"])
+    hero = g["glyphs"][np.arange(16), blstats[:, 1], np.minimum(blstats[:, 0], 78)]
+    np.testing.assert_array_equal(fixed[:, 8, 8], hero)
+
+
+def test_window_follows_the_hero_unless_the_switch_is_on(golden):
+    g = golden("reward_inputs.npz")
+    inputs = {"blstats": jnp.asarray(g["blstats_raw"], jnp.int32), "glyphs": g["glyphs"]}
+    for switch, name in ((True, "crop_glyphs"), (False, "crop_glyphs_if_raw_coordinates")):
+        architecture = RewardArchitecture(status=True, crop=True, glyph_crop_centre=switch)
+        np.testing.assert_array_equal(hero_window(architecture, inputs), g[name])
+
+
+def test_a_fresh_network_is_as_published():
+    network = RewardNetwork(RewardArchitecture())
+    params = jax.jit(network.init)(jax.random.key(0))
+    assert sum(x.size for x in jax.tree.leaves(params)) == 306_945
+    named = reward_layout.to_named(params)
+    np.testing.assert_allclose(named["fc2/weight"].T @ named["fc2/weight"], np.eye(256), atol=1e-5)
+    assert not named["fc2/bias"].any()
+    assert named["conv1/bias"].any()
+    assert np.abs(named["conv2/weight"]).max() <= 1 / np.sqrt(7 * 64)
+    rng = np.random.default_rng(0)
+    messages = np.zeros((64, 256), np.uint8)
+    messages[:, :60] = rng.integers(32, 127, (64, 60))
+    spread = float(np.std(network.reward(params, {"message": messages})))
+    assert 1e-5 < spread < 1e-1
+
+
+def test_layout_round_trip_and_refusals():
+    network = RewardNetwork(RewardArchitecture(status=True, crop=True, glyphs=True))
+    params = jax.jit(network.init)(jax.random.key(2))
+    named = reward_layout.to_named(params)
+    assert {name: array.shape for name, array in named.items()} == reward_layout.named_shapes(network)
+    for a, b in zip(
+        jax.tree.leaves(reward_layout.from_named(named, network)), jax.tree.leaves(params), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(ValueError, match="no array fc1/bias"):
+        reward_layout.from_named({k: v for k, v in named.items() if k != "fc1/bias"}, network)
+    with pytest.raises(ValueError, match="fc1/bias: shape"):
+        reward_layout.from_named({**named, "fc1/bias": np.zeros(3)}, network)
+
+
+def test_impossible_architectures_are_refused():
+    with pytest.raises(ValueError, match="at least one"):
+        RewardNetwork(RewardArchitecture(message="none"))
+    with pytest.raises(ValueError, match="needs the status"):
+        RewardNetwork(RewardArchitecture(crop=True))
+
+
+def test_bfloat16_is_close_and_keeps_float32_parameters(golden):
+    messages = golden("reward_forward.npz")["messages"]
+    network, params = golden_network(golden("weight_shapes.json")["reward"], dtype="bfloat16")
+    rewards = network.reward(params, {"message": messages})
+    assert rewards.dtype == jnp.float32
+    expected = golden("reward_forward.npz")["reward"]
+    np.testing.assert_allclose(rewards, expected, atol=0.1 * np.std(expected))
+    assert np.abs(np.asarray(rewards) - expected).max() > 1e-6
