@@ -1,0 +1,208 @@
+"""Trains an agent with APPO on a NetHack task, a trained intrinsic reward, or both.
+
+    python -m motif_jax.launch --config=configs/train_agent.py --workdir=runs/agent --config.reward.dir=runs/reward
+
+Only the task's reward: add --config.reward.intrinsic_coefficient=0 and leave reward.dir out. Only the intrinsic
+reward: --config.reward.extrinsic_coefficient=0. Stopped at any moment and started again with the same command it goes
+on from its last checkpoint, which is at most `save_every_seconds` old.
+
+Out come checkpoints/ (Orbax: the newest `keep_checkpoints` and the one with the best mean return), metrics.jsonl,
+tensorboard/, and episodes.jsonl (one line per finished game). SIGTERM, SIGUSR1 and Ctrl-C save and end with exit
+code 75.
+
+Variants:
+  (none)      the published hyperparameters; quirks of the published code off; one worker per core but one.
+  faithful    the published command line: 24 workers x 20 environments, all published quirks on. 2e9 steps: about 22 h
+              at the 25,000 steps/s of the published baseline's machine (16 cores, one GPU).
+  quickstart  a small network with its own learning rate; a few minutes on 2 cores.
+  smoke       seconds: whether everything works.
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+from motif_jax.support.config import all_compat_on, compat, default_workers, unknown_variant
+
+VARIANTS = ("", "faithful", "quickstart", "smoke")
+
+
+def _network() -> ConfigDict:
+    network = ConfigDict()
+    network.encoder = (
+        "auto"  # 'nethack' (window, status, message), 'flat' (all fields as numbers), 'auto': by fields
+    )
+    network.image_encoder = "convnet_simple"  # convnet_impala, resnet_impala, mlp
+    network.image_features = 512
+    network.vector_features = 128
+    network.message_features = 128
+    network.flat_sizes = (128,)  # layers of the flat encoder
+    network.obs_scale = 255.0  # pixels are divided by it
+    network.nonlinearity = "elu"
+    network.core = "gru"  # 'gru', 'lstm', 'none'
+    network.hidden_size = 512
+    network.core_layers = 1
+    network.separate_critic = False
+    network.conv = "auto"  # 'patches' (matrix products, fast on CPU), 'conv', 'auto'
+    network.dtype = "float32"  # of the computation: 'float32', 'bfloat16'
+    return network
+
+
+def _algorithm() -> ConfigDict:
+    algorithm = ConfigDict()
+    algorithm.gamma = 0.99
+    algorithm.advantage = "vtrace"  # or 'gae'
+    algorithm.rho_clip = 1.0
+    algorithm.c_clip = 1.0
+    algorithm.gae_lambda = 0.95
+    algorithm.ratio_min = 0.05
+    algorithm.ratio_max = 20.0
+    algorithm.clip_ratio = 0.1  # of the surrogate: [1 / 1.1, 1.1]
+    algorithm.clip_value = 1.0
+    algorithm.value_coefficient = 0.5
+    algorithm.exploration = "entropy"  # 'symmetric_kl', 'none'
+    algorithm.exploration_coefficient = 0.003
+    algorithm.epochs = 1
+    algorithm.minibatches = 1
+    algorithm.max_policy_lag = 10_000  # updates; older rows are left out of the losses
+    algorithm.value_normalisation = "none"  # 'running', 'popart'
+    algorithm.value_statistics_rate = 3e-4
+    return algorithm
+
+
+def _optimizer() -> ConfigDict:
+    optimizer = ConfigDict()
+    optimizer.learning_rate = 1e-4
+    optimizer.schedule = "constant"  # 'linear', 'cosine'
+    optimizer.warmup_steps = 0
+    optimizer.final_fraction = 0.0
+    optimizer.b1 = 0.9
+    optimizer.b2 = 0.999
+    optimizer.eps = 1e-6
+    optimizer.max_gradient_norm = 4.0  # 0: no clip
+    return optimizer
+
+
+def _reward() -> ConfigDict:
+    reward = ConfigDict()
+    reward.dir = placeholder(str)  # run folder of train_reward
+    reward.step = placeholder(int)  # which of its checkpoints, with that one's quantiles; None: the newest
+    reward.normalise = True
+    reward.quantile = placeholder(float)  # values at or below this quantile become 0; None: no threshold
+    reward.quantile = 0.5
+    reward.count_exponent = (
+        3.0  # the reward of a message is divided by its count in the episode to this power
+    )
+    reward.intrinsic_coefficient = 0.1
+    reward.extrinsic_coefficient = placeholder(float)  # None: 0.1 for the score task, 10 for the others
+    reward.extrinsic_scale = 0.1
+    reward.extrinsic_clip = 10.0  # after the scale, before the coefficient
+    return reward
+
+
+def _actors() -> ConfigDict:
+    actors = ConfigDict()
+    actors.workers = default_workers()  # processes
+    actors.envs_per_worker = 20
+    actors.groups_per_worker = 2  # one is stepped while the other waits for its actions
+    actors.slots_per_group = placeholder(int)  # rollouts a group can hold; None: as many as batches need
+    actors.warmup_steps = (
+        32  # every environment starts with up to so many random steps, out of step with the others
+    )
+    actors.warmup_seconds = 0.0  # every worker starts with a random delay of up to so much
+    actors.timeout_seconds = 300.0  # a worker that does not answer for so long is replaced
+    actors.max_failures = 3  # so many deaths of a worker in a row without one finished rollout end the run
+    return actors
+
+
+def _base() -> ConfigDict:
+    config = ConfigDict()
+    config.stage = "train_agent"
+    config.seed = 777
+    config.train_for_env_steps = 2_000_000_000
+    config.batch_size = 4096  # steps of an update
+    config.rollout = 32  # steps of a trajectory, also those that gradients run back through
+    config.max_waiting_batches = 2  # batches that may wait for the learner before the actors do
+    config.serial = False  # everything in one thread and in order: slow, reproducible bit for bit
+
+    config.environment = ConfigDict()
+    config.environment.name = "NetHackScore-v1"
+    config.environment.max_episode_steps = 5000
+    config.environment.recall = ConfigDict({"cues": 4, "delay": 4})  # options of Recall-v0
+
+    config.network = _network()
+    config.algorithm = _algorithm()
+    config.optimizer = _optimizer()
+    config.reward = _reward()
+    config.actors = _actors()
+
+    config.devices = ConfigDict()
+    config.devices.learner = "all"  # numbers of the devices that learn ('0,1'), or 'all'
+    config.devices.actor = "first"  # of those that choose actions, or 'all', or 'first' (of the learner's)
+    config.devices.cpu_count = placeholder(int)  # without a GPU: make so many devices of the CPU
+
+    config.save_every_steps = 10_000_000
+    config.save_every_seconds = 300.0
+    config.keep_checkpoints = 5
+    config.stats_episodes = 1000  # episode statistics are means over so many
+    config.log_every_seconds = 20.0
+    config.compile_cache = "auto"  # folder of compiled programs; 'auto': in the user's cache folder, '': none
+    config.profile = ConfigDict()
+    config.profile.start = placeholder(int)  # update after which a trace of XLA starts
+    config.profile.steps = 5
+    config.profile.server_port = placeholder(int)
+    config.wandb = ConfigDict({"enabled": False, "project": "motif_jax", "name": placeholder(str)})
+
+    config.compat = compat(
+        "sober_mask",
+        "oracle_patch_edge",
+        "crop_row_offset",
+        "seed_noop",
+        "message_count_off",
+        "vtrace_bootstrap",
+        "timeout_as_terminal",
+        "quantile_two_decimals",
+    )
+    return config
+
+
+def _small(config: ConfigDict) -> None:
+    network = config.network
+    network.image_features, network.vector_features, network.message_features = 64, 32, 64
+    network.hidden_size = 64
+    network.flat_sizes = (64,)
+
+
+def get_config(variant: str | None = None) -> ConfigDict:
+    config = _base()
+    if variant == "faithful":
+        all_compat_on(config)
+        config.actors.workers = 24
+        config.actors.warmup_seconds = 10.0
+    elif variant == "quickstart":
+        _small(config)
+        config.train_for_env_steps = 500_000
+        config.batch_size = 1024
+        config.optimizer.learning_rate = 5e-4
+        config.reward.extrinsic_coefficient = 0.0
+        config.actors.envs_per_worker = 40
+        config.save_every_steps = 100_000
+        config.save_every_seconds = 30.0
+        config.stats_episodes = 100
+        config.log_every_seconds = 5.0
+    elif variant == "smoke":
+        _small(config)
+        config.train_for_env_steps = 2_048
+        config.batch_size = 128
+        config.rollout = 16
+        config.actors.workers = 2
+        config.actors.envs_per_worker = 4
+        config.environment.max_episode_steps = 100
+        config.reward.intrinsic_coefficient = 0.0
+        config.save_every_steps = 1_024
+        config.stats_episodes = 100
+        config.log_every_seconds = 1.0
+    elif variant not in (None, ""):
+        raise unknown_variant(variant, VARIANTS)
+    return config
