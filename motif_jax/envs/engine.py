@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 from nle import nethack
 
 from motif_jax.envs.actions import SPACE
@@ -46,7 +44,4 @@ class NetHackEngine:
 
     def close(self) -> None:
         """Frees the game, its copy of the library and its folder."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            self._game.close()
-        del self.step, self.done, self.in_normal_game, self._reset
+        self._game.close()

@@ -171,8 +171,10 @@ class NetHackEnvironment:
         answer = self._record[1]
         if answer is None:
             key = TASK_KEYS[action]
+        elif action == _YES_ACTION:
+            key = answer
         else:
-            key = answer if action == _YES_ACTION else SPACE
+            key = SPACE
         status = self._status
         flags = self._flags
         self._before_memory[:] = self._now_memory
@@ -302,7 +304,7 @@ class NetHackEnvironment:
         return self._info(END_RUNNING, self._buffers.view)
 
     def close(self) -> None:
-        """Frees the game."""
+        """Frees the game. Closing twice is allowed."""
         self._press = _closed
         self._engine.close()
 

@@ -22,7 +22,7 @@ NETHACK_TASKS = (
 
 # name -> "module:class". A class is made with (name, **options) and has a static `make_spec(name, **options)`.
 _ENTRY_POINTS: dict[str, str] = {
-    **{name: "motif_jax.envs.nethack:NetHackEnvironment" for name in NETHACK_TASKS},
+    **dict.fromkeys(NETHACK_TASKS, "motif_jax.envs.nethack:NetHackEnvironment"),
     "Recall-v0": "motif_jax.envs.recall:Recall",
 }
 

@@ -84,4 +84,5 @@ def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> d
 
 def row(arrays: Mapping[str, np.ndarray], *index: int) -> dict[str, np.ndarray]:
     """Writable views of one row of `arrays`, e.g. (time, env), also of fields that are numbers."""
-    return {name: array[(*index, ...)] for name, array in arrays.items()}
+    key: tuple = (*index, ...)
+    return {name: array[key] for name, array in arrays.items()}

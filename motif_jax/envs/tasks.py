@@ -88,6 +88,7 @@ class ScoreRule:
         """Nothing to forget."""
 
     def __call__(self, descended: bool, limit: bool, over: bool, normal: bool) -> tuple[float, bool]:
+        """See `Rule`."""
         now, before = self._now, self._before
         reward = float(now[SCORE] - before[SCORE]) if normal else 0.0
         if now[TIME] == before[TIME]:
@@ -110,6 +111,7 @@ class StaircaseRule:
         self._paid = False
 
     def __call__(self, descended: bool, limit: bool, over: bool, normal: bool) -> tuple[float, bool]:
+        """See `Rule`."""
         if not descended or limit or self._status[DUNGEON_LEVEL] != self._level:
             return 0.0, False
         if self._continual:
@@ -141,6 +143,7 @@ class OracleRule:
         """Nothing to forget."""
 
     def __call__(self, descended: bool, limit: bool, over: bool, normal: bool) -> tuple[float, bool]:
+        """See `Rule`."""
         status = self._status
         x, y = status[X], status[Y]
         columns = MAP_SHAPE[1]

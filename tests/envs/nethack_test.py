@@ -126,13 +126,11 @@ def test_agrees_with_the_gymnasium_class_of_the_engine(env):
 def test_truncation_shows_the_game_as_it_stood(env):
     out = empty_observation(env.spec)
     env.reset(1, out)
-    for index in range(300):
-        _, end = env.step(19, out)  # waiting
-        if end != RUNNING:
-            break
-    assert (index, end) == (299, TRUNCATED)
+    ends = [env.step(19, out)[1] for _ in range(300)]  # waiting
+    assert ends == [RUNNING] * 299 + [TRUNCATED]
     info = env.episode_info()
-    assert info["end"] == -1 and info["length"] == 300
+    assert info["end"] == -1
+    assert info["length"] == 300
     assert out["blstats"][20] == info["turns"] > 200
     assert (out["glyphs"] != BLANK_GLYPH).sum() > 5
 
@@ -151,7 +149,9 @@ def test_death_is_a_termination():
                 info = env.episode_info()
                 assert info["return"] == pytest.approx(total)
                 assert info["end"] == (1 if end == TERMINATED else -1)
-                assert info["dlvl"] >= 1 and info["turns"] > 0 and info["scout"] > 5
+                assert info["dlvl"] >= 1
+                assert info["turns"] > 0
+                assert info["scout"] > 5
                 if end == TERMINATED:
                     assert not out["blstats"].any()
                 ends.append(end)
@@ -167,7 +167,9 @@ def test_writes_into_rows_of_larger_arrays(env):
     env.reset(9, single)
     for name, array in arrays.items():
         np.testing.assert_array_equal(array[1, 1], single[name])
-        assert not array[0].any() and not array[2].any() and not array[1, 0].any()
+        assert not array[0].any()
+        assert not array[2].any()
+        assert not array[1, 0].any()
 
 
 def test_memory_does_not_grow(env):
@@ -221,7 +223,8 @@ def test_engine_constants_are_ours():
     assert nethack.NLE_BL_XP == buffers.LEVEL
     for name, array in buffers.Buffers().engine_arrays().items():
         description = nethack.OBSERVATION_DESC[name]
-        assert array.shape == tuple(description["shape"]) and array.dtype == description["dtype"]
+        assert array.shape == tuple(description["shape"])
+        assert array.dtype == description["dtype"]
 
 
 def test_registry_and_specs():
@@ -230,7 +233,8 @@ def test_registry_and_specs():
         spec = registry.spec(name, fields=("glyphs",))
         assert spec.num_actions == 23
         assert spec.observation["glyphs"].shape == (21, 79)
-        assert spec.text_field == "message" and spec.count_field == "message_count"
+        assert spec.text_field == "message"
+        assert spec.count_field == "message_count"
         assert set(spec.episode_fields) >= {
             "score",
             "dlvl",

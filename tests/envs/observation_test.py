@@ -100,7 +100,7 @@ def test_tiles_are_the_golden_ones(golden, table):
 
 def test_missing_tiles_are_named(monkeypatch, tmp_path):
     monkeypatch.setattr(tiles, "_PATH", tmp_path / "tiles.npy")
-    with pytest.raises(UserError, match="tiles.npy is missing"):
+    with pytest.raises(UserError, match=r"tiles\.npy is missing"):
         tiles.load_tiles()
     np.save(tmp_path / "tiles.npy", np.zeros((2, 2), np.uint8))
     with pytest.raises(UserError, match="not the tile table"):

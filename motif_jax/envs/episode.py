@@ -1,0 +1,63 @@
+"""Playing whole episodes with a function that chooses actions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from motif_jax.envs.spec import RUNNING, Environment, empty_observation
+
+Observation = Mapping[str, np.ndarray]
+Choose = Callable[[Observation], int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """One observation of an episode and how it came about.
+
+    Attributes:
+        observation: the fields; the same arrays are written again at the next moment, so copy what is kept.
+        action: the action that led here, -1 for the first observation.
+        reward: the task reward of that action.
+        end: `RUNNING`, `TERMINATED` or `TRUNCATED`.
+    """
+
+    observation: Observation
+    action: int
+    reward: float
+    end: int
+
+
+def random_actions(num_actions: int, generator: np.random.Generator, block: int = 4096) -> Choose:
+    """A policy that presses keys uniformly at random; drawn in blocks, which costs a tenth of single draws."""
+
+    def draw() -> Iterator[int]:
+        while True:
+            yield from generator.integers(0, num_actions, block).tolist()
+
+    drawn = draw()
+    return lambda _: next(drawn)
+
+
+def given_actions(actions: np.ndarray) -> Choose:
+    """A policy that presses `actions` (integers [n]) one after the other; StopIteration ends the episode early."""
+    rest = iter(actions.tolist())
+    return lambda _: next(rest)
+
+
+def play(environment: Environment, seed: int, choose: Choose) -> Iterator[Moment]:
+    """Plays one episode: its first observation, then one moment a step until it ends or `choose` runs out."""
+    out = empty_observation(environment.spec)
+    environment.reset(seed, out)
+    moment = Moment(out, -1, 0.0, RUNNING)
+    yield moment
+    while moment.end == RUNNING:
+        try:
+            action = choose(out)
+        except StopIteration:
+            return
+        reward, end = environment.step(action, out)
+        moment = Moment(out, action, reward, end)
+        yield moment

@@ -1,0 +1,162 @@
+"""An episode as a few numbers: its seed and its actions, from which the engine plays it again byte for byte.
+
+recorder = Recorder("NetHackScore-v1", max_episode_steps=500)
+for moment in recorder.record(seed=7, choose=policy): ...
+recorder.recording.save("episode.json")
+
+for moment in replay(Recording.load("episode.json")): draw(moment.observation["tty_chars"], ...)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.envs import registry
+from motif_jax.envs.episode import Choose, Moment, given_actions, play
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json
+
+FORMAT = "motif_jax.recording.1"
+_SCREEN = ("tty_chars", "tty_colors")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    """What is needed to play an episode again, and to know that it is the same one.
+
+    Attributes:
+        task: name of the environment.
+        options: its options, without `fields`, which change nothing in the game.
+        seed: the episode's seed.
+        actions: integers [steps].
+        digest: hash over every moment's observation fields (those of the task without options), reward and end.
+        engine: version of nle that played it.
+        info: `episode_info` at the last moment.
+    """
+
+    task: str
+    options: Mapping[str, Any]
+    seed: int
+    actions: np.ndarray
+    digest: str
+    engine: str
+    info: Mapping[str, float]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the recording as JSON."""
+        content = dataclasses.asdict(self) | {"actions": self.actions.tolist(), "format": FORMAT}
+        content["options"] = dict(self.options)
+        content["info"] = dict(self.info)
+        atomic_write_json(path, content)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Recording:
+        """Reads a recording; UserError when `path` is not one."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            known = isinstance(content, dict) and content.pop("format", None) == FORMAT
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read as a recording of an episode: {error}") from error
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not known or set(content) != names:
+            raise UserError(f"{path} is not a recording of an episode (format {FORMAT})")
+        return cls(**content | {"actions": np.asarray(content["actions"], np.int64)})
+
+
+class _Digest:
+    """A hash that grows moment by moment, over the named fields only."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def add(self, moment: Moment) -> None:
+        for name in self._names:
+            self._hash.update(moment.observation[name].tobytes())
+        self._hash.update(f"{moment.reward!r} {moment.end}".encode())
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+class Recorder:
+    """Plays episodes of one task and keeps the newest as `recording`, which grows while it is played.
+
+    `options` are those of the environment, `fields` included; `compat.seed_noop` cannot be recorded (UserError).
+    """
+
+    def __init__(self, task: str, **options: Any) -> None:
+        self._options = _playable(options)
+        self._task = task
+        self.environment = registry.make(task, **options)
+        self._names = _core_fields(task, self._options)
+        self.recording: Recording | None = None
+
+    def record(self, seed: int, choose: Choose) -> Iterator[Moment]:
+        """Plays the episode of `seed`; `recording` is set when it ends, or when the caller stops listening."""
+        digest = _Digest(self._names)
+        actions: list[int] = []
+        try:
+            for moment in play(self.environment, seed, choose):
+                if moment.action >= 0:
+                    actions.append(moment.action)
+                digest.add(moment)
+                yield moment
+        finally:
+            self.recording = Recording(
+                self._task,
+                self._options,
+                seed,
+                np.asarray(actions, np.int64),
+                digest.hexdigest(),
+                version("nle"),
+                self.environment.episode_info(),
+            )
+
+    def close(self) -> None:
+        """Frees the engine."""
+        self.environment.close()
+
+
+def replay(recording: Recording, fields: tuple[str, ...] = _SCREEN, verify: bool = True) -> Iterator[Moment]:
+    """Plays a recording again, with the whole screen among the observation fields.
+
+    Raises:
+        UserError: at the end, if `verify` and what was played is not what was recorded (another version of the
+            engine, or a file that was changed).
+    """
+    options = _playable(dict(recording.options))
+    digest = _Digest(_core_fields(recording.task, options))
+    environment = registry.make(recording.task, **options | {"fields": fields})
+    try:
+        for moment in play(environment, recording.seed, given_actions(recording.actions)):
+            digest.add(moment)
+            yield moment
+    finally:
+        environment.close()
+    if verify and digest.hexdigest() != recording.digest:
+        raise UserError(
+            f"the replay of {recording.task} with seed {recording.seed} is not the episode that was recorded:"
+            f" recorded with nle {recording.engine}, played with {version('nle')}"
+        )
+
+
+def _playable(options: Mapping[str, Any]) -> dict[str, Any]:
+    compat = {name: bool(value) for name, value in dict(options.get("compat") or {}).items() if value}
+    if compat.get("seed_noop"):
+        raise UserError("compat.seed_noop=True: episodes without seeds cannot be recorded; turn it off")
+    rest = {name: value for name, value in options.items() if name not in ("fields", "compat")}
+    return rest | ({"compat": compat} if compat else {})
+
+
+def _core_fields(task: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(sorted(registry.spec(task, **options).observation))

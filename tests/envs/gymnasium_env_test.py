@@ -1,0 +1,89 @@
+"""The tasks through gymnasium."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from motif_jax.envs import gymnasium_env, registry
+
+
+@pytest.mark.parametrize("task", registry.NETHACK_TASKS)
+def test_every_task_can_be_made(task):
+    env = gymnasium.make(f"motif_jax/{task}")
+    observation, info = env.reset(seed=1)
+    assert env.observation_space.contains(observation)
+    assert info["dlvl"] == 1
+    observation, reward, terminated, truncated, info = env.step(19)
+    assert env.observation_space.contains(observation)
+    assert isinstance(reward, float)
+    assert not terminated
+    assert not truncated
+    assert {"dlvl", "gold", "xlvl", "scout"} <= set(info)
+    env.close()
+
+
+def test_gymnasium_has_nothing_to_complain_of():
+    env = gymnasium.make("motif_jax/NetHackScore-v1", render_mode="ansi")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Bounds as wide as the type are what bytes have.
+        warnings.filterwarnings("ignore", message=".*Box observation space (minimum|maximum) value.*")
+        check_env(env.unwrapped, skip_render_check=True)
+    assert "Agent" in env.unwrapped.render()
+    assert len(env.unwrapped.render().splitlines()) == 24
+    env.close()
+
+
+def test_one_seed_determines_all_following_episodes():
+    def play():
+        env = gymnasium.make("motif_jax/NetHackScore-v1", max_episode_steps=None)
+        seen = [env.reset(seed=5)[0], env.reset()[0], env.reset()[0], env.reset(seed=5)[0]]
+        env.close()
+        return [b"".join(array.tobytes() for array in observation.values()) for observation in seen]
+
+    first = play()
+    assert first == play()
+    assert first[0] == first[3]
+    assert len(set(first)) == 3
+
+
+def test_step_limit_is_reported_as_truncation():
+    env = gymnasium_env.NetHackEnv("NetHackScore-v1", max_episode_steps=3)
+    env.reset(seed=0)
+    ends = [env.step(19)[2:4] for _ in range(3)]
+    assert ends == [(False, False), (False, False), (False, True)]
+    env.close()
+
+
+def test_names_of_the_engine_stay_as_they_are(repository):
+    code = (
+        "import warnings; warnings.simplefilter('error');"
+        "import gymnasium, nle; from motif_jax.envs import gymnasium_env;"
+        "e = gymnasium.make('NetHackScore-v0'); print(type(e.unwrapped).__module__); e.close();"
+        "e = gymnasium.make('motif_jax.envs.gymnasium_env:motif_jax/NetHackScore-v1');"
+        "print(type(e.unwrapped).__module__)"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=repository, check=True
+    )
+    assert child.stdout.split() == ["nle.env.tasks", "motif_jax.envs.gymnasium_env"]
+
+
+def test_observations_are_copies():
+    env = gymnasium_env.NetHackEnv("NetHackScore-v1", fields=("tty_chars",))
+    first, _ = env.reset(seed=0)
+    kept = {name: array.copy() for name, array in first.items()}
+    env.step(1)
+    env.step(3)
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, kept[name])
+    with pytest.raises(ValueError, match="render_mode"):
+        gymnasium_env.NetHackEnv("NetHackScore-v1", render_mode="rgb_array")
+    env.close()

@@ -1,0 +1,106 @@
+"""Episodes are played again from their seed and actions, byte for byte."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from motif_jax.envs.episode import random_actions
+from motif_jax.envs.replay import Recorder, Recording, replay
+from motif_jax.envs.spec import RUNNING, TRUNCATED
+from motif_jax.support.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def played():
+    """A recording and copies of every screen of the episode."""
+    recorder = Recorder("NetHackStaircase-v1", max_episode_steps=200, fields=("tty_chars", "tty_colors"))
+    choose = random_actions(23, np.random.default_rng(1))
+    screens, ends = [], []
+    for moment in recorder.record(11, choose):
+        screens.append({name: array.copy() for name, array in moment.observation.items()})
+        ends.append(moment.end)
+    recorder.close()
+    assert ends[-1] == TRUNCATED
+    assert set(ends[:-1]) == {RUNNING}
+    return recorder.recording, screens
+
+
+def test_replay_shows_the_same_screens(played, tmp_path):
+    recording, screens = played
+    recording.save(tmp_path / "episode.json")
+    loaded = Recording.load(tmp_path / "episode.json")
+    assert len(loaded.actions) == 200
+    assert loaded.info == recording.info
+    moments = 0
+    for moment, screen in zip(replay(loaded), screens, strict=True):
+        for name, array in screen.items():
+            np.testing.assert_array_equal(moment.observation[name], array)
+        moments += 1
+    assert moments == 201
+
+
+def test_replay_in_another_process(played, tmp_path, repository):
+    played[0].save(tmp_path / "episode.json")
+    code = (
+        "import sys; from motif_jax.envs.replay import Recording, replay;"
+        "print(sum(1 for _ in replay(Recording.load(sys.argv[1]))))"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "episode.json")],
+        capture_output=True,
+        text=True,
+        cwd=repository,
+        check=True,
+    )
+    assert child.stdout.strip() == "201"
+
+
+def test_a_changed_action_is_noticed(played):
+    recording = played[0]
+    actions = recording.actions.copy()
+    actions[5] = (actions[5] + 1) % 23
+    changed = dataclasses.replace(recording, actions=actions)
+    with pytest.raises(UserError, match="not the episode that was recorded"):
+        list(replay(changed))
+    assert list(replay(changed, verify=False))
+
+
+def test_an_episode_that_is_left_early_is_recorded_that_far():
+    recorder = Recorder("NetHackScore-v1")
+    moments = recorder.record(3, random_actions(23, np.random.default_rng(0)))
+    for _ in range(10):
+        next(moments)
+    moments.close()
+    assert len(recorder.recording.actions) == 9
+    assert len(list(replay(recorder.recording))) == 10
+    recorder.close()
+
+
+def test_switches_are_recorded():
+    recorder = Recorder(
+        "NetHackScore-v1", max_episode_steps=5, compat={"crop_row_offset": True, "sober_mask": False}
+    )
+    list(recorder.record(3, random_actions(23, np.random.default_rng(0))))
+    assert recorder.recording.options == {"max_episode_steps": 5, "compat": {"crop_row_offset": True}}
+    list(replay(recorder.recording))
+    recorder.close()
+    with pytest.raises(UserError, match="seed_noop"):
+        Recorder("NetHackScore-v1", compat={"seed_noop": True})
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[1]", '{"seed": 1}', json.dumps({"format": "motif_jax.recording.1"})]
+)
+def test_files_that_are_no_recordings(content, tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match=r"file\.json"):
+        Recording.load(path)
+    with pytest.raises(UserError, match=r"absent\.json"):
+        Recording.load(tmp_path / "absent.json")
