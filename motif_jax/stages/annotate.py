@@ -121,9 +121,8 @@ def _annotate(
     shard = annotation.open_shard(index, count, manifest)
     store = AnswerStore(config.store_dir)
     try:
-        settled, telemetry = _ask(
-            config, workdir, annotator, questions.shard(index, count), store, shard, name
-        )
+        mine = questions.shard(index, count)
+        settled, stopped, telemetry = _ask(config, workdir, annotator, mine, store, shard, name)
     finally:
         store.close()
         shard.close()

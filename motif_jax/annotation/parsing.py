@@ -1,0 +1,134 @@
+"""From the text of an answer to a label. No text makes a parser raise, and its time grows with the text's length.
+
+Golden numbers: answer_parsing.json (published behaviour, `first_match`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from motif_jax.annotation.annotator import FIRST, SECOND, TIE, UNKNOWN
+from motif_jax.support.errors import UserError
+
+_SLOT = "{verdict}"
+_THOUGHT_END = "</think>"
+
+
+@dataclasses.dataclass(frozen=True)
+class AnswerForm:
+    """The form in which a verdict is asked for.
+
+    Attributes:
+      template: the answer with `{verdict}` where the verdict stands: '("best_description": {verdict})'.
+      first, second, tie: the three verdicts as words.
+    """
+
+    template: str
+    first: str
+    second: str
+    tie: str
+
+    @property
+    def verdicts(self) -> tuple[str, str, str]:
+        """The words for FIRST, SECOND, TIE."""
+        return (self.first, self.second, self.tie)
+
+    @property
+    def answers(self) -> tuple[str, str, str]:
+        """The three whole answers."""
+        first, second, tie = (self.template.replace(_SLOT, verdict) for verdict in self.verdicts)
+        return first, second, tie
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the verdict, for a prefilled answer."""
+        return self.template.partition(_SLOT)[0]
+
+    @property
+    def key(self) -> str:
+        """The words that announce the verdict: 'best_description'."""
+        return re.findall(r"[A-Za-z]+(?:[_ ][A-Za-z]+)*", self.prefix)[-1]
+
+
+def make_form(template: str, first: str, second: str, tie: str) -> AnswerForm:
+    """Builds an answer form.
+
+    Raises:
+      UserError: no or several `{verdict}`, no word before it, or verdicts that are not three different words.
+    """
+    if template.count(_SLOT) != 1:
+        raise UserError(f"the answer form {template!r} must hold {_SLOT} exactly once")
+    if not re.search(r"[A-Za-z]", template.partition(_SLOT)[0]):
+        raise UserError(
+            f"the answer form {template!r} must have a word before {_SLOT}, such as best_description"
+        )
+    words = [first, second, tie]
+    if len({word.lower() for word in words}) != 3 or not all(
+        re.fullmatch(r"[A-Za-z0-9]+", word) for word in words
+    ):
+        raise UserError(f"the verdicts {words} must be three different words of letters and digits")
+    return AnswerForm(template, first, second, tie)
+
+
+class AnswerParser:
+    """Reads verdicts in one answer form."""
+
+    def __init__(self, form: AnswerForm, first_match: bool = False) -> None:
+        """`first_match`: the published rule (compat.answer_first_match)."""
+        self._labels = {form.first.lower(): FIRST, form.second.lower(): SECOND, form.tie.lower(): TIE}
+        self._first_match = first_match
+        self._published = _published_pattern(form)
+        self._verdict = _verdict_pattern(form)
+        self._words = re.compile("|".join(map(re.escape, form.verdicts)), re.IGNORECASE)
+
+    def __call__(self, text: str) -> int:
+        """The label of an answer: FIRST, SECOND, TIE, or UNKNOWN where no verdict is found."""
+        if self._first_match:
+            found = self._published.search(text)
+            return self._labels[found[1].lower()] if found else UNKNOWN
+        return self._last_line(text)
+
+    def _last_line(self, text: str) -> int:
+        """The last line in which a verdict stands decides; two different verdicts in it are unknown.
+
+        A reasoning model's thoughts, up to the last `</think>`, are no answer. An answer that is nothing but a
+        verdict counts.
+        """
+        _, _, text = text.rpartition(_THOUGHT_END)
+        bare = re.fullmatch(r"\W*+(\w{1,64}+)\W*+", text)
+        if bare and bare[1].lower() in self._labels:
+            return self._labels[bare[1].lower()]
+        by_line: tuple[int, set[str]] = (-1, set())
+        line, position = 0, 0
+        for found in self._verdict.finditer(text):
+            line += text.count("\n", position, found.start(1))
+            position = found.start(1)
+            if line != by_line[0]:
+                by_line = (line, set())
+            by_line[1].update(word.lower() for word in self._words.findall(found[1]))
+        labels = {self._labels[word] for word in by_line[1]}
+        return labels.pop() if len(labels) == 1 else UNKNOWN
+
+
+def _key_pattern(form: AnswerForm) -> str:
+    """The key's words in any case, joined by blanks, line ends or underscores."""
+    return "(?i:" + r"[\s_]++".join(map(re.escape, re.split(r"[_ ]", form.key))) + ")"
+
+
+def _published_pattern(form: AnswerForm) -> re.Pattern[str]:
+    """The published rule: after the key and any signs, at most one word and blanks, then the verdict as written.
+
+    Possessive repeats and the bound on the word keep the search linear; no answer has a word of 64 letters.
+    """
+    # The tie is compared with its case, the key without.
+    return re.compile(_key_pattern(form) + rf"\W*+\w{{0,64}}\s*+({'|'.join(map(re.escape, form.verdicts))})")
+
+
+def _verdict_pattern(form: AnswerForm) -> re.Pattern[str]:
+    """A whole-word verdict after the key, signs and at most one linking word; alternatives ("1 or 2") belong to it."""
+    verdict = "(?:" + "|".join(map(re.escape, form.verdicts)) + r")(?!\w)"
+    noun = re.escape(re.split(r"[_ ]", form.key)[-1])
+    link = rf"(?:(?:is|are|was|description|message|option|number|{noun})(?![A-Za-z0-9])[\W_]{{0,16}}+)?+"
+    alternatives = rf"""(?:[ \t,/&"']{{1,4}}+(?:(?:or|and|nor)[ \t"']{{1,4}}+)?+{verdict}){{0,4}}"""
+    return re.compile(rf"(?i){_key_pattern(form)}[\W_]{{0,16}}+{link}{link}({verdict}{alternatives})")

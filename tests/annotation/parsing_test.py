@@ -1,0 +1,130 @@
+"""Answers to labels: the published rule, the default rule, and rubbish."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from motif_jax.annotation.annotator import FIRST, SECOND, TIE, UNKNOWN
+from motif_jax.annotation.parsing import AnswerParser, make_form
+from motif_jax.support.errors import UserError
+
+FORM = make_form('("best_description": {verdict})', "1", "2", "None")
+PUBLISHED = AnswerParser(FORM, first_match=True)
+PARSE = AnswerParser(FORM)
+
+
+def test_published_golden(golden):
+    for case in golden("answer_parsing.json"):
+        label = PUBLISHED(case["answer"])
+        assert label == case["label"], case
+        if label == UNKNOWN:
+            label = PUBLISHED(case["retry_answer"])
+        assert label == case["label_after_retry"], case
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ('("best_description": 1)', FIRST),
+        ('("best_description": NONE)', TIE),
+        ("**best_description**: 2", SECOND),
+        ('"best_description" : "1"', FIRST),
+        ("The best description is 2.", SECOND),
+        ("The best description is: 2", SECOND),
+        ('best_description: "description_1"', FIRST),
+        ("best_description is description 2", SECOND),
+        ("best_description_1", FIRST),
+        ("best_description\n\n1", FIRST),
+        ("2", SECOND),
+        ("  None.\n", TIE),
+        ("best_description: 12", UNKNOWN),
+        ("best_description: 10 because of gold", UNKNOWN),
+        ("best_description: None2", UNKNOWN),
+        ("best_description: 0", UNKNOWN),
+        ("best_description: I think 2", UNKNOWN),
+        ("", UNKNOWN),
+        ("Neither is better.", UNKNOWN),
+        # The last line that holds a verdict.
+        ("best_description: 2\n\nHuman: sure?\nbest_description: 1", FIRST),
+        ("best_description: 2\nI hope that this helps.", SECOND),
+        ("1. best_description: 1\n2. but on reflection\nbest_description: None", TIE),
+        # Two verdicts in it.
+        ('("best_description": 1) ("best_description": 2)', UNKNOWN),
+        ('("best_description": 1) that is ("best_description": 1)', FIRST),
+        ('("best_description": 1 or 2)', UNKNOWN),
+        ('("best_description": 1, 2)', UNKNOWN),
+        ('("best_description": 1/2)', UNKNOWN),
+        ("If it was gold (best_description: 1), but it is not, so (best_description: None).", UNKNOWN),
+        ('I will say (best_description: 1) or (best_description: 2).\n("best_description": 2)', SECOND),
+        # Thoughts are no answer.
+        ("<think>best_description: 1</think>\nbest_description: 2", SECOND),
+        ("<think>best_description: 1</think>", UNKNOWN),
+    ],
+)
+def test_default_rule(text, label):
+    assert PARSE(text) == label
+
+
+def test_other_forms():
+    form = make_form("Verdict: {verdict}!", "A", "B", "Neither")
+    assert form.answers == ("Verdict: A!", "Verdict: B!", "Verdict: Neither!")
+    assert form.prefix == "Verdict: "
+    assert form.key == "Verdict"
+    parse = AnswerParser(form)
+    assert [parse(text) for text in (*form.answers, "verdict is b", "A")] == [0, 1, 2, 1, 0]
+    for text in form.answers:
+        assert AnswerParser(form, first_match=True)(text) == parse(text)
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("best: 1", ("1", "2", "3")),
+        ("{verdict} {verdict}", ("1", "2", "3")),
+        ("{verdict} it is", ("1", "2", "3")),
+        ("best {verdict}", ("1", "1", "3")),
+        ("best {verdict}", ("a b", "2", "3")),
+        ("best {verdict}", ("", "2", "3")),
+    ],
+)
+def test_bad_forms(template, words):
+    with pytest.raises(UserError, match=r"answer form|verdicts"):
+        make_form(template, *words)
+
+
+pieces = st.sampled_from(
+    ["best", "description", "_", " ", "\n", ":", '"', "1", "2", "None", "none", "is", "or", "(", ")", "*", "\0", "é", "１",
+     "best_description", "best_description: ", "</think>", "\r", "\u2028", "description_", "12", "{verdict}", "\ud800"]
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(st.text(), st.lists(pieces, max_size=40).map("".join)))
+def test_no_text_makes_it_raise(text):
+    assert PARSE(text) in (0, 1, 2, 3)
+    assert PUBLISHED(text) in (0, 1, 2, 3)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=60), st.sampled_from(range(3)))
+def test_a_last_line_in_the_asked_form_decides(before, label):
+    assert PARSE(f"{before}\n{FORM.answers[label]}") == label
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [" ", "best_description", "best_description ", "best ", "best_", "best_description: ", "1", "\n", "best_description:1 or ",
+     "best_description is ", "_", "best description description ", "(" , "best_description: 1\n", "a"],
+)  # fmt: skip
+@pytest.mark.parametrize("head", ["", "best_description", "best_description: is "])
+def test_no_text_makes_it_hang(unit, head):
+    # Quadratic time would take minutes at this size, linear time well under a second; the bound is generous.
+    text = head + unit * (400_000 // len(unit))
+    start = time.process_time()
+    PARSE(text)
+    PUBLISHED(text)
+    assert time.process_time() - start < 20

@@ -1,0 +1,70 @@
+"""Distinct questions, the three orders, and shards of any count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.annotation.questions import QuestionHasher, caption_questions, pair_questions
+
+HASHER = QuestionHasher({"annotator": "test"})
+
+
+def pairs_of(seed, count=300, texts=12):
+    rng = np.random.default_rng(seed)
+    return [(f"t{a}", f"t{b}") for a, b in rng.integers(0, texts, (count, 2))]
+
+
+@pytest.mark.parametrize("orders", ["once", "given", "both"])
+def test_every_pair_finds_its_question(orders):
+    pairs = pairs_of(1)
+    listed = caption_questions(pairs, len(pairs), HASHER, orders)
+    assert len({question.id for question in listed.questions}) == len(listed.questions)
+    assert len({question.captions for question in listed.questions}) == len(listed.questions)
+    assert listed.asked.shape == (300, 2 if orders == "both" else 1)
+    for pair, places, swaps in zip(pairs, listed.asked, listed.swapped, strict=True):
+        if pair[0] == pair[1]:
+            assert (places == -1).all()
+            continue
+        seen = []
+        for place, swapped in zip(places, swaps, strict=True):
+            captions = listed.questions[place].captions
+            assert captions == (pair[::-1] if swapped else pair)
+            seen.append(captions)
+        assert len(set(seen)) == len(seen)
+
+
+def test_once_asks_each_unordered_pair_once_whatever_the_order():
+    pairs = [pair for pair in pairs_of(2) if pair[0] != pair[1]]
+    listed = caption_questions(pairs, len(pairs), HASHER, "once")
+    assert len(listed.questions) == len({frozenset(pair) for pair in pairs})
+    turned = caption_questions([pair[::-1] for pair in pairs][::-1], len(pairs), HASHER, "once")
+    assert {q.id for q in turned.questions} == {q.id for q in listed.questions}
+    # Neither side is preferred.
+    first = np.mean([q.captions[0] < q.captions[1] for q in listed.questions])
+    assert 0.2 < first < 0.8
+
+
+def test_ids_depend_on_identity_order_and_borders():
+    other = QuestionHasher({"annotator": "other"})
+    ids = [
+        HASHER.captions("a", "b"),
+        HASHER.captions("b", "a"),
+        HASHER.captions("ab", ""),
+        HASHER.captions("", "ab"),
+        other.captions("a", "b"),
+        HASHER.pair(0),
+        HASHER.pair(1),
+    ]
+    assert len(set(ids)) == len(ids)
+    assert all(len(key) == 32 for key in ids)
+    assert HASHER.captions("a", "b") == QuestionHasher({"annotator": "test"}).captions("a", "b")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 100, 1000])
+def test_shards_are_a_partition(count):
+    listed = pair_questions(101, HASHER)
+    parts = [listed.shard(index, count) for index in range(count)]
+    assert [question for part in parts for question in part] == listed.questions
+    sizes = {len(part) for part in parts}
+    assert max(sizes) - min(sizes) <= 1

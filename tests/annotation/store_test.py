@@ -1,0 +1,64 @@
+"""The answer store: many writers, all are read, a known label counts before an unknown one."""
+
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.annotation.annotator import UNKNOWN, Answer
+from motif_jax.annotation.store import AnswerStore, StoredAnswer, better, check_store
+from motif_jax.support.errors import UserError
+
+KEYS = [f"{n:032x}" for n in range(6)]
+
+
+def test_writers_side_by_side_have_files_of_their_own(tmp_path):
+    first, second = AnswerStore(tmp_path), AnswerStore(tmp_path)
+    first.add([(KEYS[0], StoredAnswer(0), {"tokens": [1, 2, 3]})])
+    second.add([(KEYS[1], StoredAnswer(1, (0.25, 0.5, 0.25)), {})])
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2
+    reader = AnswerStore(tmp_path)
+    assert reader.find(set(KEYS)) == {KEYS[0]: StoredAnswer(0), KEYS[1]: StoredAnswer(1, (0.25, 0.5, 0.25))}
+    first.close()
+    second.close()
+    third = AnswerStore(tmp_path)
+    third.add([(KEYS[2], StoredAnswer(2), {})])
+    third.close()
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2
+    assert set(reader.find({KEYS[2], KEYS[5]})) == {KEYS[2]}
+
+
+def test_reading_makes_no_file(tmp_path):
+    assert AnswerStore(tmp_path / "none").find(set(KEYS)) == {}
+    assert not (tmp_path / "none").exists()
+
+
+def test_known_counts_before_unknown():
+    unknown, again, known = (
+        StoredAnswer(UNKNOWN),
+        StoredAnswer(UNKNOWN, attempts=2),
+        StoredAnswer(1, attempts=3),
+    )
+    assert better(None, unknown) == unknown
+    assert better(unknown, again) == again
+    assert better(again, unknown) == again
+    assert better(known, again) == known
+    assert better(again, known) == known
+    assert better(known, StoredAnswer(0)) == known
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {"label": 4}, {"label": "1"}, {"label": 1, "p": [1]}, {"label": 0, "p": "x"}]
+)
+def test_foreign_objects_are_left_out(value):
+    assert StoredAnswer.from_json(value) is None
+
+
+def test_not_finite_probabilities_are_a_bug():
+    with pytest.raises(ValueError, match="not finite"):
+        StoredAnswer.of(Answer(0, (float("nan"),) * 3), 1)
+
+
+def test_store_is_no_file(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match=r"config\.store_dir"):
+        check_store(tmp_path / "file")
