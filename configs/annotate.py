@@ -48,8 +48,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # once: of (a, b) and (b, a) one is asked. given: as the pairs stand. both: both orders, averaged.
     config.orders = "once"
     config.captions = ConfigDict({"messages": True, "status": False})
-    # Questions handed over at once, seconds between writes, and at most how many to ask in this run (a pilot).
-    config.batch_size = 2000
+    # Seconds between writes of answers that come in, and at most how many to ask in this run (a pilot).
     config.flush_seconds = 2.0
     config.limit = config_dict.placeholder(int)
     config.keep_conversations = False
@@ -65,9 +64,13 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # analysis: free text, then the verdict (published). verdict: the verdict alone, by structured output.
     # soft: probabilities of the verdicts after a prefilled answer.
     config.answer = ConfigDict({"mode": "analysis", "retry": True})
+    # soft: an answer whose three verdicts have less probability than this together is unknown.
+    config.answer.minimum_mass = 0.05
     config.sampling = ConfigDict({"temperature": 0.1, "top_k": 50, "top_p": 0.95, "max_tokens": 4096})
     # Every question gets a seed of its own, derived from config.seed; None: unseeded, a little faster on a GPU.
     config.sampling.seeded = True
+    # The embedded annotator's YAML file; empty: the one that is built in.
+    config.lexicon = ConfigDict({"file": ""})
     config.vllm = _vllm()
     config.openai = _openai()
     config.compat = compat("answer_first_match")
@@ -101,6 +104,8 @@ def _vllm() -> ConfigDict:
     config.enforce_eager = False
     config.trust_remote_code = False
     config.download_dir = config_dict.placeholder(str)
+    # Questions in the engine's queue at most; keep it above max_num_seqs.
+    config.in_flight = 2000
     # Any other option of vLLM's engine as a JSON object: '{"cpu_offload_gb": 8}'.
     config.engine = "{}"
     # Arguments of the model's chat template as a JSON object: '{"enable_thinking": false}'.

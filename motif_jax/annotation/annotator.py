@@ -59,6 +59,7 @@ class Answer:
         probabilities: P(first), P(second), P(tie), summing to 1; None means certainty in `label`.
         prompt_tokens, completion_tokens, cached_tokens: cost, all turns together; 0 where there is no model.
         turns: the conversation, a sequence of {"role", "content"}; empty where there is none.
+        mass: probability of the three verdicts together, where they were read from log-probabilities.
         note: why the label is UNKNOWN when the reason is not the text ("prompt too long"); '' otherwise.
     """
 
@@ -68,6 +69,7 @@ class Answer:
     completion_tokens: int = 0
     cached_tokens: int = 0
     turns: tuple[Mapping[str, str], ...] = ()
+    mass: float | None = None
     note: str = ""
 
 

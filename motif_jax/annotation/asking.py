@@ -24,11 +24,10 @@ class Asking:
       shard: keeps the answers of this shard's questions.
       telemetry: counts.
       conversations: keeps the conversations, or None.
-      batch_size: questions handed to the annotator at once.
       flush_seconds: answers are written at least this often while they come in.
       attempts: how often a question is asked at most while its answers are unknown.
       stopped: says whether to stop early.
-      report: called after each answer.
+      report: called after each write.
     """
 
     annotator: Annotator
@@ -36,7 +35,6 @@ class Asking:
     shard: Shard
     telemetry: Telemetry
     conversations: ConversationLog | None = None
-    batch_size: int = 512
     flush_seconds: float = 2.0
     attempts: int = 1
     stopped: Callable[[], bool] = lambda: False
@@ -64,28 +62,24 @@ class Asking:
 
     def _answers(self, questions: Sequence[Question]) -> Iterator[tuple[Question, Answer]]:
         """Yields answers that were written; those not written yet are written even if the annotator fails."""
-        for start in range(0, len(questions), self.batch_size):
-            batch = questions[start : start + self.batch_size]
-            waiting: list[tuple[Question, Answer]] = []
-            flushed = time.monotonic()
-            try:
-                for position, answer in self.annotator.annotate(batch):
-                    waiting.append((batch[position], answer))
-                    self.telemetry.answered(answer)
-                    if self.stopped():
-                        break
-                    if time.monotonic() - flushed >= self.flush_seconds:
-                        self.report()
-                        self._write(waiting)
-                        yield from waiting
-                        waiting = []
-                        flushed = time.monotonic()
-            finally:
-                self._write(waiting)
-            yield from waiting
+        waiting: list[tuple[Question, Answer]] = []
+        flushed = time.monotonic()
+        try:
+            for position, answer in self.annotator.annotate(questions):
+                waiting.append((questions[position], answer))
+                self.telemetry.answered(answer)
+                if self.stopped():
+                    break
+                if time.monotonic() - flushed >= self.flush_seconds:
+                    self._write(waiting)
+                    self.report()
+                    yield from waiting
+                    waiting = []
+                    flushed = time.monotonic()
+        finally:
+            self._write(waiting)
             self.report()
-            if self.stopped():
-                return
+        yield from waiting
 
     def _write(self, answers: Sequence[tuple[Question, Answer]]) -> None:
         if not answers:

@@ -18,6 +18,7 @@ class Telemetry:
       store_hits: questions that the store or the shard had answered before.
       asked, ties, unknown, retried: answers of this run, and those that took more than one turn.
       notes: reason -> number of unknown answers that have nothing to do with the text.
+      mass: sum over answers of the probability of the verdicts together (answer.mode=soft).
       prompt_tokens, completion_tokens, cached_tokens: cost of this run; cached ones are part of the prompt's.
     """
 
@@ -28,6 +29,7 @@ class Telemetry:
     unknown: int = 0
     retried: int = 0
     notes: dict[str, int] = dataclasses.field(default_factory=dict)
+    mass: float = 0.0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
@@ -44,6 +46,7 @@ class Telemetry:
         self.ties += answer.label == TIE
         self.unknown += answer.label == UNKNOWN
         self.retried += sum(turn["role"] == "assistant" for turn in answer.turns) > 1
+        self.mass += answer.mass or 0.0
         if answer.note:
             self.notes[answer.note] = self.notes.get(answer.note, 0) + 1
         self.prompt_tokens += answer.prompt_tokens
@@ -72,6 +75,7 @@ class Telemetry:
             "unknown_share": self.unknown / asked,
             "retried_share": self.retried / asked,
             "unknown_notes": self.notes,
+            **({"mean_verdict_mass": self.mass / asked} if self.mass else {}),
             "seconds": round(self.last_seconds, 3),
             "questions_per_second": self.asked / seconds if self.asked else 0.0,
             "prompt_tokens": self.prompt_tokens,

@@ -1,0 +1,170 @@
+"""What annotators by language models share, whichever way the model is reached."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from motif_jax.annotation.annotator import FIRST, SECOND, TIE, UNKNOWN, Annotator, Answer, Question
+from motif_jax.annotation.parsing import AnswerParser
+from motif_jax.annotation.prompts import MODES, Prompt, Turns, label_name, load_prompt, prompt_path
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+from motif_jax.support.seeds import derive
+
+# Enough for a verdict in any form; the structure or the end token stops it before.
+VERDICT_TOKENS = 64
+TOO_LONG = "prompt too long for the model"
+IMPROBABLE = "the verdicts have little probability"
+
+
+def check_chat(config: Any) -> Prompt:
+    """Checks what annotators by language models share, and returns the prompt.
+
+    Raises:
+      UserError: a bad value, or a prompt file that cannot be used.
+    """
+    checks.choice(config, "answer.mode", MODES)
+    checks.fraction(config, "answer.minimum_mass")
+    checks.positive(config, "sampling.temperature", allow_zero=True)
+    checks.positive(config, "sampling.max_tokens")
+    checks.fraction(config, "sampling.top_p")
+    top_k = config.sampling.top_k
+    checks.require(top_k == -1 or top_k >= 1, "sampling.top_k", top_k, "at least 1, or -1 for no limit")
+    return load_prompt(
+        prompt_path(config.prompt.version, config.prompt.file), config.goal, config.answer.mode
+    )
+
+
+def json_option(config: Any, key: str) -> dict[str, Any]:
+    """A config value that holds a JSON object.
+
+    Raises:
+      UserError: it does not.
+    """
+    text = checks.dotted(config, key)
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"config.{key}={text}: must be a JSON object ({error})") from None
+    checks.require(isinstance(value, dict), key, text, "a JSON object")
+    return value
+
+
+@dataclasses.dataclass
+class Dialogue:
+    """One question's conversation so far."""
+
+    position: int
+    question: Question
+    turns: Turns
+    retried: bool = False
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+    def cost(self, prompt: int, completion: int, cached: int) -> None:
+        """Adds the tokens of one turn."""
+        self.prompt_tokens += prompt
+        self.completion_tokens += completion
+        self.cached_tokens += cached
+
+    def answer(
+        self,
+        label: int,
+        probabilities: tuple[float, float, float] | None = None,
+        mass: float | None = None,
+        note: str = "",
+    ) -> Answer:
+        """The answer that ends the conversation."""
+        return Answer(
+            label,
+            probabilities,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            cached_tokens=self.cached_tokens,
+            turns=tuple(self.turns),
+            mass=mass,
+            note=note,
+        )
+
+
+class ChatAnnotator(Annotator):
+    """Conversations, parsing and the one retry; subclasses reach the model."""
+
+    reads_captions = True
+
+    def __init__(self, config: Any, model: Mapping[str, Any]) -> None:
+        """`model` is what identifies the model: annotator, model, revision, and whatever changes its answers."""
+        self.prompt = check_chat(config)
+        self.mode: str = config.answer.mode
+        self._retry = config.answer.retry and self.mode != "soft"
+        self._minimum_mass: float = config.answer.minimum_mass
+        self._seed: int | None = config.seed if self._draws(config) and config.sampling.seeded else None
+        self._parse = AnswerParser(self.prompt.form, config.compat.answer_first_match)
+        identity = {
+            **model,
+            "goal": config.goal,
+            "prompt": self.prompt.identity(),
+            "mode": self.mode,
+            "parsing": "first_match" if config.compat.answer_first_match else "last_line",
+            "retry": self._retry,
+            "sampling": self._sampling_identity(config),
+        }
+        self.identity = json.loads(json.dumps(identity))
+        version = config.prompt.file.rpartition("/")[2].removesuffix(".yaml") or config.prompt.version
+        self.short_name = label_name(model["model"], config.captions.status, config.goal, version)
+
+    @staticmethod
+    def _draws(config: Any) -> bool:
+        return config.sampling.temperature > 0 and config.answer.mode != "soft"
+
+    def _sampling_identity(self, config: Any) -> dict[str, Any]:
+        if self.mode == "soft":
+            return {"minimum_mass": self._minimum_mass}
+        sampling = {"temperature": config.sampling.temperature, "max_tokens": config.sampling.max_tokens}
+        if self._draws(config):
+            sampling |= {"top_k": config.sampling.top_k, "top_p": config.sampling.top_p, "seed": self._seed}
+        return sampling
+
+    def open(self, position: int, question: Question) -> Dialogue:
+        """Begins the conversation about a question."""
+        return Dialogue(position, question, self.prompt.conversation(*question.captions))
+
+    def seed(self, dialogue: Dialogue) -> int | None:
+        """The seed of a dialogue's next turn, whatever else is asked at the same time; None for no seed."""
+        if self._seed is None:
+            return None
+        path = (dialogue.question.id, dialogue.question.attempt, int(dialogue.retried))
+        return derive(self._seed, "annotate", *path) % 2**31
+
+    def heard(self, dialogue: Dialogue, text: str) -> Answer | None:
+        """Takes an answer in; None if the conversation goes on with the retry turn."""
+        label = self._parse(text)
+        if label == UNKNOWN and self._retry and not dialogue.retried:
+            dialogue.turns = self.prompt.retried(dialogue.turns, text)
+            dialogue.retried = True
+            return None
+        dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": text}]
+        return dialogue.answer(label)
+
+    def soft(self, dialogue: Dialogue, log_probabilities: Sequence[float], prefill: str) -> Answer:
+        """The answer of the log-probabilities of FIRST, SECOND, TIE (-inf allowed) behind a prefilled answer."""
+        masses = [math.exp(value) for value in log_probabilities]
+        mass = min(1.0, math.fsum(masses))
+        if not mass > 0 or mass < self._minimum_mass:
+            dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": prefill}]
+            return dialogue.answer(UNKNOWN, mass=mass, note=IMPROBABLE)
+        first, second, tie = (value / math.fsum(masses) for value in masses)
+        if first > max(second, tie):
+            label = FIRST
+        elif second > max(first, tie):
+            label = SECOND
+        else:
+            label = TIE
+        said = f"{prefill} [{', '.join(f'{p:.4f}' for p in (first, second, tie))}]"
+        dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": said}]
+        return dialogue.answer(label, (first, second, tie), mass)
