@@ -1,0 +1,259 @@
+"""The embedded annotator: weighted patterns over game messages, a stand-in for a language model.
+
+A lexicon is a YAML file (the one that is built in: lexicons/nethack.yaml, which says how it is read). Its labels are a
+function of the two captions alone, symmetric in their order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from motif_jax.annotation.annotator import FIRST, SECOND, TIE, Annotator, Answer, Preview, Question
+from motif_jax.support.errors import UserError
+
+BUILT_IN = "nethack.yaml"
+# Messages on one line are separated by two spaces; a repeated line ends with its count, a status with its bracket.
+_SENTENCE_END = re.compile(r"(?<=[.!?\")\]])\s{2,}")
+_REPEAT = re.compile(r" \(x\d+\)$")
+_STATUS = re.compile(r"\s*\[Dlvl:[^\]]*\]$")
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a sentence can tell: a name, how to recognise it, and what it is worth to each goal."""
+
+    name: str
+    patterns: tuple[re.Pattern[str], ...]
+    weights: Mapping[str, float]
+
+    def tells(self, sentence: str) -> bool:
+        """Whether `sentence` has one of the patterns."""
+        return any(pattern.search(sentence) for pattern in self.patterns)
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """A lexicon as it was read.
+
+    Attributes:
+      name: what the lexicon calls itself.
+      goals: the goals that it has weights for.
+      events: in the order in which they are tried.
+      unmatched, blank: goal -> worth of a sentence that no event knows, and of a caption without any.
+      margin: largest difference of worth that is a tie.
+      scale: width of the logistic that makes probabilities of a difference.
+      digest: 32 hexadecimal digits over all of this.
+    """
+
+    name: str
+    goals: tuple[str, ...]
+    events: tuple[Event, ...]
+    unmatched: Mapping[str, float]
+    blank: Mapping[str, float]
+    margin: float
+    scale: float
+    digest: str
+
+    def event(self, sentence: str) -> str | None:
+        """Name of the first event that `sentence` tells, None when no pattern knows it."""
+        return next((event.name for event in self.events if event.tells(sentence)), None)
+
+
+class Judge:
+    """Judges captions by one goal of a lexicon; remembers sentences and captions it has seen."""
+
+    def __init__(self, lexicon: Lexicon, goal: str) -> None:
+        self._lexicon = lexicon
+        self._goal = goal
+        self._weights = {event.name: event.weights[goal] for event in lexicon.events}
+        self._sentences: dict[str, float] = {}
+        self._captions: dict[str, float] = {}
+
+    def worth(self, caption: str) -> float:
+        """What a caption is worth: the sum over its distinct sentences."""
+        found = self._captions.get(caption)
+        if found is None:
+            parts = dict.fromkeys(sentences(caption))
+            found = sum(map(self._sentence, parts)) if parts else self._lexicon.blank[self._goal]
+            self._captions[caption] = found
+        return found
+
+    def _sentence(self, sentence: str) -> float:
+        found = self._sentences.get(sentence)
+        if found is None:
+            event = self._lexicon.event(sentence)
+            found = self._lexicon.unmatched[self._goal] if event is None else self._weights[event]
+            self._sentences[sentence] = found
+        return found
+
+    def answer(self, first: str, second: str) -> Answer:
+        """Label and probabilities of an ordered pair of captions."""
+        difference = self.worth(first) - self.worth(second)
+        return preference(difference, self._lexicon.margin, self._lexicon.scale)
+
+
+def preference(difference: float, margin: float, scale: float) -> Answer:
+    """Label and probabilities of a difference of worth, first minus second.
+
+    An ordered logistic with cuts at -margin and margin: P(first) = s((d - m) / scale), P(second) = s((-d - m) / scale),
+    the rest is P(tie), s the logistic function. The label is a tie when |d| <= margin.
+    """
+    first = _logistic((difference - margin) / scale)
+    second = _logistic((-difference - margin) / scale)
+    label = TIE if abs(difference) <= margin else FIRST if difference > 0 else SECOND
+    return Answer(label, (first, second, max(0.0, 1.0 - first - second)))
+
+
+def _logistic(x: float) -> float:
+    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))
+
+
+def sentences(caption: str) -> list[str]:
+    """The sentences of a caption, without counts of repeats and status."""
+    found: list[str] = []
+    for line in caption.split("\n"):
+        line = _REPEAT.sub("", _STATUS.sub("", line))
+        found += [part for part in (piece.strip() for piece in _SENTENCE_END.split(line)) if part]
+    return found
+
+
+def load_lexicon(path: str | Path = "") -> Lexicon:
+    """Reads a lexicon, the built-in one by default.
+
+    Raises:
+      UserError: the file is not there or is no lexicon; what is wrong and where is named.
+    """
+    shown = str(path) or BUILT_IN
+    try:
+        if path:
+            text = Path(path).read_text(encoding="utf-8")
+        else:
+            text = resources.files(__package__).joinpath("lexicons", BUILT_IN).read_text(encoding="utf-8")
+        tree = yaml.safe_load(text)
+    except OSError as error:
+        raise UserError(f"lexicon {shown} cannot be read: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"lexicon {shown} is not YAML: {error}") from None
+    return _Reader(shown, tree).read()
+
+
+class _Reader:
+    """Turns a parsed file into a lexicon and says where it is wrong."""
+
+    def __init__(self, shown: str, tree: Any) -> None:
+        self._shown, self._tree = shown, tree
+
+    def read(self) -> Lexicon:
+        tree = self._tree
+        keys = {"name", "goals", "margin", "scale", "unmatched", "blank", "events"}
+        if not isinstance(tree, dict) or set(tree) != keys:
+            raise self._wrong(f"the top must have the keys {', '.join(sorted(keys))}")
+        goals = tree["goals"]
+        if not isinstance(goals, list) or not goals or not all(isinstance(goal, str) for goal in goals):
+            raise self._wrong("goals must be a list of names")
+        self._goals = tuple(goals)
+        margin, scale = self._number("margin", tree["margin"]), self._number("scale", tree["scale"])
+        if margin < 0 or scale <= 0:
+            raise self._wrong("margin must be at least 0 and scale above 0")
+        if not isinstance(tree["events"], list) or not tree["events"]:
+            raise self._wrong("events must be a list")
+        events = tuple(self._event(i, event) for i, event in enumerate(tree["events"]))
+        names = [event.name for event in events]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise self._wrong(f"event {twice[0]} is there twice")
+        canonical = json.dumps(tree, sort_keys=True).encode()
+        return Lexicon(
+            name=str(tree["name"]),
+            goals=self._goals,
+            events=events,
+            unmatched=self._weights("unmatched", tree["unmatched"]),
+            blank=self._weights("blank", tree["blank"]),
+            margin=margin,
+            scale=scale,
+            digest=hashlib.blake2b(canonical, digest_size=16).hexdigest(),
+        )
+
+    def _event(self, index: int, event: Any) -> Event:
+        if not isinstance(event, dict) or set(event) != {"event", "weights", "patterns"}:
+            raise self._wrong(f"entry {index + 1} of events must have the keys event, weights, patterns")
+        name, patterns = event["event"], event["patterns"]
+        if not isinstance(patterns, list) or not patterns or not all(isinstance(p, str) for p in patterns):
+            raise self._wrong(f"event {name}: patterns must be a list of texts")
+        compiled = []
+        for pattern in patterns:
+            try:
+                compiled.append(re.compile(pattern))
+            except re.error as error:
+                raise self._wrong(f"event {name}: {pattern!r} is no regular expression: {error}") from None
+        return Event(str(name), tuple(compiled), self._weights(f"event {name}: weights", event["weights"]))
+
+    def _weights(self, where: str, weights: Any) -> dict[str, float]:
+        if not isinstance(weights, dict) or set(weights) != set(self._goals):
+            raise self._wrong(f"{where} must name each goal once: {', '.join(self._goals)}")
+        return {goal: self._number(f"{where}: {goal}", value) for goal, value in weights.items()}
+
+    def _number(self, where: str, value: Any) -> float:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not good:
+            raise self._wrong(f"{where} is {value!r}, not a number")
+        return float(value)
+
+    def _wrong(self, what: str) -> UserError:
+        return UserError(f"lexicon {self._shown}: {what}")
+
+
+class LexiconAnnotator(Annotator):
+    """Answers at once from a lexicon."""
+
+    reads_captions = True
+
+    def __init__(self, lexicon: Lexicon, goal: str) -> None:
+        self.identity = {
+            "annotator": "lexicon",
+            "goal": goal,
+            "lexicon": lexicon.name,
+            "lexicon_digest": lexicon.digest,
+        }
+        self.short_name = f"lexicon_msg_{goal}"
+        self._judge = Judge(lexicon, goal)
+
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
+        """Yields (position, answer) in the order of the questions."""
+        for position, question in enumerate(questions):
+            yield position, self._judge.answer(*question.captions)
+
+    def preview(self, question: Question) -> Preview:
+        """The captions with what each is worth."""
+        shown = (f"[worth {self._judge.worth(caption):g}]\n{caption}" for caption in question.captions)
+        return Preview("\n----\n".join(shown))
+
+
+def check(config: Any) -> None:
+    """Raises UserError when the lexicon or the goal cannot be used."""
+    _load(config)
+
+
+def make(config: Any, dataset: Any) -> LexiconAnnotator:
+    """The annotator of `config.lexicon.file` and `config.goal`."""
+    del dataset  # what it judges is in the captions
+    return LexiconAnnotator(_load(config), config.goal)
+
+
+def _load(config: Any) -> Lexicon:
+    lexicon = load_lexicon(config.lexicon.file)
+    if config.goal not in lexicon.goals:
+        raise UserError(f"config.goal={config.goal}: must be one of {', '.join(lexicon.goals)}")
+    if not config.captions.messages:
+        raise UserError("config.captions.messages=False: must be True, the lexicon reads messages")
+    return lexicon
