@@ -1,0 +1,73 @@
+"""Sums of what threads did and how long they waited, read and reset when metrics are written."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Meters:
+    """Named sums; any thread may add."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sums: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+        self._largest: dict[str, float] = {}
+        self._since = time.perf_counter()
+
+    def add(self, name: str, value: float) -> None:
+        """Adds `value` to the sum of `name`."""
+        with self._lock:
+            self._sums[name] = self._sums.get(name, 0.0) + value
+            self._counts[name] = self._counts.get(name, 0) + 1
+            self._largest[name] = max(self._largest.get(name, value), value)
+
+    @contextmanager
+    def time(self, name: str) -> Iterator[None]:
+        """Adds the seconds that the block takes."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(name, time.perf_counter() - start)
+
+    def read(self) -> Reading:
+        """Everything since the last call."""
+        with self._lock:
+            now = time.perf_counter()
+            reading = Reading(self._sums, self._counts, self._largest, now - self._since)
+            self._sums, self._counts, self._largest, self._since = {}, {}, {}, now
+        return reading
+
+
+class Reading:
+    """What the meters showed over some time.
+
+    Attributes:
+      seconds: how long.
+    """
+
+    def __init__(
+        self, sums: dict[str, float], counts: dict[str, int], largest: dict[str, float], seconds: float
+    ) -> None:
+        self._sums, self._counts, self._largest, self.seconds = sums, counts, largest, seconds
+
+    def total(self, name: str) -> float:
+        """The sum of `name`."""
+        return self._sums.get(name, 0.0)
+
+    def mean(self, name: str) -> float:
+        """The sum by the number of additions, 0 if there were none."""
+        count = self._counts.get(name, 0)
+        return self._sums[name] / count if count else 0.0
+
+    def largest(self, name: str) -> float:
+        """The largest value that was added, 0 if there was none."""
+        return self._largest.get(name, 0.0)
+
+    def rate(self, name: str) -> float:
+        """The sum a second; of times, the share of a thread's time."""
+        return self.total(name) / self.seconds if self.seconds > 0 else 0.0

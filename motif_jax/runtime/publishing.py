@@ -1,0 +1,39 @@
+"""Parameters on their way from the learner to inference."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+_copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
+
+
+class Published(NamedTuple):
+    """Parameters and the number of updates behind them."""
+
+    version: int
+    params: Any
+
+
+class Publisher:
+    """Holds for every device that acts its own copy of the newest parameters.
+
+    The copies are made by the learner between two updates; whoever reads gets one whole version, and never the
+    learner's own arrays, whose memory the next update takes over.
+    """
+
+    def __init__(self, devices: list[jax.Device]) -> None:
+        self._devices = devices
+        self._published: dict[jax.Device, Published] = {}
+
+    def publish(self, version: int, params: Any) -> None:
+        """Starts copying `params` (replicated over the learner's devices) and makes the copies the newest."""
+        copy = _copy(jax.tree.map(lambda x: x.addressable_data(0), params))
+        for device in self._devices:
+            self._published[device] = Published(version, jax.device_put(copy, device))
+
+    def newest(self, device: jax.Device) -> Published:
+        """The newest parameters on `device`."""
+        return self._published[device]

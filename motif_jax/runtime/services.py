@@ -1,0 +1,58 @@
+"""Threads that work for the main one: the first that fails ends the program with its cause."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class ServiceFailedError(RuntimeError):
+    """A thread failed; the cause is chained."""
+
+
+class Services:
+    """A set of threads with one signal to stop and one place for the first error.
+
+    Attributes:
+      stopping: set when the threads should end, because they were asked to or because one failed.
+    """
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._failed: tuple[str, BaseException] | None = None
+
+    def start(self, name: str, work: Callable[[], None]) -> None:
+        """Calls `work` again and again in a thread until the services stop; it must return now and then."""
+
+        def loop() -> None:
+            try:
+                while not self.stopping.is_set():
+                    work()
+            except BaseException as error:
+                with self._lock:
+                    self._failed = self._failed or (name, error)
+                self.stopping.set()
+
+        thread = threading.Thread(target=loop, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def check(self) -> None:
+        """Raises ServiceFailedError if a thread has failed."""
+        if self._failed is not None:
+            name, error = self._failed
+            raise ServiceFailedError(f"the {name} thread failed: {error}") from error
+
+    def stop(self, timeout: float = 30.0) -> None:
+        """Asks all threads to end and waits for them.
+
+        Raises:
+          RuntimeError: one did not end in `timeout` seconds.
+        """
+        self.stopping.set()
+        for thread in self._threads:
+            thread.join(timeout)
+            if thread.is_alive():
+                raise RuntimeError(f"the {thread.name} thread did not end in {timeout} seconds")

@@ -1,0 +1,208 @@
+"""What the values of a `train_agent` config mean: environment, actors, devices, coefficients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from motif_jax.actors.rollouts import ActorsConfig
+from motif_jax.envs import registry
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+
+SCORE_TASK = "NetHackScore-v1"
+SCORE_COEFFICIENT = 0.1
+SPARSE_COEFFICIENT = 10.0
+_ENVIRONMENT_SWITCHES = (
+    "sober_mask",
+    "oracle_patch_edge",
+    "crop_row_offset",
+    "seed_noop",
+    "message_count_off",
+    "timeout_as_terminal",
+)
+
+
+def environment_options(config: ConfigDict) -> dict[str, Any]:
+    """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able."""
+    options: dict[str, Any] = {"max_episode_steps": config.environment.max_episode_steps}
+    if config.environment.name in registry.NETHACK_TASKS:
+        switches = {name: bool(config.compat[name]) for name in _ENVIRONMENT_SWITCHES}
+        # Published: messages are counted only where an intrinsic reward is trained on.
+        switches["message_count_off"] &= config.reward.intrinsic_coefficient == 0
+        options["compat"] = switches
+    else:
+        options |= config.environment.recall.to_dict()
+    return options
+
+
+def resolved(config: ConfigDict) -> ConfigDict:
+    """A copy of `config` in which the values that depend on others are filled in.
+
+    The published agent takes the task's reward times 0.1 on the score task, and times 10 on the sparse ones.
+    """
+    config = config.copy_and_resolve_references()
+    if config.reward.extrinsic_coefficient is None:
+        score = config.environment.name == SCORE_TASK
+        config.reward.extrinsic_coefficient = SCORE_COEFFICIENT if score else SPARSE_COEFFICIENT
+    if config.actors.slots_per_group is None:
+        config.actors.slots_per_group = slots_per_group(config)
+    return config
+
+
+def columns(config: ConfigDict) -> int:
+    """Rollouts of a batch."""
+    return config.batch_size // config.rollout
+
+
+def slots_per_group(config: ConfigDict) -> int:
+    """One slot that is filled, one to go on with, and this group's share of a batch that is being collected."""
+    envs = config.actors.workers * config.actors.envs_per_worker
+    per_group = config.actors.envs_per_worker // config.actors.groups_per_worker
+    return 2 + -(-(columns(config) + per_group) // envs)
+
+
+def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
+    """The actors of a resolved config, divided evenly over `count` devices that act."""
+    actors = config.actors
+    workers = actors.workers // count
+    return [
+        ActorsConfig(
+            env=config.environment.name,
+            options=environment_options(config),
+            seed=config.seed,
+            workers=workers,
+            envs_per_group=actors.envs_per_worker // actors.groups_per_worker,
+            rollout=config.rollout,
+            groups_per_worker=actors.groups_per_worker,
+            slots_per_group=actors.slots_per_group,
+            first_env=number * workers * actors.envs_per_worker,
+            same_step_autoreset=bool(config.compat.timeout_as_terminal),
+            warmup_steps=actors.warmup_steps,
+            warmup_seconds=actors.warmup_seconds,
+            timeout_seconds=actors.timeout_seconds,
+            max_failures=actors.max_failures,
+        )
+        for number in range(count)
+    ]
+
+
+def configure_jax(config: ConfigDict) -> None:
+    """Settings of jax that must be made before its first computation."""
+    if config.devices.cpu_count is not None:
+        jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
+    folder = cache_folder(config.compile_cache)
+    if folder is not None:
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def cache_folder(value: str) -> Path | None:
+    """The folder of compiled programs that `config.compile_cache` means."""
+    if value == "auto":
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(home) / "motif_jax" / "compiled"
+    return Path(value) if value else None
+
+
+def learner_devices(config: ConfigDict) -> list[jax.Device]:
+    """The devices that `config.devices.learner` names.
+
+    Raises:
+      UserError: there is no such device.
+    """
+    return _devices(config, "devices.learner", jax.local_devices())
+
+
+def actor_devices(config: ConfigDict) -> list[jax.Device]:
+    """The devices that `config.devices.actor` names.
+
+    Raises:
+      UserError: there is no such device.
+    """
+    if config.devices.actor == "first":
+        return learner_devices(config)[:1]
+    return _devices(config, "devices.actor", jax.local_devices())
+
+
+def _devices(config: ConfigDict, key: str, devices: Sequence[jax.Device]) -> list[jax.Device]:
+    value = checks.dotted(config, key)
+    if value == "all":
+        return list(devices)
+    numbers = [part.strip() for part in str(value).split(",")]
+    good = all(part.isdigit() and int(part) < len(devices) for part in numbers)
+    distinct = len(set(numbers)) == len(numbers)
+    allowed = f"'all' or different numbers below {len(devices)}, the devices here, with commas between"
+    checks.require(good and distinct, key, value, allowed)
+    return [devices[int(part)] for part in numbers]
+
+
+def check(config: ConfigDict) -> None:
+    """Checks everything of the config that this module reads.
+
+    Raises:
+      UserError: names the key, the value and what is allowed.
+    """
+    registry.check(config.environment.name)
+    for key in (
+        "train_for_env_steps batch_size rollout max_waiting_batches environment.max_episode_steps stats_episodes "
+        "environment.recall.cues environment.recall.delay actors.workers actors.envs_per_worker "
+        "actors.groups_per_worker actors.timeout_seconds actors.max_failures save_every_steps save_every_seconds "
+        "keep_checkpoints log_every_seconds profile.steps"
+    ).split():
+        checks.positive(config, key)
+    for key in ("actors.warmup_steps", "actors.warmup_seconds"):
+        checks.positive(config, key, allow_zero=True)
+    for key in ("actors.slots_per_group", "devices.cpu_count", "profile.server_port"):
+        checks.positive(config, key, allow_none=True)
+    checks.positive(config, "profile.start", allow_zero=True, allow_none=True)
+    checks.fraction(config, "reward.quantile", allow_none=True)
+    batch, rollout = config.batch_size, config.rollout
+    checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
+    _divides(config, "actors.envs_per_worker", "actors.groups_per_worker")
+    slots, needed = config.actors.slots_per_group, slots_per_group(config)
+    if slots is not None:
+        checks.require(
+            slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size"
+        )
+    _check_intrinsic(config)
+    _check_devices(config)
+
+
+def _check_devices(config: ConfigDict) -> None:
+    learners, actors = len(learner_devices(config)), len(actor_devices(config))
+    share = columns(config) // config.algorithm.minibatches
+    rollouts = f"{columns(config)} rollouts of {config.rollout} steps"
+    checks.require(
+        columns(config) % learners == 0 and columns(config) // learners % config.algorithm.minibatches == 0,
+        "batch_size",
+        config.batch_size,
+        f"rollouts that divide over {learners} learner devices and {config.algorithm.minibatches} minibatches; "
+        f"it is {rollouts}, {share} a minibatch",
+    )
+    checks.require(
+        config.actors.workers % actors == 0,
+        "actors.workers",
+        config.actors.workers,
+        f"a multiple of the {actors} devices of config.devices.actor",
+    )
+
+
+def _check_intrinsic(config: ConfigDict) -> None:
+    if config.reward.dir is not None:
+        checks.existing_folder(config, "reward.dir")
+    elif config.reward.intrinsic_coefficient != 0:
+        raise UserError(
+            f"config.reward.intrinsic_coefficient={config.reward.intrinsic_coefficient} needs a trained reward: give "
+            "--config.reward.dir=DIR, or --config.reward.intrinsic_coefficient=0 to learn from the task alone"
+        )
+
+
+def _divides(config: ConfigDict, key: str, by: str) -> None:
+    value, divisor = checks.dotted(config, key), checks.dotted(config, by)
+    checks.require(value % divisor == 0, key, value, f"a multiple of config.{by}={divisor}")

@@ -1,0 +1,390 @@
+"""An agent's training: actors, inference, batcher and learner put together, in threads or in one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from motif_jax import rewards
+from motif_jax.actors.inline import InlineActors
+from motif_jax.actors.pool import ActorPool
+from motif_jax.actors.rollouts import Rollouts
+from motif_jax.algorithms import appo, schedules
+from motif_jax.envs import registry
+from motif_jax.networks.agent import AgentNetwork, make_agent_network
+from motif_jax.runtime import agent_checkpoints, settings
+from motif_jax.runtime.batcher import Batcher, Finished, Source
+from motif_jax.runtime.episode_log import EpisodeLog
+from motif_jax.runtime.inference import Inference
+from motif_jax.runtime.learner import Averages, DeviceBatch, Learner, Prefetcher, put
+from motif_jax.runtime.meters import Meters, Reading
+from motif_jax.runtime.parallel import DataParallel
+from motif_jax.runtime.publishing import Publisher
+from motif_jax.runtime.services import Services
+from motif_jax.support import seeds
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.metrics import MetricsWriter
+from motif_jax.support.profiling import Profiler
+from motif_jax.support.progress import Progress
+
+_GET_SECONDS = 0.2
+_SHOW_SECONDS = 0.5
+
+
+def make_network(config: ConfigDict) -> AgentNetwork:
+    """The network of a config's agent."""
+    spec = registry.spec(config.environment.name, **settings.environment_options(config))
+    return make_agent_network(config.network, spec, config.compat)
+
+
+class System:
+    """Actors, inference and learner of one run, without its bookkeeping.
+
+    Args:
+      config: a resolved config.
+      state: the training state to start from, None for a new one.
+      next_episode: number of the next episode of every environment.
+      draws: random draws of inference so far.
+    """
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        state: appo.TrainState | None = None,
+        next_episode: Sequence[int] = (),
+        draws: int = 0,
+    ) -> None:
+        self.config = config
+        self.meters = Meters()
+        self.network = make_network(config)
+        self.optimizer = make_optimizer(config)
+        spec = self.network.spec
+        reward = None if config.reward.dir is None else rewards.load_intrinsic(config.reward, spec)
+        in_step = reward is not None and reward.lookup is None
+        self.has_lookup = reward is not None and not in_step
+        if state is None:
+            state = appo.make_state(self.network, self.optimizer, _key(config.seed, "learner"))
+        if in_step:
+            assert reward is not None
+            state = state._replace(reward_params=reward.params)
+        update = appo.make_update(
+            self.network,
+            self.optimizer,
+            config,
+            reward_fn=reward.in_step if reward is not None and in_step else None,
+            schedule=schedules.make_schedule(config.optimizer, optimizer_steps(config)),
+        )
+        actor_devices = settings.actor_devices(config)
+        self.parallel = DataParallel(settings.learner_devices(config))
+        self.publisher = Publisher(actor_devices)
+        self.learner = Learner(update, state, int(state.step), self.parallel, self.publisher, self.meters)
+        self.sources = self._make_sources(actor_devices, next_episode, draws)
+        self.batcher = Batcher(
+            spec,
+            self.sources,
+            settings.columns(config),
+            reward.lookup if reward is not None and self.has_lookup else None,
+            config.reward.count_exponent,
+            self.meters,
+        )
+
+    def _make_sources(
+        self, devices: Sequence[jax.Device], next_episode: Sequence[int], draws: int
+    ) -> list[Source]:
+        sources = []
+        kind = InlineActors if self.config.serial else ActorPool
+        for number, (device, config) in enumerate(
+            zip(devices, settings.actors_configs(self.config, len(devices)), strict=True)
+        ):
+            actors: Rollouts = kind(
+                config, next_episode[config.first_env : config.first_env + config.num_envs]
+            )
+            key = _key(self.config.seed, "inference", number)
+            inference = Inference(self.network, actors, self.publisher, device, key, self.meters, draws)
+            sources.append(Source(actors, inference))
+        return sources
+
+    def start(self) -> None:
+        """Starts the actors, and compiles inference while they start."""
+        for source in self.sources:
+            source.actors.start()
+        for source in self.sources:
+            source.inference.compile()
+
+    def close(self) -> None:
+        """Ends the actors."""
+        for source in self.sources:
+            source.actors.close()
+
+    def next_episode(self) -> list[int]:
+        """For every environment the number of the episode that it starts next."""
+        return [number for source in self.sources for number in source.actors.next_episode()]
+
+    def draws(self) -> int:
+        """Random draws of inference so far (the most of any device)."""
+        return max(source.inference.counter for source in self.sources)
+
+
+class BatchStream:
+    """Gives the learner its batches. With threads: inference and batcher run beside the caller.
+
+    Args:
+      system: what runs.
+    """
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        config = system.config
+        self._serial = config.serial
+        self._services = Services()
+        self._finished: deque[Finished] = deque()
+        self._prefetcher = Prefetcher(
+            system.batcher, system.parallel, config.max_waiting_batches, system.meters
+        )
+        for number, source in enumerate(system.sources):
+            source.actors.on_finished = self._on_finished(number)
+
+    def _on_finished(self, number: int) -> Any:
+        take = self._finished.append if self._serial else self._prefetcher.add
+        return lambda slot: take(Finished(number, slot))
+
+    def __enter__(self) -> BatchStream:
+        self._system.start()
+        if not self._serial:
+            for number, source in enumerate(self._system.sources):
+                self._services.start(f"inference {number}", source.inference.serve)  # type: ignore[arg-type]
+            self._services.start("batcher", self._prefetcher.work)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._services.stop()
+        self._system.close()
+
+    def get(self) -> DeviceBatch | None:
+        """The next batch, None if there is none yet.
+
+        Raises:
+          ServiceFailedError: a thread failed.
+        """
+        if self._serial:
+            return self._get_serial()
+        self._services.check()
+        batch = self._prefetcher.get(0)
+        if batch is None:
+            with self._system.meters.time("learner/wait"):
+                self._system.learner.settle()
+                batch = self._prefetcher.get(_GET_SECONDS)
+        return batch
+
+    def _get_serial(self) -> DeviceBatch:
+        system = self._system
+        system.learner.settle()
+        while True:
+            while self._finished and not system.batcher.is_full():
+                system.batcher.add(self._finished.popleft())
+            batch = system.batcher.next()
+            if batch is not None:
+                return put(batch, system.parallel)
+            for source in system.sources:
+                source.inference.serve(0)
+
+    def waiting(self) -> int:
+        """Batches that wait for the learner."""
+        return self._prefetcher.waiting()
+
+
+class Training:
+    """A run in a folder: resumes, trains, logs, saves.
+
+    Args:
+      config: the stage's config, checked.
+      workdir: the run folder.
+    """
+
+    def __init__(self, config: ConfigDict, workdir: str | os.PathLike[str]) -> None:
+        self._config = settings.resolved(config)
+        self._workdir = Path(workdir)
+
+    def run(self, stop: Interruption) -> bool:
+        """Trains until all steps are done (True) or a stop is requested (False); saves in either case.
+
+        Raises:
+          ServiceFailedError: a part of the system failed.
+        """
+        config = self._config
+        total = config.train_for_env_steps
+        with ExitStack() as stack:
+            self._checkpoints = stack.enter_context(
+                agent_checkpoints.open_checkpoints(self._workdir, config.keep_checkpoints)
+            )
+            system, progress = self._restore()
+            self._system, self._steps = system, progress.get("env_steps", 0)
+            self._seconds_before, self._started = progress.get("seconds", 0.0), time.monotonic()
+            resume = progress.get("env_steps")
+            if self._steps >= total:
+                system.close()
+                return True
+            self._writer = stack.enter_context(MetricsWriter(self._workdir, resume, _wandb(config)))
+            self._episodes = stack.enter_context(
+                EpisodeLog(
+                    self._workdir,
+                    config.stats_episodes,
+                    system.has_lookup,
+                    resume,
+                    progress.get("episodes", []),
+                )
+            )
+            profile = config.profile
+            self._profiler = Profiler(self._workdir, profile.start, profile.steps, profile.server_port)
+            stack.callback(self._profiler.close)
+            self._averages = Averages()
+            self._progress = stack.enter_context(Progress(total, "steps", "train", self._steps))
+            self._stream = stack.enter_context(BatchStream(system))
+            self._loop(total, stop)
+        return self._steps >= total
+
+    def _restore(self) -> tuple[System, dict[str, Any]]:
+        latest = self._checkpoints.latest()
+        if latest is None:
+            return System(self._config), {}
+        network, optimizer = make_network(self._config), make_optimizer(self._config)
+        state, progress = agent_checkpoints.restore(self._checkpoints, latest, network, optimizer)
+        return System(self._config, state, progress["next_episode"], progress["draws"]), progress
+
+    def _loop(self, total: int, stop: Interruption) -> None:
+        system = self._system
+        self._logged_at = self._saved_at = self._shown_at = time.monotonic()
+        self._logged_steps = self._saved_steps = self._steps
+        while self._steps < total and not stop.requested:
+            batch = self._stream.get()
+            self._averages.add(system.learner.metrics())
+            if batch is None:
+                continue
+            self._profiler.step(system.learner.version)
+            system.learner.step(batch)
+            self._steps += batch.num_steps
+            self._after_step(batch)
+        system.learner.settle()
+        self._averages.add(system.learner.metrics())
+        self._show(time.monotonic())
+        self._log()
+        self._save(asynchronous=False)
+
+    def _after_step(self, batch: DeviceBatch) -> None:
+        config, now = self._config, time.monotonic()
+        # Metrics of the update before: the one just started is still running.
+        self._averages.add(self._system.learner.metrics())
+        reports = [report for source in self._system.sources for report in source.actors.episodes()]
+        self._episodes.add(self._steps, reports, batch.intrinsic_returns)
+        if now - self._shown_at >= _SHOW_SECONDS:
+            self._show(now)
+        if now - self._logged_at >= config.log_every_seconds:
+            self._log()
+        if self._saving_is_due(now):
+            self._save(asynchronous=True)
+
+    def _show(self, now: float) -> None:
+        means = self._episodes.means()
+        names = [name for name in ("return", "intrinsic_return") if f"episode/{name}" in means]
+        self._progress.update(self._steps, **{name: means[f"episode/{name}"] for name in names})
+        self._shown_at = now
+
+    def _saving_is_due(self, now: float) -> bool:
+        every = self._config.save_every_steps
+        return self._steps // every > self._saved_steps // every or (
+            now - self._saved_at >= self._config.save_every_seconds
+        )
+
+    def _save(self, asynchronous: bool) -> None:
+        system = self._system
+        progress = {
+            "env_steps": self._steps,
+            "updates": system.learner.version,
+            "draws": system.draws(),
+            "next_episode": system.next_episode(),
+            "episodes": self._episodes.state(),
+            "seconds": self._seconds(),
+        }
+        agent_checkpoints.save(
+            self._checkpoints,
+            self._steps,
+            system.learner.state,
+            progress,
+            self._episodes.means() if self._episodes.settled() else {},
+            asynchronous,
+        )
+        self._saved_at, self._saved_steps = time.monotonic(), self._steps
+
+    def _seconds(self) -> float:
+        return self._seconds_before + time.monotonic() - self._started
+
+    def _log(self) -> None:
+        reading = self._system.meters.read()
+        values = {**self._averages.read(), **self._episodes.means(), **system_metrics(reading)}
+        seconds = max(time.monotonic() - self._logged_at, 1e-9)
+        actors = [source.actors for source in self._system.sources]
+        values |= {
+            "throughput/env_steps_per_second": (self._steps - self._logged_steps) / seconds,
+            "queue/waiting_batches": float(self._stream.waiting()),
+            "actors/restarts": float(sum(a.restarts for a in actors)),
+            "actors/dropped_slots": float(sum(a.dropped_slots for a in actors)),
+            "time/seconds": self._seconds(),
+            "time/updates": float(self._system.learner.version),
+        }
+        self._writer.write(self._steps, values)
+        self._logged_at, self._logged_steps = time.monotonic(), self._steps
+
+
+def make_optimizer(config: ConfigDict) -> Any:
+    """The optimiser of a config's agent."""
+    return schedules.make_optimizer(config.optimizer, optimizer_steps(config))
+
+
+def optimizer_steps(config: ConfigDict) -> int:
+    """Optimiser steps of the whole run."""
+    updates = -(-config.train_for_env_steps // config.batch_size)
+    return updates * config.algorithm.epochs * config.algorithm.minibatches
+
+
+def system_metrics(reading: Reading) -> dict[str, float]:
+    """Where the parts of the system spent their time, as shares of it, and what went through them."""
+    return {
+        "throughput/updates_per_second": reading.rate("learner/updates"),
+        "throughput/megabytes_per_second": reading.rate("learner/bytes") / 1e6,
+        "learner/wait_share": reading.rate("learner/wait"),
+        "learner/update_seconds": reading.mean("learner/update"),
+        "inference/rows_per_second": reading.rate("inference/rows"),
+        "inference/rows_per_call": reading.mean("inference/rows"),
+        "inference/padding_per_call": reading.mean("inference/padding"),
+        "inference/wait_share": reading.rate("inference/wait"),
+        "inference/device_share": reading.rate("inference/device"),
+        "inference/host_share": reading.rate("inference/host"),
+        "inference/device_milliseconds": 1e3 * reading.mean("inference/device"),
+        "inference/device_milliseconds_max": 1e3 * reading.largest("inference/device"),
+        "batcher/wait_share": reading.rate("batcher/wait"),
+        "batcher/blocked_share": reading.rate("batcher/blocked"),
+        "batcher/assemble_share": reading.rate("batcher/assemble"),
+        "batcher/lookup_share": reading.rate("batcher/lookup"),
+        "batcher/put_share": reading.rate("batcher/put"),
+    }
+
+
+def _key(seed: int, *path: int | str) -> jax.Array:
+    return jax.random.PRNGKey(seeds.derive(seed, *path) % (1 << 31))
+
+
+def _wandb(config: ConfigDict) -> dict[str, Any] | None:
+    if not config.wandb.enabled:
+        return None
+    return {"project": config.wandb.project, "name": config.wandb.name, "config": config.to_dict()}

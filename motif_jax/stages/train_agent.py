@@ -1,0 +1,49 @@
+"""Trains an agent in a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.support import run_folder
+from motif_jax.support.files import FolderLock
+from motif_jax.support.interruption import EXIT_CODE, Interruption
+
+# What makes a run the run it is; everything else may change when it is continued.
+IDENTITY = (
+    "stage",
+    "seed",
+    "environment",
+    "network",
+    "algorithm",
+    "optimizer",
+    "reward",
+    "compat",
+    "batch_size",
+    "rollout",
+)
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for a value that is not allowed, or a folder that holds another run."""
+    from motif_jax.algorithms import appo, schedules
+    from motif_jax.networks import agent
+    from motif_jax.runtime import settings
+
+    run_folder.check_identity(workdir, config, IDENTITY)
+    settings.configure_jax(config)
+    agent.check(config)
+    schedules.check(config)
+    settings.check(config)
+    appo.check(settings.resolved(config))
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Trains; returns the exit code of a run that was asked to stop early."""
+    from motif_jax.runtime.training import Training
+
+    with FolderLock(workdir), Interruption() as stop:
+        run_folder.prepare(workdir, config, IDENTITY)
+        finished = Training(config, workdir).run(stop)
+    return None if finished else EXIT_CODE
