@@ -1,0 +1,99 @@
+"""Every command in the README, the docs and the config files names files, variants and keys that exist."""
+
+from __future__ import annotations
+
+import functools
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+REPOSITORY = Path(__file__).parent.parent
+PAGES = [
+    REPOSITORY / "README.md",
+    *sorted((REPOSITORY / "docs").glob("*.md")),
+    *sorted((REPOSITORY / "configs").glob("*.py")),
+]
+SCRIPTS = sorted([*(REPOSITORY / "launch").glob("*.sh"), *(REPOSITORY / "launch").glob("*.sbatch")])
+
+
+@functools.cache
+def keys(path: Path, variant: str) -> set[str]:
+    found: set[str] = set()
+
+    def walk(config: ConfigDict, prefix: str) -> None:
+        for key in config:
+            found.add(prefix + key)
+            value = config.get_ref(key).get()
+            if isinstance(value, ConfigDict):
+                walk(value, f"{prefix}{key}.")
+
+    walk(runpy.run_path(str(path))["get_config"](variant or None), "")
+    return found
+
+
+def commands(text: str) -> list[str]:
+    """Stretches of text that belong to one launch command: up to the end of the line, cell, or block."""
+    text = text.replace("\\\\\n", " ").replace("\\\n", " ")
+    return re.findall(r"motif_jax\.launch([^`\n]*--config=configs/[^`\n]*)", text)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *SCRIPTS], ids=lambda p: p.name)
+def test_commands_name_what_exists(page: Path) -> None:
+    for command in commands(page.read_text(encoding="utf-8")):
+        config = re.search(r"--config=(configs/[a-z_]+\.py)(?::([a-z_]+))?", command)
+        if config is None or "STAGE" in command:
+            continue
+        path = REPOSITORY / config.group(1)
+        assert path.is_file(), f"{page.name}: {config.group(1)}"
+        known = keys(path, config.group(2) or "")
+        for key in re.findall(r"--config\.([a-z_0-9.]+)=", command):
+            assert key in known, f"{page.name}: --config.{key} is not a key of {config.group(1)}"
+
+
+TABLE = re.compile(r"^\|.*after `python -m motif_jax\.launch ([^`]*)`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_table_rows_complete_the_command_of_their_header(page: Path) -> None:
+    known: set[str] | None = None
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if header := TABLE.match(line):
+            config = re.search(r"--config=(configs/[a-z_]+\.py)(?::([a-z_]+))?", header.group(1))
+            assert config is not None
+            known = keys(REPOSITORY / config.group(1), config.group(2) or "")
+        elif not line.startswith("|"):
+            known = None
+        if known is not None:
+            for key in re.findall(r"--config\.([a-z_0-9.]+)=", line):
+                assert key in known, f"{page.name}: --config.{key} in a table row"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.suffix == ".md"], ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        if not target.startswith(("http://", "https://", "mailto:")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_flag_table_has_every_published_flag_and_only_our_keys() -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    section = text[text.index("## From the published tool") :]
+    rows = [line for line in section.splitlines() if line.startswith("| `--")]
+    assert len(rows) >= 60
+    every = set().union(*(keys(path, "") for path in (REPOSITORY / "configs").glob("*.py")))
+    for row in rows:
+        ours = row.split("|")[2]
+        for key in re.findall(r"`config\.([a-z_0-9.]+)", ours):
+            assert key in every, f"README flag table: config.{key}"
+
+
+def test_shell_scripts_parse() -> None:
+    import subprocess
+
+    for script in SCRIPTS:
+        done = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{shlex.quote(str(script))}: {done.stderr}"
