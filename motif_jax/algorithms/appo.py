@@ -184,15 +184,13 @@ def exploration_loss(config: ConfigDict, logits: Array, valid: Array, axis_name:
 def compute_loss(
     config: ConfigDict, state: TrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
 ) -> tuple[Array, Metrics]:
-    """The global loss and what there is to say about it.
+    """The global loss and its terms.
 
-    Advantages are normalised over all recorded rows, those too old to learn from included; the loss terms
-    are means over the rows that are recorded and not too old.
+    Advantages are normalised over all recorded rows, those too old to learn from included; the terms are
+    means over the rows that are recorded and not too old.
     """
     settings = config.algorithm
-    recorded = trajectory.recorded(batch)
-    lag = state.step - batch.parameter_version
-    valid = recorded & (lag < settings.max_policy_lag)
+    recorded, valid = trajectory.recorded(batch), _valid(settings, state, batch)
     center, spread = reductions.mean_and_std(output.targets.advantage, recorded, axis_name)
     advantage = (output.targets.advantage - center) / jnp.maximum(spread, ADVANTAGE_STD_FLOOR)
     target = output.targets.value
@@ -205,21 +203,35 @@ def compute_loss(
     )
     exploration = exploration_loss(settings, output.logits, valid, axis_name)
     loss = policy + value + exploration
-    metrics = {
+    return loss, {
         "loss/total": loss,
         "loss/policy": policy,
         "loss/value": value,
         "loss/exploration": exploration,
         "advantage/mean": center,
         "advantage/std": spread,
-        **_policy_metrics(settings, output, valid, axis_name),
+    }
+
+
+def _valid(config: ConfigDict, state: TrainState, batch: TrajectoryBatch) -> Array:
+    lag = state.step - batch.parameter_version
+    return trajectory.recorded(batch) & (lag < config.max_policy_lag)
+
+
+def describe(
+    config: ConfigDict, state: TrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
+) -> Metrics:
+    """What else there is to say about an update; `config` is `config.algorithm`."""
+    recorded, valid = trajectory.recorded(batch), _valid(config, state, batch)
+    lag = (state.step - batch.parameter_version).astype(jnp.float32)
+    return {
+        **_policy_metrics(config, output, valid, axis_name),
         **_value_metrics(output, valid, axis_name),
-        "lag/mean": reductions.mean(lag.astype(jnp.float32), recorded, axis_name),
-        "lag/max": reductions.maximum(lag.astype(jnp.float32), recorded, axis_name),
+        "lag/mean": reductions.mean(lag, recorded, axis_name),
+        "lag/max": reductions.maximum(lag, recorded, axis_name),
         "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
         "batch/valid_share": reductions.mean(valid * 1.0, recorded, axis_name),
     }
-    return loss, metrics
 
 
 def _policy_metrics(config: ConfigDict, output: Output, valid: Array, axis_name: str | None) -> Metrics:
@@ -273,13 +285,13 @@ def gradient(
     def loss(params: Any) -> tuple[Array, tuple[Metrics, Output]]:
         current = state._replace(params=params)
         output = run_network(network, config, current, batch, reward)
-        value, metrics = compute_loss(config, current, batch, output, axis_name)
-        return value, (metrics, output)
+        value, terms = compute_loss(config, current, batch, output, axis_name)
+        return value, (terms, output)
 
-    gradients, (metrics, output) = jax.grad(loss, has_aux=True)(state.params)
+    gradients, (terms, output) = jax.grad(loss, has_aux=True)(state.params)
     if axis_name is not None:
         gradients = jax.lax.pmean(gradients, axis_name)
-    return gradients, metrics, output
+    return gradients, {**terms, **describe(config.algorithm, state, batch, output, axis_name)}, output
 
 
 def make_update(
@@ -316,8 +328,8 @@ def make_update(
     ) -> tuple[TrainState, Metrics]:
         gradients, metrics, output = gradient(network, config, state, batch, reward, axis_name)
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
-        metrics["optimizer/gradient_norm"] = optax.global_norm(gradients)
-        metrics["optimizer/update_norm"] = optax.global_norm(updates)
+        metrics["optimizer/gradient_norm"] = optax.tree.norm(gradients)
+        metrics["optimizer/update_norm"] = optax.tree.norm(updates)
         params = optax.apply_updates(state.params, updates)
         state = state._replace(params=params, opt_state=opt_state)
         if settings.value_normalisation != "none":

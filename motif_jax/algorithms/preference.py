@@ -1,0 +1,212 @@
+"""Learning a reward from preferences: the loss of a pair, its metrics, and the training step of one device.
+
+    L = mean over pairs of  - sum_k q_k log softmax(r_1, r_2)_k
+
+q is the target distribution over (first is better, second is better): (1, 0), (0, 1), or (1/2, 1/2) for a tie
+(Klissarov et al. 2023, eq. 1; Bradley and Terry 1952). The reward of a sub-sequence is the mean over its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from motif_jax.networks.reward import RewardNetwork
+
+TIE = 2
+
+
+class PreferenceState(NamedTuple):
+    """State of a reward training; an ensemble has a leading axis of members in `params` and `opt_state`.
+
+    Attributes:
+      params: parameters, float32.
+      opt_state: state of the optimiser.
+      step: optimiser steps taken, int32 scalar.
+      messages: uint8 [M, 256], the data set's distinct messages, which batches name by index; [0, 256] where
+        no message is read.
+    """
+
+    params: Any
+    opt_state: Any
+    step: jax.Array
+    messages: jax.Array
+
+
+class PreferenceBatch(NamedTuple):
+    """Pairs of one step on one device; every leaf may have leading axes of devices and steps.
+
+    Attributes:
+      unique: int32 [U], indices of the distinct messages of this part, padded with any index.
+      inverse: int32 [B, 2, L], for each step of each sub-sequence its place in `unique`.
+      rows: the other observation fields that the model reads, [B, 2, L, ...] each.
+      targets: float32 [B, 2], q.
+      weights: float32 [members, B], 0 for padding and for pairs that do not count.
+      labels: int8 [B], 0, 1, or 2 for ties, for the accuracy.
+    """
+
+    unique: jax.Array
+    inverse: jax.Array
+    rows: Mapping[str, jax.Array]
+    targets: jax.Array
+    weights: jax.Array
+    labels: jax.Array
+
+
+def cross_entropy(rewards: jax.Array, targets: jax.Array) -> jax.Array:
+    """-sum_k q_k log softmax(rewards)_k of each pair.
+
+    Args:
+      rewards: float32 [..., 2], rewards of the first and the second sub-sequence.
+      targets: float32 [..., 2], q, which sums to 1.
+
+    Returns:
+      float32 [...].
+    """
+    chex.assert_equal_shape_suffix([rewards, targets], 1)
+    return -jnp.sum(targets * jax.nn.log_softmax(rewards, axis=-1), axis=-1)
+
+
+def correct(rewards: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Which pairs the rewards order as the labels do.
+
+    Args:
+      rewards: float32 [B, 2].
+      labels: int [B]; ties (2) do not count.
+
+    Returns:
+      (right, counted), bool [B] each. Equal rewards choose the first, as argmax does.
+    """
+    chex.assert_shape(rewards, (labels.shape[0], 2))
+    counted = labels < TIE
+    return (jnp.argmax(rewards, axis=-1) == labels) & counted, counted
+
+
+def pair_rewards(
+    network: RewardNetwork, params: Any, messages: jax.Array, batch: PreferenceBatch, max_length: int | None
+) -> jax.Array:
+    """Rewards of the sub-sequences of `batch` under ONE model, each distinct message encoded once.
+
+    Args:
+      network: the model.
+      params: its parameters.
+      messages: uint8 [M, 256], what `batch.unique` points into.
+      batch: pairs of one step.
+      max_length: bytes of all messages from here on are zero (static).
+
+    Returns:
+      float32 [B, 2].
+    """
+    reads = network.architecture.fields
+    if network.architecture.message_only:
+        distinct = network.reward(params, {"message": messages[batch.unique]}, max_length)
+        return jnp.mean(distinct[batch.inverse], axis=-1)
+    shape = batch.inverse.shape if "message" in reads else batch.rows[reads[0]].shape[:3]
+    inputs = {name: rows.reshape(-1, *rows.shape[3:]) for name, rows in batch.rows.items()}
+    if "message" in reads:
+        features = network.message_features(params, messages[batch.unique], max_length)
+        inputs["message_features"] = features[batch.inverse.reshape(-1)]
+    return jnp.mean(network.reward(params, inputs).reshape(shape), axis=-1)
+
+
+def make_loss(
+    network: RewardNetwork, members: int, max_length: int | None, axis_name: str | None
+) -> Callable[[Any, jax.Array, PreferenceBatch], tuple[jax.Array, dict[str, jax.Array]]]:
+    """Returns `loss(params, messages, batch) -> (value, metrics)` of one device's part of a batch.
+
+    The value is the device's part of the loss, summed over the members of an ensemble: its sum over
+    `axis_name` is the loss of the whole batch. The metrics are of the whole batch: `loss` (mean over members),
+    `accuracy` of the members' mean reward without ties, `pairs` and `counted` (without ties).
+    """
+
+    def total(x: jax.Array) -> jax.Array:
+        return jax.lax.psum(x, axis_name) if axis_name else x
+
+    def loss(
+        params: Any, messages: jax.Array, batch: PreferenceBatch
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        chex.assert_shape(batch.weights, (members, batch.targets.shape[0]))
+        if members == 1:
+            rewards = pair_rewards(network, params, messages, batch, max_length)[None]
+        else:
+            one = jax.vmap(pair_rewards, in_axes=(None, 0, None, None, None))
+            rewards = one(network, params, messages, batch, max_length)
+        each = cross_entropy(rewards, batch.targets) * batch.weights
+        weight = jnp.maximum(total(jnp.sum(batch.weights, axis=1)), 1e-12)
+        by_member = jnp.sum(each, axis=1) / weight
+        right, counted = correct(jnp.mean(rewards, axis=0), batch.labels)
+        present = jnp.any(batch.weights > 0, axis=0)
+        num_counted = total(jnp.sum(counted & present))
+        metrics = {
+            "loss": total(jnp.mean(by_member)),
+            "accuracy": total(jnp.sum(right & present)) / jnp.maximum(num_counted, 1),
+            "pairs": total(jnp.sum(present)),
+            "counted": num_counted,
+        }
+        return jnp.sum(by_member), jax.lax.stop_gradient(metrics)
+
+    return loss
+
+
+def make_train_steps(
+    network: RewardNetwork,
+    optimizer: optax.GradientTransformation,
+    members: int = 1,
+    max_length: int | None = None,
+    axis_name: str | None = None,
+) -> Callable[[PreferenceState, PreferenceBatch], tuple[PreferenceState, dict[str, jax.Array]]]:
+    """Returns `train(state, batches) -> (state, metrics)` that takes one optimiser step for each batch.
+
+    `batches` has a leading axis of steps; the metrics are arrays [steps] of `make_loss`'s numbers and
+    `gradient_norm`. The gradient is summed over `axis_name` and members of an ensemble do not touch each
+    other, so that the result is that of training each on one device with the whole batch.
+    """
+    gradient_of = jax.value_and_grad(make_loss(network, members, max_length, axis_name), has_aux=True)
+    update = optimizer.update if members == 1 else jax.vmap(optimizer.update)
+
+    def step(state: PreferenceState, batch: PreferenceBatch) -> tuple[PreferenceState, dict[str, jax.Array]]:
+        (_, metrics), gradient = gradient_of(state.params, state.messages, batch)
+        if axis_name:
+            gradient = jax.lax.psum(gradient, axis_name)
+        updates, opt_state = update(gradient, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        metrics["gradient_norm"] = optax.tree.norm(gradient)
+        return state._replace(params=params, opt_state=opt_state, step=state.step + 1), metrics
+
+    def train(
+        state: PreferenceState, batches: PreferenceBatch
+    ) -> tuple[PreferenceState, dict[str, jax.Array]]:
+        messages = state.messages
+
+        def body(
+            carry: PreferenceState, batch: PreferenceBatch
+        ) -> tuple[PreferenceState, dict[str, jax.Array]]:
+            new, metrics = step(carry._replace(messages=messages), batch)
+            return new._replace(messages=None), metrics
+
+        carry, metrics = jax.lax.scan(body, state._replace(messages=None), batches)
+        return carry._replace(messages=messages), metrics
+
+    return train
+
+
+def init_state(
+    network: RewardNetwork,
+    optimizer: optax.GradientTransformation,
+    key: jax.Array,
+    messages: jax.Array,
+    members: int = 1,
+) -> PreferenceState:
+    """A fresh state; the members of an ensemble differ in their initial parameters."""
+    if members == 1:
+        params = network.init(key)
+        opt_state = optimizer.init(params)
+    else:
+        params = jax.vmap(network.init)(jax.random.split(key, members))
+        opt_state = jax.vmap(optimizer.init)(params)
+    return PreferenceState(params, opt_state, jnp.zeros((), jnp.int32), messages)

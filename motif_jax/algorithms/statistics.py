@@ -1,0 +1,60 @@
+"""Mean and variance of a reward over a data set, in float64 on the host, and quantiles of its values."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from motif_jax.rewards.normalisation import QUANTILE_LEVELS
+
+
+def weighted_moments(values: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
+    """Mean and population variance of `values` that occur `counts` times.
+
+    Args:
+      values: numbers [M], one for each distinct input.
+      counts: non-negative integers [M], at least one above 0.
+
+    Returns:
+      (mean, variance), exact to float64: the same as of the repeated values.
+
+    Raises:
+      ValueError: the shapes differ, or nothing is counted.
+    """
+    values, counts = np.asarray(values, np.float64), np.asarray(counts, np.float64)
+    if values.shape != counts.shape or values.ndim != 1:
+        raise ValueError(f"values {values.shape} and counts {counts.shape}: equal lengths expected")
+    total = counts.sum()
+    if total <= 0:
+        raise ValueError("nothing is counted")
+    mean = float((values * counts).sum() / total)
+    # The second pass keeps the small variances of fresh networks from cancelling.
+    return mean, float((np.square(values - mean) * counts).sum() / total)
+
+
+@dataclasses.dataclass
+class RunningMoments:
+    """The published running mean and variance (compat.running_statistics).
+
+    Starts at mean 0, variance 1 and a count of 1e-4, and merges batches by the parallel-variance rule
+    (Chan et al. 1979) with the UNBIASED variance of a batch times its size, so that it comes out a little off.
+    """
+
+    mean: float = 0.0
+    variance: float = 1.0
+    count: float = 1e-4
+
+    def update(self, batch: np.ndarray) -> None:
+        """Merges numbers [n], n >= 1; of a single number the variance counts as 0."""
+        batch = np.asarray(batch, np.float64).reshape(-1)
+        size = batch.size
+        batch_variance = batch.var(ddof=1) if size > 1 else 0.0
+        delta, total = batch.mean() - self.mean, self.count + size
+        squares = self.variance * self.count + batch_variance * size + delta**2 * self.count * size / total
+        self.mean, self.variance, self.count = self.mean + delta * size / total, squares / total, total
+
+
+def quantiles(values: np.ndarray, levels: tuple[float, ...] = QUANTILE_LEVELS) -> np.ndarray:
+    """Quantiles float64 [levels] of numbers [M], linear between neighbours."""
+    return np.quantile(np.asarray(values, np.float64), levels)

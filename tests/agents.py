@@ -1,0 +1,239 @@
+"""What the agent's tests share: configurations, weights from the golden recipe, inputs for the real network."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from conftest import load_golden
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.networks import layout
+from motif_jax.networks.agent import AgentNetwork, make_agent_network
+from motif_jax.networks.encoders import NetHackTables
+
+NETHACK_SPEC = EnvironmentSpec(
+    {
+        "window_chars": ArraySpec((12, 12), "uint8"),
+        "window_colors": ArraySpec((12, 12), "uint8"),
+        "blstats": ArraySpec((27,), "int32"),
+        "message": ArraySpec((256,), "uint8"),
+        "message_count": ArraySpec((), "int32"),
+    },
+    num_actions=23,
+    text_field="message",
+    count_field="message_count",
+)
+FLAT_SPEC = EnvironmentSpec(
+    {"signal": ArraySpec((5,), "float32"), "clock": ArraySpec((), "int32")}, num_actions=3
+)
+
+
+def agent_config(**network: Any) -> ConfigDict:
+    """The published settings; keyword arguments replace values of `config.network`."""
+    config = ConfigDict(
+        {
+            "network": {
+                "encoder": "auto",
+                "image_encoder": "convnet_simple",
+                "image_features": 512,
+                "vector_features": 128,
+                "message_features": 128,
+                "flat_sizes": (32,),
+                "obs_scale": 255.0,
+                "nonlinearity": "elu",
+                "core": "gru",
+                "hidden_size": 512,
+                "core_layers": 1,
+                "separate_critic": False,
+                "conv": "auto",
+                "dtype": "float32",
+            },
+            "algorithm": {
+                "gamma": 0.99,
+                "advantage": "vtrace",
+                "gae_lambda": 0.95,
+                "rho_clip": 1.0,
+                "c_clip": 1.0,
+                "ratio_min": 0.05,
+                "ratio_max": 20.0,
+                "clip_ratio": 0.1,
+                "clip_value": 1.0,
+                "value_coefficient": 0.5,
+                "exploration": "entropy",
+                "exploration_coefficient": 0.003,
+                "epochs": 1,
+                "minibatches": 1,
+                "max_policy_lag": 10_000,
+                "value_normalisation": "none",
+                "value_statistics_rate": 0.01,
+            },
+            "optimizer": {
+                "learning_rate": 1e-4,
+                "schedule": "constant",
+                "warmup_steps": 0,
+                "final_fraction": 0.0,
+                "b1": 0.9,
+                "b2": 0.999,
+                "eps": 1e-6,
+                "max_gradient_norm": 4.0,
+            },
+            "reward": {
+                "extrinsic_scale": 1.0,
+                "extrinsic_clip": 10.0,
+                "extrinsic_coefficient": 0.1,
+                "intrinsic_coefficient": 0.1,
+                "count_exponent": 3.0,
+            },
+            "compat": {"vtrace_bootstrap": False},
+        }
+    )
+    config.network.update(network)
+    return config
+
+
+def tables() -> NetHackTables:
+    """Tiles and status scales as the golden files have them."""
+    drawn = load_golden("render_and_vector.npz")
+    return NetHackTables(drawn["char_cache"], drawn["blstat_scale"])
+
+
+def nethack_network(**network: Any) -> AgentNetwork:
+    """The network of NetHack, published sizes but for the keyword arguments."""
+    return make_agent_network(agent_config(**network).network, NETHACK_SPEC, {}, tables())
+
+
+def flat_network(**network: Any) -> AgentNetwork:
+    """A small network of an environment without any NetHack field."""
+    settings = {"hidden_size": 16, **network}
+    return make_agent_network(agent_config(**settings).network, FLAT_SPEC, {})
+
+
+def recipe(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The golden weights of the tensor `name`, in PyTorch's layout."""
+    draws = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape).astype(np.float32)
+    scale = 0.05 if len(shape) == 1 else 1.5 / np.sqrt(np.prod(shape[1:]))
+    return draws * np.float32(scale)
+
+
+def recipe_tensors(shapes: Mapping[str, list[int]]) -> dict[str, np.ndarray]:
+    """The golden weights of a network: name -> array in PyTorch's layout."""
+    return {name: recipe(name, tuple(shape)) for name, shape in shapes.items()}
+
+
+def recipe_params(network: AgentNetwork, shapes: Mapping[str, list[int]]) -> Any:
+    """The golden weights as parameters of `network`."""
+    abstract = jax.eval_shape(network.init, jax.random.key(0))
+    return jax.tree.map(jnp.asarray, layout.from_torch(recipe_tensors(shapes), abstract))
+
+
+@functools.cache
+def _tile_numbers() -> dict[bytes, int]:
+    tiles = tables().tiles.reshape(-1, 6 * 6 * 3)
+    return {tile.tobytes(): number for number, tile in enumerate(tiles)}
+
+
+def window_of(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Characters and colours [..., 12, 12] whose picture is `image` uint8 [..., 3, 72, 72]."""
+    lead = image.shape[:-3]
+    cells = image.reshape(-1, 3, 12, 6, 12, 6).transpose(0, 2, 4, 3, 5, 1).reshape(-1, 6 * 6 * 3)
+    numbers = np.array([_tile_numbers()[cell.tobytes()] for cell in cells])
+    numbers = numbers.reshape(*lead, 12, 12)
+    return (numbers // 16).astype(np.uint8), (numbers % 16).astype(np.uint8)
+
+
+def blstats_of(features: np.ndarray) -> np.ndarray:
+    """Status numbers int32 [..., 27] whose scaled features are `features`."""
+    scale = tables().blstats_scale
+    return np.where(scale > 0, np.round(features / np.where(scale > 0, scale, 1)), 0).astype(np.int32)
+
+
+def observation_of(
+    image: np.ndarray, features: np.ndarray, message: np.ndarray, count: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    """Raw fields whose pictures, features and messages are the golden ones; leading axes are kept."""
+    chars, colors = window_of(image)
+    count = np.ones(message.shape[:-1]) if count is None else count
+    return {
+        "window_chars": chars,
+        "window_colors": colors,
+        "blstats": blstats_of(features),
+        "message": message,
+        "message_count": count.astype(np.int32),
+    }
+
+
+def time_major(x: np.ndarray) -> np.ndarray:
+    """[N, T, ...] -> [T, N, ...]."""
+    return np.swapaxes(x, 0, 1)
+
+
+def summary_errors(
+    tensors: Mapping[str, np.ndarray], golden: Mapping[str, Any], prefix: str
+) -> dict[str, float]:
+    """Largest relative deviation of a tensor's norm, sum and first entries from the golden summaries.
+
+    Sums and entries are compared on the scale that a tensor of that norm has.
+    """
+    errors = {}
+    for name, value in tensors.items():
+        norm = float(golden[f"{prefix}/{name}/l2"])
+        entry = norm / np.sqrt(value.size)
+        head = golden[f"{prefix}/{name}/head8"]
+        parts = (
+            abs(np.linalg.norm(value) - norm) / norm,
+            abs(value.sum(dtype=np.float64) - float(golden[f"{prefix}/{name}/sum"]))
+            / norm
+            / np.sqrt(value.size),
+            np.abs(value.reshape(-1)[: len(head)] - head).max() / max(entry, np.abs(head).max()),
+        )
+        errors[name] = float(max(parts))
+    return errors
+
+
+def random_batch(
+    spec: EnvironmentSpec, state_size: int, length: int, rollouts: int, seed: int, padding: float = 0.0
+) -> TrajectoryBatch:
+    """A batch of random numbers with episode ends of all kinds and a share of padded rows."""
+    rng = np.random.default_rng(seed)
+    observation = {}
+    for name, field in spec.observation.items():
+        shape = (length + 1, rollouts, *field.shape)
+        if np.dtype(field.dtype).kind == "f":
+            observation[name] = rng.standard_normal(shape).astype(field.dtype)
+        else:
+            observation[name] = rng.integers(1, 16, shape).astype(field.dtype)
+    ends = rng.random((length, rollouts)) < 0.2
+    last = np.zeros((length + 1, rollouts), bool)
+    for t in range(length):
+        ends[t] &= ~last[t]
+        last[t + 1] = ends[t]
+    first = np.zeros((length + 1, rollouts), bool)
+    first[1:] = last[:-1]
+    truncated = ends & (rng.random(ends.shape) < 0.5)
+    version = np.where(rng.random(ends.shape) < padding, -1, 0)
+
+    def numbers(scale: float = 1.0) -> np.ndarray:
+        return (scale * rng.standard_normal((length, rollouts))).astype(np.float32)
+
+    return TrajectoryBatch(
+        observation=observation,
+        first=first,
+        last=last,
+        action=rng.integers(0, spec.num_actions, (length, rollouts)).astype(np.int32),
+        behaviour_log_prob=-np.abs(numbers(0.3)) - np.float32(np.log(spec.num_actions)),
+        behaviour_value=numbers(),
+        parameter_version=version.astype(np.int32),
+        reward=numbers(),
+        intrinsic_reward=np.abs(numbers()),
+        terminated=ends & ~truncated,
+        truncated=truncated,
+        initial_state=rng.standard_normal((rollouts, state_size)).astype(np.float32),
+    )

@@ -1,0 +1,397 @@
+"""The whole update against the golden numbers, and its settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from agents import (
+    FLAT_SPEC,
+    NETHACK_SPEC,
+    agent_config,
+    flat_network,
+    nethack_network,
+    observation_of,
+    random_batch,
+    recipe_params,
+    summary_errors,
+    time_major,
+)
+
+from motif_jax.algorithms import appo, schedules, value_normalisation
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.networks import layout
+from motif_jax.support.errors import UserError
+
+VTRACE_FILES = (
+    "vtrace_tiny_T4_N2.npz",
+    "vtrace_T8_N2_stdfloor.npz",
+    "vtrace_T32_N8.npz",
+    "vtrace_T32_N8_llm.npz",
+    "vtrace_T32_N8_llm_invalid_mask.npz",
+)
+
+
+class TableNetwork:
+    """A "network" whose parameters are the logits and values themselves."""
+
+    spec = EnvironmentSpec(FLAT_SPEC.observation, FLAT_SPEC.num_actions)
+
+    def apply(self, params: Any, observation: Any, state: Any, first: Any) -> tuple[Any, Any, Any]:
+        rows = [jnp.concatenate([params[k], params[k][-1:]]) for k in ("logits", "values")]
+        return rows[0], rows[1], state
+
+
+def published_config(n: Any) -> Any:
+    config = agent_config()
+    config.compat.vtrace_bootstrap = True
+    settings = config.algorithm
+    settings.gamma = float(n["gamma"])
+    settings.clip_ratio, settings.clip_value = float(n["ppo_clip_ratio"]), float(n["ppo_clip_value"])
+    settings.rho_clip, settings.c_clip = float(n["vtrace_rho"]), float(n["vtrace_c"])
+    settings.exploration_coefficient = float(n["exploration_loss_coeff"])
+    settings.value_coefficient = float(n["value_loss_coeff"])
+    config.optimizer.learning_rate = float(n["lr"])
+    config.optimizer.max_gradient_norm = float(n["max_grad_norm"])
+    config.optimizer.eps = float(n["adam_eps"])
+    return config
+
+
+def table_batch(n: Any) -> TrajectoryBatch:
+    """The golden inputs as a batch; rows that the published learner masks are too old here."""
+    shape = n["in_dones"].T.shape
+    zero = np.zeros(shape, np.float32)
+    rows = np.zeros((shape[0] + 1, shape[1]), bool)
+    return TrajectoryBatch(
+        observation={"signal": np.zeros((*rows.shape, 5), np.float32), "clock": rows.astype(np.int32)},
+        first=rows,
+        last=rows,
+        action=n["in_actions"].T.astype(np.int32),
+        behaviour_log_prob=n["in_log_prob_old"].T,
+        behaviour_value=n["in_values_old"].T,
+        parameter_version=np.where(n["in_valid"].T, 20_000, 0).astype(np.int32),
+        reward=zero,
+        intrinsic_reward=zero,
+        terminated=n["in_dones"].T > 0,
+        truncated=np.zeros(shape, bool),
+        initial_state=np.zeros((shape[1], 1), np.float32),
+    )
+
+
+@pytest.mark.parametrize("name", VTRACE_FILES)
+def test_given_logits_and_values(golden: Any, name: str) -> None:
+    n = golden(name)
+    config, batch = published_config(n), table_batch(n)
+    params = {"logits": jnp.array(time_major(n["in_logits_new"])), "values": jnp.array(n["in_values_new"].T)}
+    optimizer = schedules.make_optimizer(config.optimizer, 1)
+    state = appo.TrainState(
+        params, optimizer.init(params), jnp.int32(20_000), jax.random.key(0), value_normalisation.initial()
+    )
+    reward = jnp.array(n["out_rewards_used"].T)
+    gradients, metrics, output = appo.gradient(TableNetwork(), config, state, batch, reward)
+    close = {"rtol": 1e-5, "atol": 1e-5}
+    np.testing.assert_allclose(output.ratio.T, n["out_ratio_clamped"], **close)
+    np.testing.assert_allclose(output.targets.value.T, n["out_vs"], **close)
+    np.testing.assert_allclose(output.targets.advantage.T, n["out_adv_raw"], **close)
+    np.testing.assert_allclose(metrics["advantage/mean"], n["out_adv_mean"], **close)
+    np.testing.assert_allclose(metrics["advantage/std"], n["out_adv_std"], **close)
+    np.testing.assert_allclose(metrics["loss/policy"], n["out_policy_loss"], **close)
+    np.testing.assert_allclose(metrics["loss/value"], n["out_value_loss"], **close)
+    np.testing.assert_allclose(metrics["loss/exploration"], n["out_entropy_loss"], **close)
+    np.testing.assert_allclose(metrics["loss/total"], n["out_total_loss"], **close)
+    np.testing.assert_allclose(metrics["batch/valid_share"], n["in_valid"].mean(), **close)
+    expected = {"logits": time_major(n["out_grad_logits"]), "values": n["out_grad_values"].T}
+    for key, value in expected.items():
+        np.testing.assert_allclose(gradients[key], value, rtol=1e-4, atol=1e-7)
+    updates, _ = optimizer.update(gradients, state.opt_state)
+    after = optax.apply_updates(params, updates)
+    np.testing.assert_allclose(time_major(after["logits"]), n["out_logits_after_adam"], rtol=1e-5, atol=2e-6)
+    np.testing.assert_allclose(after["values"].T, n["out_values_after_adam"], rtol=1e-5, atol=2e-6)
+
+
+def learner_batch(n: Any) -> TrajectoryBatch:
+    """The golden rollouts with one more row, whose value the published bootstrap does not read."""
+    fields = observation_of(n["image"], n["blstats_features"], n["message"], n["message_count"])
+    dones = n["dones"].T > 0
+    padded = np.concatenate([dones, dones[-1:]])
+    return TrajectoryBatch(
+        observation={name: np.concatenate([time_major(x), time_major(x)[-1:]]) for name, x in fields.items()},
+        first=np.concatenate([np.zeros_like(padded[:1]), dones]),
+        last=np.zeros_like(padded),
+        action=n["actions"].T.astype(np.int32),
+        behaviour_log_prob=n["behaviour_log_prob"].T,
+        behaviour_value=n["behaviour_value"].T,
+        parameter_version=np.zeros(dones.shape, np.int32),
+        reward=n["env_reward"].T,
+        intrinsic_reward=n["intrinsic_reward"].T,
+        terminated=dones,
+        truncated=np.zeros_like(dones),
+        initial_state=n["state_in"],
+    )
+
+
+def learner_config(n: Any) -> Any:
+    config = agent_config()
+    config.compat.vtrace_bootstrap = True
+    config.algorithm.gamma = float(n["gamma"])
+    config.reward.extrinsic_coefficient = float(n["extrinsic_coef"])
+    config.reward.intrinsic_coefficient = float(n["intrinsic_coef"])
+    config.reward.count_exponent = float(n["count_exponent"])
+    optimizer = config.optimizer
+    optimizer.learning_rate, optimizer.max_gradient_norm = (
+        float(n["learning_rate"]),
+        float(n["max_grad_norm"]),
+    )
+    optimizer.b1, optimizer.b2, optimizer.eps = (float(n[k]) for k in ("adam_b1", "adam_b2", "adam_eps"))
+    return config
+
+
+def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
+    n = golden("learner_step.npz")
+    config, batch, network = learner_config(n), learner_batch(n), nethack_network()
+    optimizer = schedules.make_optimizer(config.optimizer, 1)
+    params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
+    state = appo.make_state(network, optimizer, jax.random.key(0))._replace(params=params)
+    rewards = appo.compute_rewards(config.reward, batch, "message_count")
+    close = {"rtol": 1e-5, "atol": 1e-5}
+    np.testing.assert_allclose(rewards.total.T, n["total_reward"], **close)
+    gradient = jax.jit(lambda s, b, r: appo.gradient(network, config, s, b, r))
+    gradients, metrics, output = gradient(state, batch, rewards.total)
+    np.testing.assert_allclose(time_major(output.logits), n["logits"], **close)
+    np.testing.assert_allclose(output.value.T, n["value"], **close)
+    np.testing.assert_allclose(output.ratio.T, n["ratio"], **close)
+    np.testing.assert_allclose(output.targets.value.T, n["vs"], **close)
+    np.testing.assert_allclose(output.targets.advantage.T, n["advantage"], **close)
+    spread = max(float(metrics["advantage/std"]), appo.ADVANTAGE_STD_FLOOR)
+    normalised = (output.targets.advantage.T - metrics["advantage/mean"]) / spread
+    np.testing.assert_allclose(normalised, n["advantage_normalized"], **close)
+    for key, name in (
+        ("policy", "policy"),
+        ("value", "value"),
+        ("exploration", "entropy"),
+        ("total", "total"),
+    ):
+        np.testing.assert_allclose(metrics[f"loss/{key}"], n[f"{name}_loss"], **close)
+    errors = summary_errors(layout.to_torch(gradients), n, "gradient")
+    assert max(errors.values()) < 1e-4, errors
+
+    update = jax.jit(appo.make_update(network, optimizer, config))
+    after, metrics = update(state, batch)
+    np.testing.assert_allclose(metrics["optimizer/gradient_norm"], n["grad_norm_before_clip"], rtol=1e-4)
+    change = layout.to_torch(jax.tree.map(lambda new, old: new - old, after.params, state.params))
+    errors = {name: np.linalg.norm(v) / float(n[f"update/{name}/l2"]) - 1 for name, v in change.items()}
+    # Adam's first step has the sign of each entry, also of those that are zero but for rounding.
+    assert max(map(abs, errors.values())) < 0.02, errors
+    assert int(after.step) == 1
+
+
+def flat_update(config: Any = None, **options: Any) -> tuple[Any, appo.TrainState, Any]:
+    """A small network's update, its first state, and a batch for it."""
+    config = agent_config() if config is None else config
+    network = flat_network()
+    optimizer = schedules.make_optimizer(config.optimizer, 100)
+    state = appo.make_state(network, optimizer, jax.random.key(0))
+    batch = random_batch(FLAT_SPEC, network.state_size, 6, 8, seed=1, padding=0.2)
+    return jax.jit(appo.make_update(network, optimizer, config, **options)), state, batch
+
+
+def change(before: appo.TrainState, after: appo.TrainState) -> np.ndarray:
+    leaves = zip(jax.tree.leaves(after.params), jax.tree.leaves(before.params), strict=True)
+    return np.concatenate([np.ravel(new - old) for new, old in leaves])
+
+
+def test_rows_without_weight_change_nothing() -> None:
+    update, state, batch = flat_update()
+    ignored = ~np.asarray(appo.trajectory.recorded(batch))
+    assert 0.1 < ignored.mean() < 0.6
+    rng = np.random.default_rng(0)
+
+    def spoil(x: np.ndarray) -> np.ndarray:
+        return np.where(ignored, (100 * rng.standard_normal(x.shape)).astype(x.dtype), x)
+
+    spoiled = batch._replace(
+        action=np.where(ignored, 2, batch.action).astype(np.int32),
+        behaviour_value=spoil(batch.behaviour_value),
+        behaviour_log_prob=spoil(batch.behaviour_log_prob),
+    )
+    # A padded row's reward still reaches the rows before it; that of a final row must not.
+    final = batch.last[:-1]
+    spoiled = spoiled._replace(reward=np.where(final, 1e3, batch.reward).astype(np.float32))
+    first, second = update(state, batch), update(state, spoiled)
+    padded = ~final & ignored
+    assert padded.any()
+    np.testing.assert_allclose(
+        first[1]["reward/extrinsic_mean"], second[1]["reward/extrinsic_mean"], rtol=1e-6
+    )
+    only_final = batch._replace(
+        reward=spoiled.reward, parameter_version=np.zeros_like(batch.parameter_version)
+    )
+    whole = batch._replace(parameter_version=only_final.parameter_version)
+    spoiled_final = only_final._replace(
+        action=np.where(final, 2, batch.action).astype(np.int32),
+        behaviour_value=np.where(final, 50, batch.behaviour_value).astype(np.float32),
+        behaviour_log_prob=np.where(final, -50, batch.behaviour_log_prob).astype(np.float32),
+    )
+    np.testing.assert_array_equal(
+        change(state, update(state, whole)[0]), change(state, update(state, spoiled_final)[0])
+    )
+
+
+def test_old_rows_are_masked_but_normalise_advantages() -> None:
+    config = agent_config()
+    config.algorithm.max_policy_lag = 5
+    update, state, batch = flat_update(config)
+    batch = batch._replace(parameter_version=np.full_like(batch.parameter_version, 10))
+    state = state._replace(step=jnp.int32(15))
+    after, metrics = update(state, batch)
+    assert metrics["batch/valid_share"] == 0
+    assert metrics["loss/total"] == 0
+    assert metrics["lag/mean"] == 5
+    assert metrics["lag/max"] == 5
+    assert not change(state, after).any()
+    half = np.where(np.arange(8) < 4, 10, 11) * np.ones((6, 1))
+    _, partly = update(state, batch._replace(parameter_version=half.astype(np.int32)))
+    np.testing.assert_allclose(partly["advantage/std"], metrics["advantage/std"], rtol=1e-6)
+    assert 0.3 < partly["batch/valid_share"] < 0.7
+
+
+def test_step_limits_as_terminal_leave_no_bootstrap() -> None:
+    batch = random_batch(FLAT_SPEC, 16, 6, 8, seed=2)
+    assert batch.truncated.any()
+    done = np.asarray(appo.trajectory.done(batch))
+    np.testing.assert_array_equal(done, batch.terminated)
+    without = batch._replace(last=np.zeros_like(batch.last))
+    np.testing.assert_array_equal(appo.trajectory.done(without), batch.terminated | batch.truncated)
+
+
+@pytest.mark.parametrize("mode", ["vtrace", "gae"])
+@pytest.mark.parametrize("exploration", appo.EXPLORATIONS)
+def test_settings_of_the_loss(mode: str, exploration: str) -> None:
+    config = agent_config()
+    config.algorithm.advantage, config.algorithm.exploration = mode, exploration
+    update, state, batch = flat_update(config)
+    after, metrics = update(state, batch)
+    assert all(np.isfinite(v) and v.shape == () and v.dtype == jnp.float32 for v in metrics.values())
+    assert change(state, after).any()
+    assert (metrics["loss/exploration"] == 0) == (exploration == "none")
+
+
+def test_epochs_and_minibatches_take_their_steps_in_a_new_order_each() -> None:
+    config = agent_config()
+    config.algorithm.epochs, config.algorithm.minibatches = 3, 4
+    update, state, batch = flat_update(config)
+    after, metrics = update(state, batch)
+    again, _ = update(state, batch)
+    np.testing.assert_array_equal(change(state, after), change(state, again))
+    assert int(after.opt_state[1].count) == 12
+    assert int(after.step) == 1
+    assert metrics["policy/ratio_max"] >= metrics["policy/ratio_mean"] >= metrics["policy/ratio_min"]
+    other, _ = update(state._replace(key=jax.random.key(5)), batch)
+    assert not np.array_equal(change(state, after), change(state, other))
+    second, _ = update(after, batch)
+    assert not np.array_equal(jax.random.key_data(second.key), jax.random.key_data(after.key))
+    config.algorithm.minibatches = 3
+    with pytest.raises(ValueError, match="8 rollouts do not divide into 3 minibatches"):
+        flat_update(config)[0](state, batch)
+
+
+def test_one_minibatch_of_everything_is_the_plain_update() -> None:
+    config = agent_config()
+    config.algorithm.epochs = 2
+    update, state, batch = flat_update(config)
+    plain, _, _ = flat_update()
+    twice = plain(plain(state, batch)[0]._replace(step=state.step), batch)[0]
+    difference = change(twice, update(state, batch)[0])
+    assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(change(state, twice))
+
+
+def test_rewards_inside_the_step_replace_those_of_the_batch() -> None:
+    def reward_fn(params: Any, observation: Any) -> Any:
+        assert observation["signal"].shape == (6, 8, 5)
+        return params["scale"] * observation["signal"][..., 0]
+
+    update, state, batch = flat_update(reward_fn=reward_fn)
+    plain, _, _ = flat_update()
+    inside = update(state._replace(reward_params={"scale": jnp.float32(2)}), batch)
+    given = batch._replace(intrinsic_reward=2 * batch.observation["signal"][:-1, :, 0])
+    outside = plain(state, given)
+    np.testing.assert_allclose(change(state, inside[0]), change(state, outside[0]), rtol=1e-3, atol=1e-8)
+    np.testing.assert_array_equal(inside[1]["reward/intrinsic_mean"], outside[1]["reward/intrinsic_mean"])
+    assert inside[0].reward_params == {"scale": 2}
+
+
+def test_counts_discount_the_intrinsic_reward() -> None:
+    batch = random_batch(NETHACK_SPEC, 1, 3, 2, seed=0)
+    rewards = appo.compute_rewards(agent_config().reward, batch, "message_count")
+    expected = batch.intrinsic_reward / batch.observation["message_count"][:-1].astype(np.float32) ** 3
+    np.testing.assert_allclose(rewards.intrinsic, expected, rtol=1e-5)
+    np.testing.assert_allclose(rewards.total, 0.1 * batch.reward + 0.1 * expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("mode", ["running", "popart"])
+def test_values_are_learned_in_units_of_their_spread(mode: str) -> None:
+    config = agent_config()
+    config.algorithm.value_normalisation, config.algorithm.value_statistics_rate = mode, 0.5
+    update, state, batch = flat_update(config)
+    batch = batch._replace(reward=batch.reward * 3 + 50)
+    network = flat_network()
+
+    def values(state: appo.TrainState) -> np.ndarray:
+        raw = network.apply(state.params, batch.observation, batch.initial_state, batch.first)[1]
+        center, spread = value_normalisation.moments(state.value_statistics)
+        return np.asarray(raw * spread + center)
+
+    assert value_normalisation.moments(state.value_statistics) == (0, 1)
+    after, metrics = update(state, batch)
+    center, spread = value_normalisation.moments(after.value_statistics)
+    np.testing.assert_allclose(center, metrics["value/target_mean"], rtol=0.2)
+    moved = np.abs(values(after) - values(state)).max()
+    # With PopArt only Adam's step of 1e-4 an entry moves the values, not the new scale.
+    assert moved < 0.1 if mode == "popart" else moved > 1
+    assert np.isfinite(update(after, batch)[1]["loss/total"])
+    assert spread > 0
+
+
+def test_empty_statistics_stay() -> None:
+    before = value_normalisation.initial()
+    after = value_normalisation.update(before, jnp.ones(3), jnp.zeros(3, bool), 0.5)
+    assert after == before
+    moved = value_normalisation.update(before, jnp.array([1.0, 3.0]), jnp.ones(2, bool), 0.5)
+    np.testing.assert_allclose(value_normalisation.moments(moved), (2, 1))
+
+
+def test_learning_rates() -> None:
+    config = agent_config().optimizer
+    config.learning_rate, config.warmup_steps, config.final_fraction = 1.0, 4, 0.1
+    for kind, end, middle in (("constant", 1.0, 1.0), ("linear", 0.1, 0.55), ("cosine", 0.1, 0.55)):
+        config.schedule = kind
+        rate = schedules.make_schedule(config, 104)
+        np.testing.assert_allclose([rate(t) for t in range(4)], [0.25, 0.5, 0.75, 1.0], rtol=1e-6)
+        np.testing.assert_allclose(
+            [rate(4), rate(54), rate(104), rate(500)], [1, middle, end, end], rtol=1e-6
+        )
+    config.warmup_steps = 0
+    assert schedules.make_schedule(config, 10)(0) == 1
+
+
+def test_wrong_settings_are_named() -> None:
+    config = agent_config()
+    appo.check(config)
+    schedules.check(config)
+    config.algorithm.advantage = "q"
+    with pytest.raises(UserError, match=r"config.algorithm.advantage='q'.*vtrace, gae"):
+        appo.check(config)
+    config.optimizer.schedule = "step"
+    with pytest.raises(UserError, match=r"config.optimizer.schedule='step'"):
+        schedules.check(config)
+
+
+def test_a_batch_of_wrong_shape_is_refused() -> None:
+    update, state, batch = flat_update()
+    with pytest.raises(AssertionError):
+        update(state, batch._replace(last=batch.last[:-1]))

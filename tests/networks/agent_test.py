@@ -1,0 +1,243 @@
+"""The agent's network against the golden numbers, in all its forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from agents import (
+    FLAT_SPEC,
+    NETHACK_SPEC,
+    agent_config,
+    flat_network,
+    nethack_network,
+    observation_of,
+    recipe_params,
+    summary_errors,
+    tables,
+    time_major,
+)
+
+from motif_jax.networks import agent, layout
+from motif_jax.support.errors import UserError
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "lstm": {"core": "lstm"},
+    "no_rnn": {"core": "none"},
+    "convnet_impala": {"image_encoder": "convnet_impala"},
+    "resnet_impala": {"image_encoder": "resnet_impala"},
+    "resnet_impala_reduced": {"image_encoder": "resnet_impala"},
+}
+
+
+def features_of(network: agent.AgentNetwork, params: Any, observation: dict[str, Any]) -> np.ndarray:
+    """The encoder's output for rows [N, ...]."""
+
+    def encode(module: Any, fields: Any) -> Any:
+        return module.actor.encoder(fields)
+
+    return np.asarray(network.module.apply({"params": params}, observation, method=encode))
+
+
+@pytest.mark.parametrize("conv", ["patches", "conv"])
+def test_one_step_is_the_golden_one(golden: Any, conv: str) -> None:
+    numbers = golden("actor_critic_step.npz")
+    network = nethack_network(conv=conv)
+    params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
+    observation = observation_of(numbers["image"], numbers["blstats_features"], numbers["message"])
+    encoded = features_of(network, params, observation)
+    np.testing.assert_allclose(encoded, numbers["encoder_output"], rtol=1e-5, atol=1e-5)
+    rows = {name: x[None] for name, x in observation.items()}
+    first = np.zeros((1, 8), bool)
+    for apply in (network.apply, jax.jit(network.apply)):
+        logits, value, state = apply(params, rows, numbers["state_in"], first)
+        np.testing.assert_allclose(logits[0], numbers["logits"], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(value[0], numbers["value"], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(state, numbers["state_out"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
+    numbers = golden("core_variants.npz")
+    network, params = variant(golden, name)
+    state_in = golden_state(numbers, name, network, "step")
+    observation = observation_of(
+        numbers["step/image"], numbers["step/blstats_features"], numbers["step/message"]
+    )
+    # The residual network's recipe weights grow activations to 100 and more.
+    loose = 3e-4 if name == "resnet_impala" else 1e-5
+    state_tolerance = 1e-4 if name == "resnet_impala" else 1e-5
+    encoded = features_of(network, params, observation)
+    np.testing.assert_allclose(encoded, numbers[f"{name}/step/encoder_output"], rtol=loose, atol=loose)
+    rows = {field: x[None] for field, x in observation.items()}
+
+    def loss(p: Any) -> tuple[jax.Array, Any]:
+        logits, value, state = network.apply(p, rows, state_in, jnp.zeros((1, 4), bool))
+        return jnp.mean(value**2) + jnp.mean(logits**2), (logits[0], value[0], state)
+
+    (total, outputs), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    for output, key in zip(outputs, ("logits", "value", "state_out"), strict=True):
+        expected = numbers[f"{name}/step/{key}"]
+        np.testing.assert_allclose(output, expected, rtol=state_tolerance, atol=state_tolerance)
+    np.testing.assert_allclose(total, numbers[f"{name}/step/loss"], rtol=state_tolerance)
+    errors = summary_errors(layout.to_torch(gradient), numbers, f"{name}/step/gradient")
+    assert max(errors.values()) < (1e-3 if name == "resnet_impala" else 1e-4), errors
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_sequences_reset_between_episodes(golden: Any, name: str) -> None:
+    numbers = golden("core_variants.npz")
+    network, params = variant(golden, name)
+    fields = [numbers[f"sequence/{key}"] for key in ("image", "blstats_features", "message")]
+    observation = {key: time_major(x) for key, x in observation_of(*fields).items()}
+    dones = time_major(numbers["sequence/dones"]) > 0
+    first = np.concatenate([np.zeros((1, 4), bool), dones[:-1]])
+    state = golden_state(numbers, name, network, "sequence")
+    logits, value, final = jax.jit(network.apply)(params, observation, state, first)
+    tolerance = 1e-4 if name == "resnet_impala" else 1e-5
+    expected = {key: numbers[f"{name}/sequence/{key}"] for key in ("logits", "value", "final_state")}
+    np.testing.assert_allclose(logits, time_major(expected["logits"]), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(value, time_major(expected["value"]), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(final, expected["final_state"], rtol=tolerance, atol=tolerance)
+
+
+def variant(golden: Any, name: str) -> tuple[agent.AgentNetwork, Any]:
+    network = nethack_network(**VARIANTS[name])
+    params = recipe_params(network, golden("core_variants_shapes.json")[name])
+    if name == "resnet_impala_reduced":
+        stages = params["actor"]["encoder"]["image"]
+        for layer in stages:
+            if "stage" in layer:
+                stages[layer]["kernel"] = stages[layer]["kernel"] * 0.5
+    return network, params
+
+
+def golden_state(numbers: Any, name: str, network: agent.AgentNetwork, kind: str) -> np.ndarray:
+    if name == "no_rnn":
+        return numbers["no_rnn/step/state_in"] if kind == "step" else np.zeros((4, 1), np.float32)
+    key = "state_in_1024" if kind == "step" else "sequence_state_in_1024"
+    return numbers[key][:, : network.state_size]
+
+
+def test_parameters_start_as_published() -> None:
+    network = nethack_network()
+    params = network.init(jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 2_795_640
+    tensors = layout.to_torch(params)
+    for name, tensor in tensors.items():
+        if name.startswith("gru"):
+            assert np.abs(tensor).max() <= 1 / np.sqrt(512)
+            assert np.std(tensor) == pytest.approx(1 / np.sqrt(3 * 512), rel=0.05)
+        elif name.endswith("bias"):
+            assert not tensor.any()
+        else:
+            matrix = tensor.reshape(tensor.shape[0], -1)
+            small = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
+            np.testing.assert_allclose(small, np.eye(len(small)), atol=1e-5)
+
+
+def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:
+    network = nethack_network(separate_critic=True, hidden_size=8, core_layers=2)
+    params = network.init(jax.random.key(1))
+    tensors = layout.to_torch(params)
+    assert "actor/gru2_input/weight" in tensors
+    assert "critic/image_fc/bias" in tensors
+    jax.tree.map(np.testing.assert_array_equal, layout.from_torch(tensors, params), params)
+    with pytest.raises(ValueError, match="value_head/bias has shape"):
+        layout.from_torch({**tensors, "value_head/bias": np.zeros(2)}, params)
+    del tensors["value_head/bias"]
+    with pytest.raises(ValueError, match=r"missing \['value_head/bias'\]"):
+        layout.from_torch(tensors, params)
+
+
+@pytest.mark.parametrize("core", ["gru", "lstm"])
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_rollout_is_its_steps(core: str, separate: bool) -> None:
+    network = flat_network(core=core, core_layers=2, separate_critic=separate)
+    assert network.state_size == 16 * 2 * (1 + (core == "lstm")) * (1 + separate)
+    params = network.init(jax.random.key(0))
+    rng = np.random.default_rng(0)
+    observation = {
+        "signal": rng.standard_normal((6, 3, 5)).astype(np.float32),
+        "clock": rng.integers(0, 9, (6, 3)).astype(np.int32),
+    }
+    first = rng.random((6, 3)) < 0.3
+    start = rng.standard_normal((3, network.state_size)).astype(np.float32)
+    logits, value, final = network.apply(params, observation, start, first)
+    state = start
+    for t in range(6):
+        row = {name: x[t : t + 1] for name, x in observation.items()}
+        step_logits, step_value, state = network.apply(params, row, state, first[t : t + 1])
+        np.testing.assert_allclose(step_logits[0], logits[t], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(step_value[0], value[t], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(state, final, rtol=1e-5, atol=1e-6)
+
+
+def test_separate_networks_share_nothing() -> None:
+    network = flat_network(separate_critic=True)
+    params = network.init(jax.random.key(0))
+    observation = {"signal": np.ones((1, 2, 5), np.float32), "clock": np.ones((1, 2), np.int32)}
+    first = np.zeros((1, 2), bool)
+
+    def values(p: Any) -> jax.Array:
+        return network.apply(p, observation, network.initial_state(2), first)[1].sum()
+
+    gradient = jax.grad(values)(params)
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient["actor"]))
+    assert all(np.any(leaf) for leaf in jax.tree.leaves(gradient["critic"]["encoder"]))
+
+
+@pytest.mark.parametrize("image_encoder", ["mlp", "convnet_simple"])
+@pytest.mark.parametrize("nonlinearity", ["relu", "tanh"])
+def test_other_sizes_and_activations(image_encoder: str, nonlinearity: str) -> None:
+    sizes = {"image_features": 24, "vector_features": 8, "message_features": 8, "hidden_size": 16}
+    network = nethack_network(image_encoder=image_encoder, nonlinearity=nonlinearity, **sizes)
+    params = network.init(jax.random.key(0))
+    observation = network_input(2)
+    logits, value, state = network.apply(params, observation, network.initial_state(2), np.ones((1, 2), bool))
+    assert logits.shape == (1, 2, 23)
+    assert value.shape == (1, 2)
+    assert state.shape == (2, 16)
+    assert np.all(np.isfinite(logits))
+
+
+def network_input(batch: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return {
+        name: rng.integers(0, 16, (1, batch, *field.shape)).astype(field.dtype)
+        for name, field in NETHACK_SPEC.observation.items()
+    }
+
+
+def test_bfloat16_is_close_and_keeps_float32_outside() -> None:
+    exact, rough = nethack_network(), nethack_network(dtype="bfloat16")
+    params = exact.init(jax.random.key(0))
+    observation, first = network_input(4), np.zeros((1, 4), bool)
+    outputs = [n.apply(params, observation, n.initial_state(4), first) for n in (exact, rough)]
+    for precise, coarse in zip(*outputs, strict=True):
+        assert coarse.dtype == jnp.float32
+        np.testing.assert_allclose(coarse, precise, atol=0.03)
+        assert np.any(coarse != precise)
+
+
+def test_pixels_are_left_alone_under_the_switch() -> None:
+    settings = agent_config(hidden_size=16).network
+    raw = agent.make_agent_network(settings, NETHACK_SPEC, {"oni_obs_scale": True}, tables())
+    scaled = agent.make_agent_network(
+        agent_config(hidden_size=16, obs_scale=1.0).network, NETHACK_SPEC, {}, tables()
+    )
+    params = raw.init(jax.random.key(0))
+    first = np.zeros((1, 2), bool)
+    ours, theirs = (n.apply(params, network_input(2), n.initial_state(2), first)[0] for n in (raw, scaled))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_wrong_values_are_named() -> None:
+    with pytest.raises(UserError, match=r"config.network.core='gnu'.*gru, lstm, none"):
+        agent.check(agent_config(core="gnu"))
+    agent.check(agent_config())
+    with pytest.raises(ValueError, match="needs the fields window_chars"):
+        agent.make_agent_network(agent_config(encoder="nethack").network, FLAT_SPEC, {})
