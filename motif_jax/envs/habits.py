@@ -78,7 +78,7 @@ HABITS: Mapping[str, Habit] = {
     "kicker": Habit({"kick": 8.0, "walk": 3.0, "eat": 0.3, "up": 0.1}),
     "searcher": Habit({"search": 20.0, "walk": 3.0, "run": 2.0, "eat": 0.3, "up": 0.1}, repeat=0.4),
     "eater": Habit({"eat": 6.0, "walk": 3.0, "run": 2.0}),
-    "descender": Habit({"down": 20.0, "walk": 5.0, "run": 3.0, "eat": 0.3, "up": 0.0}, repeat=0.2),
+    "descender": Habit({"down": 6.0, "walk": 5.0, "run": 3.0, "eat": 0.3, "up": 0.0}, repeat=0.2),
 }
 
 
