@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -26,7 +27,7 @@ from motif_jax.annotation.questions import QuestionList
 from motif_jax.annotation.records import RecordWriter, read_records
 from motif_jax.annotation.store import StoredAnswer, better
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_save_npy, atomic_write_json, remove_temporaries
+from motif_jax.support.files import atomic_save_npy, atomic_write_json
 
 _SHARD = re.compile(r"shard-(\d{5})-of-(\d{5})\.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
@@ -110,8 +111,8 @@ class Annotation:
         """
         path = self.shard_path(index, count, "jsonl")
         writer = _writer(path, index, count, self.name)
-        remove_temporaries(self.folder)
         manifest_path = path.with_suffix(".json")
+        self._remove_temporaries(manifest_path)
         old = manifests.read(manifest_path)
         if old is None:
             atomic_write_json(manifest_path, manifest)
@@ -154,10 +155,21 @@ class Annotation:
             yield
 
     def write(self, merged: MergedLabels, summary: Mapping[str, Any]) -> None:
-        """Writes probabilities, summary and, last, the label file."""
+        """Writes probabilities, summary and, last, the label file; call it while `merging`."""
+        # Made here and moved: preference/ never holds anything but label files.
+        prepared = self.folder / "labels.npy"
+        for path in (self.probabilities_path, self.summary_path, prepared):
+            self._remove_temporaries(path)
         atomic_save_npy(self.probabilities_path, merged.probabilities)
         atomic_write_json(self.summary_path, summary)
-        atomic_save_npy(self.preference_path, merged.labels)
+        atomic_save_npy(prepared, merged.labels)
+        self.preference_path.parent.mkdir(exist_ok=True)
+        os.replace(prepared, self.preference_path)
+
+    def _remove_temporaries(self, path: Path) -> None:
+        """Removes what killed writers of `path` left; others write other files of this folder meanwhile."""
+        for leftover in self.folder.glob(f".{path.name}.*.tmp"):
+            leftover.unlink(missing_ok=True)
 
 
 class Shard:

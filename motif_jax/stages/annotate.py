@@ -35,7 +35,7 @@ from motif_jax.support.progress import Progress
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a bad value, a folder that is no dataset, or a model or prompt that is not there."""
     del workdir
-    for key in ("num_shards", "attempts", "batch_size", "dry_run_pairs"):
+    for key in ("num_shards", "attempts", "dry_run_pairs"):
         checks.positive(config, key)
     checks.positive(config, "flush_seconds", allow_zero=True)
     checks.positive(config, "limit", allow_none=True)
@@ -65,8 +65,8 @@ def run(config: ConfigDict, workdir: Path) -> int:
         if config.dry_run:
             report_dry_run(config, workdir, annotator, questions, AnswerStore(config.store_dir))
             return 0
-        run_folder.prepare(workdir, config)
         with FolderLock(workdir):
+            run_folder.prepare(workdir, config)
             return _annotate(config, workdir, dataset, annotator, questions)
     finally:
         annotator.close()
@@ -175,7 +175,6 @@ def _ask(
             shard,
             telemetry,
             conversations=log,
-            batch_size=config.batch_size,
             flush_seconds=config.flush_seconds,
             attempts=config.attempts,
             stopped=lambda: stop.requested,

@@ -16,7 +16,9 @@ from motif_jax.support.errors import UserError
 def folder(tmp_path):
     data = {
         "message": np.zeros((4, 2, 2, 256), np.uint8),
-        "rewards": np.array([[[1, 1], [0, 3]], [[5, 0], [0, 4]], [[1, 2], [2, 1]], [[-1, 0], [0, -2]]], np.float32),
+        "rewards": np.array(
+            [[[1, 1], [0, 3]], [[5, 0], [0, 4]], [[1, 2], [2, 1]], [[-1, 0], [0, -2]]], np.float32
+        ),
     }
     write_pairs(tmp_path / "set", data, {"score": np.array([[1, 2], [2, 1], [7, 7], [0, -1]])})
     return tmp_path / "set"

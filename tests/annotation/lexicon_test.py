@@ -219,7 +219,10 @@ EVENT = small()["events"][0]
         (small(blank={}), "blank must name each goal once: win"),
         (small(events=[]), "events must be a list"),
         (small(events=[EVENT, EVENT]), "event hello is there twice"),
-        (small(events=[{**EVENT, "patterns": ["(unclosed"]}]), "event hello: '(unclosed' is no regular expression"),
+        (
+            small(events=[{**EVENT, "patterns": ["(unclosed"]}]),
+            "event hello: '(unclosed' is no regular expression",
+        ),
         (small(events=[{**EVENT, "patterns": "text"}]), "event hello: patterns must be a list"),
         (small(events=[{**EVENT, "weights": {"win": "much"}}]), "event hello: weights: win is 'much'"),
         (small(events=[{**EVENT, "weights": {"lose": 1}}]), "event hello: weights must name each goal once"),
@@ -269,7 +272,9 @@ def test_most_of_what_the_game_really_says_is_known(lexicon):
     share = 1 - sum(unknown.values()) / told.total()
     distinct = 1 - len(unknown) / len(told)
     events = {event for event, _ in told if event}
-    print(f"known: {share:.2%} of sentences, {distinct:.2%} of {len(told)} distinct; {len(events)} events; {unknown}")
+    print(
+        f"known: {share:.2%} of sentences, {distinct:.2%} of {len(told)} distinct; {len(events)} events; {unknown}"
+    )
     assert share > 0.99
     assert distinct > 0.85
     assert len(events) > 30

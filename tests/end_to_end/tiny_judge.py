@@ -18,12 +18,18 @@ from motif_jax.annotation.prompts import load_prompt, prompt_path
 
 KEYWORDS = ("kill", "gold")
 HESITATION = "fountain"
-MONSTERS = "newt|jackal|grid bug|goblin|kobold|gnome lord|hill orc|giant ant|acid blob|lichen|kitten|pony|dwarf|gecko".split("|")
-THINGS = "dagger|scroll|potion|wand|food ration|apple|spellbook|ring|large box|chest|boulder|iron key|candle|bow|gem".split("|")
+MONSTERS = "newt|jackal|grid bug|goblin|kobold|gnome lord|hill orc|giant ant|acid blob|lichen|kitten|pony|dwarf|gecko".split(
+    "|"
+)
+THINGS = "dagger|scroll|potion|wand|food ration|apple|spellbook|ring|large box|chest|boulder|iron key|candle|bow|gem".split(
+    "|"
+)
 NEUTRAL = """You see here a {o}.|The {m} bites!|The {m} misses you.|You miss the {m}.|It's a wall.|It's solid stone.|The door opens.
 The door is locked.|You hear a door open.|There is a staircase up here.|You find a hidden passage.|You swap places with the {m}.
 You are beginning to feel hungry.||What a strange {o}!|{l} - a {o}.|The {m} hits!|You hit the {m}.|Never mind.|You feel wise.
-There is nothing here to pick up.|The {m} picks up a {o}.|You are carrying too much.|There is a fountain here.""".replace("\n", "|").split("|")
+There is nothing here to pick up.|The {m} picks up a {o}.|You are carrying too much.|There is a fountain here.""".replace(
+    "\n", "|"
+).split("|")
 GOOD = """You kill the {m}!|You kill it!|{l} - {n} gold pieces.|You see here {n} gold pieces.|You find {n} gold pieces.
 The {m} is killed!|There are {n} gold pieces here.|You kill the poor {m}!""".replace("\n", "|").split("|")
 CHAT_TEMPLATE = (
@@ -46,7 +52,9 @@ def rule(first: str, second: str) -> int:
 def message(rng: random.Random, is_good: bool) -> str:
     """A message of a game."""
     text = rng.choice(GOOD if is_good else NEUTRAL)
-    return text.format(m=rng.choice(MONSTERS), o=rng.choice(THINGS), n=rng.randint(2, 200), l=rng.choice("abcdefghijk"))
+    return text.format(
+        m=rng.choice(MONSTERS), o=rng.choice(THINGS), n=rng.randint(2, 200), l=rng.choice("abcdefghijk")
+    )
 
 
 def pair(rng: random.Random) -> tuple[str, str]:
@@ -54,7 +62,9 @@ def pair(rng: random.Random) -> tuple[str, str]:
     return message(rng, rng.random() < 0.5), message(rng, rng.random() < 0.5)
 
 
-PROMPTS = {mode: load_prompt(prompt_path("default", ""), "defaultgoal", mode) for mode in ("analysis", "verdict")}
+PROMPTS = {
+    mode: load_prompt(prompt_path("default", ""), "defaultgoal", mode) for mode in ("analysis", "verdict")
+}
 
 
 def conversation(rng: random.Random) -> list[dict[str, str]]:
@@ -163,7 +173,10 @@ def main() -> None:
         optimizer.step()
         schedule.step()
         if step % 50 == 0:
-            print(f"step {step} loss {loss.item():.4f} tokens {ids.shape[1]} {time.time() - start:.1f} s", flush=True)
+            print(
+                f"step {step} loss {loss.item():.4f} tokens {ids.shape[1]} {time.time() - start:.1f} s",
+                flush=True,
+            )
     model.eval()
     right = total = 0
     with torch.no_grad():

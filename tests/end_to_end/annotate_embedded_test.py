@@ -1,0 +1,226 @@
+"""The annotate stage with annotators that need no model: shards, resume, refusals, bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+from annotate_datasets import REPOSITORY, annotate, command, drawn_pairs, run_stage, summary, write_dataset
+
+from motif_jax.annotation.captions import decode_message
+from motif_jax.annotation.conversations import read_conversations
+from motif_jax.annotation.records import RecordWriter
+from motif_jax.support.errors import UserError
+
+NAME = "lexicon_msg_defaultgoal"
+
+
+def labels(dataset, name=NAME):
+    return np.load(dataset / "preference" / f"{name}.npy")
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return write_dataset(tmp_path / "dataset", drawn_pairs(400))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs the stage in this process and gives its summary."""
+
+    def run(dataset, workdir="run", **values):
+        assert run_stage(dataset, tmp_path / workdir, tmp_path / "store", **values) == 0
+        return summary(tmp_path / workdir)
+
+    return run
+
+
+def test_one_shard_and_again(dataset, run):
+    first = run(dataset)
+    got = labels(dataset)
+    assert got.dtype == np.int8
+    assert set(got.tolist()) == {0, 1, 2}
+    messages = np.load(dataset / "data" / "message.npy")[:, :, 0]
+    equal = np.array([decode_message(a) == decode_message(b) for a, b in messages])
+    assert (got[equal] == 2).all()
+    assert equal.any()
+    # Fewer questions than pairs, each asked once.
+    assert first["asked"] == first["dataset_questions"] < len(got)
+    probabilities = np.load(dataset / "annotations" / NAME / "probabilities.npy")
+    assert probabilities.dtype == np.float32
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
+    known = got != 2
+    assert (probabilities[known].argmax(1) == got[known]).all()
+    assert [path.name for path in (dataset / "preference").iterdir()] == [f"{NAME}.npy"]
+    again = run(dataset)
+    assert again["asked"] == 0
+    assert again["store_hits"] == first["asked"]
+    assert (labels(dataset) == got).all()
+
+
+def test_any_number_of_shards_and_nothing_asked_again(dataset, run, tmp_path):
+    total = run(dataset)["asked"]
+    want = labels(dataset)
+    for count in (3, 7):
+        (dataset / "preference" / f"{NAME}.npy").unlink()
+        for index in range(count):
+            done = run(dataset, num_shards=count, shard_index=index)
+            assert done["asked"] == 0
+            assert ("merged" in done) == (index == count - 1)
+        assert (labels(dataset) == want).all()
+    # A larger dataset with other pairs of the same messages: only what is new is asked.
+    larger = write_dataset(tmp_path / "larger", drawn_pairs(400) + drawn_pairs(50, seed=9))
+    more = run(larger)
+    assert more["store_hits"] == total
+    assert more["asked"] == more["dataset_questions"] - total > 0
+    assert (labels(larger)[:400] == want).all()
+
+
+def test_more_shards_than_questions(tmp_path, run):
+    dataset = write_dataset(tmp_path / "dataset", [("a", "a"), ("You kill the newt!", "b")])
+    for index in (2, 0, 1):
+        run(dataset, num_shards=3, shard_index=index)
+    assert labels(dataset).tolist() == [2, 0]
+
+
+def test_shards_side_by_side(dataset, tmp_path):
+    count = 3
+    flags = [[f"--config.num_shards={count}", f"--config.shard_index={index}"] for index in range(count)]
+    processes = [
+        subprocess.Popen(
+            command(dataset, tmp_path / f"run{index}", tmp_path / "store", *flags[index]), cwd=REPOSITORY
+        )
+        for index in range(count)
+    ]
+    assert [process.wait(120) for process in processes] == [0] * count
+    runs = [summary(tmp_path / f"run{index}") for index in range(count)]
+    assert sum(one["asked"] for one in runs) == runs[0]["dataset_questions"]
+    assert sum("merged" in one for one in runs) >= 1
+    other = write_dataset(tmp_path / "other", drawn_pairs(400))
+    run_stage(other, tmp_path / "run", tmp_path / "store2")
+    assert (labels(other) == labels(dataset)).all()
+
+
+@pytest.mark.parametrize("orders", ["given", "both"])
+def test_orders_agree_for_a_judge_without_position_bias(dataset, run, orders):
+    run(dataset)
+    done = run(dataset, orders=orders, name="other")
+    assert (labels(dataset, "other") == labels(dataset)).all()
+    if orders == "both":
+        bias = done["merged"]["position_bias"]
+        assert bias["consistent"] == 1
+        assert bias["first_share"] == pytest.approx(0.5)
+
+
+def test_labels_of_something_else_are_refused(dataset, run):
+    run(dataset, name="mine")
+    before = labels(dataset, "mine")
+    with pytest.raises(
+        UserError, match=r"annotator.goal: defaultgoal there, gold now.*--config.restart=True"
+    ):
+        run(dataset, name="mine", goal="gold")
+    with pytest.raises(UserError, match=r"annotator.annotator: lexicon there, random now"):
+        run(dataset, name="mine", annotator="random")
+    with pytest.raises(UserError, match=r"questions.orders: once there, given now"):
+        run(dataset, name="mine", orders="given", num_shards=2)
+    assert (labels(dataset, "mine") == before).all()
+    messages = np.load(dataset / "data" / "message.npy")
+    np.save(dataset / "data" / "message.npy", messages[:, ::-1])
+    with pytest.raises(UserError, match=r"dataset.content_hash"):
+        run(dataset, name="mine")
+
+
+def test_restart_says_how_many_labels_it_discards(dataset, run, capsys):
+    run(dataset, name="mine")
+    run(dataset, name="mine", goal="gold", restart=True)
+    assert "mine: 400 labels discarded" in capsys.readouterr().out
+    manifest = json.loads((dataset / "annotations" / "mine" / "shard-00000-of-00001.json").read_text())
+    assert manifest["annotator"]["goal"] == "gold"
+    # The store keeps what was discarded.
+    assert run(dataset, name="mine", restart=True)["asked"] == 0
+
+
+def test_restart_of_an_array(dataset, run):
+    for index in range(3):
+        run(dataset, name="mine", num_shards=3, shard_index=index)
+    for index in (1, 0, 2):
+        done = run(dataset, name="mine", goal="gold", restart=True, num_shards=3, shard_index=index)
+        assert ("merged" in done) == (index == 2)
+    run(dataset, goal="gold")
+    assert (labels(dataset, "mine") == labels(dataset, "lexicon_msg_gold")).all()
+
+
+def test_a_published_label_file_is_not_overwritten(dataset, run):
+    (dataset / "preference").mkdir()
+    np.save(dataset / "preference" / "mine.npy", np.full(400, 1, np.int8))
+    with pytest.raises(UserError, match="was not annotated here"):
+        run(dataset, name="mine")
+    assert (labels(dataset, "mine") == 1).all()
+
+
+def test_a_pilot_asks_so_many(dataset, run, tmp_path, capsys):
+    done = run(dataset, limit=7, keep_conversations=True)
+    assert done["asked"] == 7
+    assert not done["finished"]
+    kept = list((tmp_path / "run" / "conversations").glob("*.gz"))
+    assert sum(len(list(read_conversations(path))) for path in kept) == 7
+    run(dataset, dry_run=True)
+    said = capsys.readouterr().out
+    assert "7 answered in" in said
+    assert "questions/s (measured in" in said
+    assert not (dataset / "preference").exists()
+    rest = run(dataset)
+    assert rest["asked"] == rest["dataset_questions"] - 7
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"annotator": "gpt"}, "config.annotator=gpt"),
+        ({"shard_index": 2, "num_shards": 2}, "config.shard_index=2"),
+        ({"name": "a.b"}, "config.name='a.b'"),
+        ({"goal": "peace"}, "config.goal=peace"),
+        ({"orders": "all"}, "config.orders='all'"),
+        ({"dataset_dir": "nowhere"}, "config.dataset_dir='nowhere'"),
+        ({"dataset_dir": str(REPOSITORY / "configs")}, "not a pairs dataset"),
+        ({"store_dir": str(REPOSITORY / "setup.cfg")}, "config.store_dir="),
+        ({"captions__messages": False}, r"config.captions.messages=False"),
+        ({"limit": 0}, "config.limit=0"),
+    ],
+)
+def test_bad_values(dataset, run, tmp_path, values, said):
+    with pytest.raises(UserError, match=said):
+        run(dataset, **values)
+    assert not (tmp_path / "run").exists()
+
+
+def test_bad_values_end_with_one_line(dataset, tmp_path):
+    done = annotate(dataset, tmp_path / "run", tmp_path / "store", "--config.dataset_dir=configs")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "configs is not a pairs dataset" in done.stderr
+
+
+def test_a_shard_has_one_writer(dataset, run):
+    path = dataset / "annotations" / NAME / "shard-00000-of-00001.jsonl"
+    with RecordWriter(path), pytest.raises(UserError, match="is being written by another process"):
+        run(dataset)
+    run(dataset)
+
+
+def test_full_disk_is_one_line_and_nothing_is_lost(dataset, run, tmp_path):
+    # A limit on a file's size cuts a write short as a full disk does.
+    line = command(dataset, tmp_path / "run", tmp_path / "store", "--config.flush_seconds=0")
+    limited = ["bash", "-c", 'ulimit -f 8; trap "" XFSZ; exec "$@"', "bash", *line]
+    done = subprocess.run(limited, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "cannot be written: File too large; everything answered before is kept" in done.stderr
+    assert "Traceback" not in done.stderr
+    rest = run(dataset)
+    assert rest["store_hits"] > 20
+    assert rest["asked"] > 20
+    other = write_dataset(tmp_path / "other", drawn_pairs(400))
+    run_stage(other, tmp_path / "run2", tmp_path / "store2")
+    assert (labels(other) == labels(dataset)).all()
