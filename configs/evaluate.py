@@ -1,11 +1,12 @@
 """Plays seeded episodes of an agent or of the random policy and writes what they reached.
 
     python -m motif_jax.launch --config=configs/evaluate.py --workdir=runs/evaluation \\
-        --config.policy=runs/agent --config.episodes=100
+        --config.policy=agent --config.agent.dir=runs/agent --config.episodes=100
     python -m motif_jax.launch --config=configs/evaluate.py --workdir=runs/evaluation_random \\
-        --config.policy=random --config.env.name=NetHackScore-v1 --config.reward.dir=runs/reward
+        --config.policy=random --config.agent.dir=runs/agent --config.reward.dir=runs/reward
 
-Two evaluations with the same `seed` play the same games. Out come episodes.jsonl (one line an episode, also the
+Two evaluations with the same `seed` play the same games; the random policy plays in the agent's environment where one
+is given. Out come episodes.jsonl (one line an episode, also the
 resume point), episodes.parquet (the same as a table, with every action), evaluation.json (means, medians and
 interquartile means with confidence intervals), table.md, and recordings/ where asked for. Stopped at any moment and
 started again, it loses at most the episodes in flight.
@@ -25,8 +26,10 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = ConfigDict()
     config.stage = "evaluate"
     config.seed = 0  # of the episodes' seeds; equal seeds play equal games
-    config.policy = "random"  # 'random', or the folder of an agent run
-    config.checkpoint = "latest"  # of the agent: 'latest', 'best', or a step
+    config.policy = "random"  # or 'agent'
+    config.agent = ConfigDict()
+    config.agent.dir = placeholder(str)  # run folder of train_agent
+    config.agent.checkpoint = "latest"  # 'latest', 'best' (by the training's mean return), or a step
     config.greedy = False  # take the most likely action instead of drawing one
     config.episodes = 100
     config.workers = default_workers()
@@ -35,9 +38,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.resamples = 2000  # of the bootstrap
     config.confidence = 0.95  # of the intervals
 
-    config.env = ConfigDict()
-    config.env.name = placeholder(str)  # None: the agent's; NetHackScore-v1 for the random policy
-    config.env.max_episode_steps = placeholder(int)  # None: the agent's, or the environment's own
+    config.environment = ConfigDict()
+    config.environment.name = placeholder(str)  # None: the agent's, or NetHackScore-v1
+    config.environment.max_episode_steps = placeholder(int)  # None: the agent's, or the environment's own
 
     config.reward = ConfigDict()  # the intrinsic reward to score episodes with
     config.reward.dir = placeholder(str)  # a reward run; None: the agent's own, if it has one
@@ -47,14 +50,14 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.reward.quantile = 0.5
     config.reward.count_exponent = 3.0
 
-    # Of the random policy's environment; an agent brings its own.
+    # Of the environment without an agent; with one, its own hold.
     config.compat = compat("sober_mask", "oracle_patch_edge", "crop_row_offset", "message_count_off")
 
     if variant in (None, ""):
         return config
     if variant == "smoke":
         config.episodes, config.lanes, config.resamples, config.workers = 4, 2, 200, 2
-        config.env.max_episode_steps = 200
+        config.environment.max_episode_steps = 200
         return config
     if variant == "quickstart":
         config.episodes, config.record_every = 100, 20

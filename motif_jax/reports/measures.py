@@ -36,16 +36,21 @@ MEASURES = (
         "the same without the count discount",
     ),
     Measure("score", "game score", "points", "the game's own score in the status line"),
-    Measure("dlvl", "dungeon level", "level", "depth at the end"),
+    Measure("dlvl", "dungeon level", "", "depth at the end"),
     Measure("gold", "gold", "pieces", "gold carried at the end"),
-    Measure("xlvl", "experience level", "level", "the hero's experience level at the end"),
+    Measure("xlvl", "experience level", "", "the hero's experience level at the end"),
     Measure("scout", "scout", "cells", "map cells seen, summed over the levels visited"),
-    Measure("turns", "game turns", "turns", "the game's clock at the end"),
+    Measure("turns", "game time", "turns", "the game's clock at the end"),
     Measure("length", "length", "steps", "actions taken"),
     Measure("success", "success rate", "share", "episodes that reached the task's goal"),
     Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
 )
 BY_KEY = {measure.key: measure for measure in MEASURES}
+
+
+def with_unit(what: Measure) -> str:
+    """Returns the title with the unit in brackets, where it has one."""
+    return f"{what.title} ({what.unit})" if what.unit else what.title
 
 
 def measure(key: str) -> Measure:
@@ -105,7 +110,12 @@ def format_value(value: float) -> str:
 
 def format_estimate(estimate: Any) -> str:
     """Returns 'value [low, high]' of an `Estimate`."""
-    return f"{format_value(estimate.value)} [{format_value(estimate.low)}, {format_value(estimate.high)}]"
+    return f"{format_value(estimate.value)} {format_interval(estimate)}"
+
+
+def format_interval(estimate: Any) -> str:
+    """Returns '[low, high]' of an `Estimate`."""
+    return f"[{format_value(estimate.low)}, {format_value(estimate.high)}]"
 
 
 HEADER = ("measure", "unit", "mean", "median", "interquartile mean", "range")

@@ -34,6 +34,7 @@ class EpisodeRecord:
       fields: further observation fields that were asked for, [T, ...] each.
       values: float32 [T], the policy's value estimate; None for policies that have none.
       log_probs: float32 [T], log-probability of the chosen action under the policy; None likewise.
+      probabilities: float32 [T, A], of all actions where that was asked for, else None.
     """
 
     index: int
@@ -48,6 +49,7 @@ class EpisodeRecord:
     fields: dict[str, np.ndarray] = field(default_factory=dict)
     values: np.ndarray | None = None
     log_probs: np.ndarray | None = None
+    probabilities: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -97,9 +99,8 @@ class Tape:
             if place == len(self._counts):
                 self._counts.append(0)
             self._counts[place] += 1
-            counted = self._spec.count_field
             self._text_index.append(place)
-            self._text_count.append(self._counts[place] if counted is None else int(out[counted]))
+            self._text_count.append(self._counts[place])
         for name, rows in self._kept.items():
             rows.append(np.array(out[name]))
 

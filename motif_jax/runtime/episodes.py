@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from multiprocessing.connection import wait
 from typing import Any
@@ -20,65 +20,13 @@ import numpy as np
 
 from motif_jax.envs import registry
 from motif_jax.runtime import episode_worker
+from motif_jax.runtime.episode_processes import HANG_SECONDS, Deaths, EpisodeError, WorkerProcess
 from motif_jax.runtime.episode_worker import EpisodeRecord, Uniforms, shared_view
-from motif_jax.runtime.policies import choose_actions
+from motif_jax.runtime.policies import choose_actions, log_softmax
 
 DEFAULT_LANES = 32
-# A process that says nothing for so long hangs in the engine: it is killed and its episodes are replayed.
-HANG_SECONDS = 300.0
-# An episode that ends so many processes cannot be played.
-MAX_DEATHS = 3
 
-
-class EpisodeError(RuntimeError):
-    """An episode kills every process that plays it."""
-
-
-class _Process:
-    """One spawned worker and the pipe to it."""
-
-    def __init__(self, target: Any, setup: Mapping[str, Any]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, child = context.Pipe()
-        self.process = context.Process(target=target, args=(child, dict(setup)), daemon=True)
-        self.process.start()
-        child.close()  # so that a dead worker's pipe reads as closed
-
-    def receive(self) -> Any:
-        """Waits for the next answer; EOFError when the process died, or hung and was killed."""
-        if not self.connection.poll(HANG_SECONDS):
-            self.process.kill()
-        return self.connection.recv()
-
-    def close(self, timeout: float = 5.0) -> None:
-        self.connection.close()
-        self.process.join(timeout)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-
-
-class _Deaths:
-    """Counts worker deaths by episode."""
-
-    def __init__(self, environment: str) -> None:
-        self._environment, self.total = environment, 0
-        self._by_seed: Counter[int] = Counter()
-
-    def note(self, seed: int | None) -> None:
-        self.total += 1
-        if seed is None:
-            self._by_seed[-1] += 1
-            if self._by_seed[-1] >= MAX_DEATHS:
-                raise EpisodeError(
-                    f"{self._environment}: workers die before they play anything; see their output"
-                )
-            return
-        self._by_seed[seed] += 1
-        if self._by_seed[seed] >= MAX_DEATHS:
-            raise EpisodeError(
-                f"{self._environment}: the episode with seed {seed} ended {MAX_DEATHS} worker processes"
-            )
+__all__ = ["DEFAULT_LANES", "EpisodeError", "EpisodeRecord", "play_episodes"]
 
 
 class _Lane:
@@ -92,16 +40,19 @@ class _Lane:
         self.actions: list[int] = []
         self.values: list[float] = []
         self.log_probs: list[float] = []
+        self.probabilities: list[np.ndarray] = []
 
     def begin(self) -> None:
         self.index, self.seed = self.todo.popleft()
         self.running, self.uniforms = True, Uniforms(self.seed)
-        self.actions, self.values, self.log_probs = [], [], []
+        self.actions, self.values, self.log_probs, self.probabilities = [], [], [], []
 
     def finish(self, record: EpisodeRecord) -> EpisodeRecord:
         self.running = False
         record.values = np.array(self.values, np.float32)
         record.log_probs = np.array(self.log_probs, np.float32)
+        if self.probabilities:
+            record.probabilities = np.stack(self.probabilities)
         return record
 
 
@@ -115,7 +66,7 @@ class _LanePool:
         lanes: Sequence[_Lane],
         workers: int,
         keep_fields: Sequence[str],
-        deaths: _Deaths,
+        deaths: Deaths,
     ) -> None:
         self.spec = registry.spec(environment, **options)
         self._lanes, self._deaths = lanes, deaths
@@ -148,8 +99,8 @@ class _LanePool:
         self._owed: list[deque[int]] = [deque() for _ in range(self._workers)]
         self._processes = [self._spawn(worker) for worker in range(self._workers)]
 
-    def _spawn(self, worker: int) -> _Process:
-        return _Process(episode_worker.serve_lanes, {**self._setup, "worker": worker})
+    def _spawn(self, worker: int) -> WorkerProcess:
+        return WorkerProcess(episode_worker.serve_lanes, {**self._setup, "worker": worker})
 
     def half(self, number: int) -> range:
         """The lanes of half 0 or 1."""
@@ -218,8 +169,9 @@ def _play_lanes(
     lane_count: int,
     keep_fields: Sequence[str],
     greedy: bool,
+    keep_probabilities: bool,
     stop: Any,
-    deaths: _Deaths,
+    deaths: Deaths,
 ) -> Iterator[EpisodeRecord]:
     lanes = [_Lane([pair for pair in todo if pair[0] % lane_count == lane]) for lane in range(lane_count)]
     pool = _LanePool(environment, options, lanes, workers, keep_fields, deaths)
@@ -235,7 +187,9 @@ def _play_lanes(
                 steps = [lane for lane in members if lanes[lane].running]
                 starts = [lane for lane in members if not lanes[lane].running and lanes[lane].todo]
                 if steps:
-                    states[half] = _decide(pool, lanes, members, steps, policy, states[half], greedy)
+                    states[half] = _decide(
+                        pool, lanes, members, steps, policy, states[half], greedy, keep_probabilities
+                    )
                 for lane in starts:
                     lanes[lane].begin()
                 pool.send(half, steps, starts)
@@ -251,6 +205,7 @@ def _decide(
     policy: Any,
     state: Any,
     greedy: bool,
+    keep_probabilities: bool,
 ) -> Any:
     """Runs the policy on one half and appends each running lane's action; returns the new state."""
     # Copied out: the device may alias host memory that the workers overwrite.
@@ -264,6 +219,8 @@ def _decide(
         lanes[lane].actions.append(int(actions[position]))
         lanes[lane].values.append(float(values[rows[position]]))
         lanes[lane].log_probs.append(float(log_probs[position]))
+        if keep_probabilities:
+            lanes[lane].probabilities.append(np.exp(log_softmax(logits[rows[position]])).astype(np.float32))
     return state
 
 
@@ -275,7 +232,7 @@ def _play_in_workers(
     workers: int,
     keep_fields: Sequence[str],
     stop: Any,
-    deaths: _Deaths,
+    deaths: Deaths,
 ) -> Iterator[EpisodeRecord]:
     setup = {
         "environment": environment,
@@ -284,14 +241,14 @@ def _play_in_workers(
         "keep_fields": tuple(keep_fields),
     }
     waiting = deque(todo)
-    busy: dict[Any, tuple[_Process, tuple[int, int], float]] = {}
+    busy: dict[Any, tuple[WorkerProcess, tuple[int, int], float]] = {}
 
-    def give(process: _Process, episode: tuple[int, int]) -> None:
+    def give(process: WorkerProcess, episode: tuple[int, int]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # found dead when its answer is read
             process.connection.send(episode)
         busy[process.connection] = (process, episode, time.monotonic())
 
-    processes = [_Process(episode_worker.serve_episodes, setup) for _ in range(min(workers, len(todo)))]
+    processes = [WorkerProcess(episode_worker.serve_episodes, setup) for _ in range(min(workers, len(todo)))]
     try:
         for process in processes:
             give(process, waiting.popleft())
@@ -308,7 +265,7 @@ def _play_in_workers(
                     deaths.note(episode[1])
                     process.close(timeout=0)
                     processes.remove(process)
-                    process = _Process(episode_worker.serve_episodes, setup)
+                    process = WorkerProcess(episode_worker.serve_episodes, setup)
                     processes.append(process)
                     give(process, episode)
                     continue
@@ -333,6 +290,7 @@ def play_episodes(
     keep_fields: Sequence[str] = (),
     skip: Collection[int] = (),
     greedy: bool = False,
+    keep_probabilities: bool = False,
     stop: Any = None,
     on_death: Any = None,
 ) -> Iterator[EpisodeRecord]:
@@ -352,6 +310,7 @@ def play_episodes(
       keep_fields: observation fields that the records keep for every step.
       skip: indices of episodes that are not played (they are there already).
       greedy: a `BatchPolicy` takes its most likely action instead of drawing one.
+      keep_probabilities: records of a `BatchPolicy` keep the probabilities of all actions at every step.
       stop: an object whose attribute `requested`, once true, ends the generator early.
       on_death: called with the number of worker deaths so far when there was one.
 
@@ -368,12 +327,22 @@ def play_episodes(
     todo = [(index, seed) for index, seed in enumerate(episode_seeds) if index not in skipped]
     if not todo:
         return
-    deaths = _Deaths(environment)
+    deaths = Deaths(environment)
     if hasattr(policy, "actions"):
         records = _play_in_workers(environment, options, todo, policy, workers, keep_fields, stop, deaths)
     else:
         records = _play_lanes(
-            environment, options, todo, policy, workers, lanes, keep_fields, greedy, stop, deaths
+            environment,
+            options,
+            todo,
+            policy,
+            workers,
+            lanes,
+            keep_fields,
+            greedy,
+            keep_probabilities,
+            stop,
+            deaths,
         )
     reported = 0
     for record in records:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from motif_jax.runtime.episode_worker import Uniforms
 
 RANDOM = "random"
+AGENT = "agent"
 
 
 class BatchPolicy(Protocol):
@@ -82,8 +82,3 @@ def choose_actions(
         actions = np.minimum(actions, logits.shape[-1] - 1)
     chosen = np.take_along_axis(log_probs, actions[:, None], -1)[:, 0]
     return actions.astype(np.int32), chosen.astype(np.float32)
-
-
-def is_random(policy: str | Path) -> bool:
-    """Whether `policy`, a config's value, means the random policy and not the folder of an agent."""
-    return str(policy) == RANDOM

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from motif_jax.envs import registry, vitals
+from motif_jax.envs import replay, vitals
+from motif_jax.envs.episode import given_actions
 from motif_jax.envs.spec import TRUNCATED
 from motif_jax.reports import journal, measures, messages, text_tables
-from motif_jax.runtime import policies
-from motif_jax.runtime.episode_rewards import load_rater
+from motif_jax.runtime import contest
 from motif_jax.runtime.episode_worker import EpisodeRecord
 from motif_jax.runtime.episodes import play_episodes
 from motif_jax.support import config as checks
@@ -23,8 +24,7 @@ from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text
 from motif_jax.support.progress import Progress
 
-DEFAULT_ENVIRONMENT = "NetHackScore-v1"
-IDENTITY = ("seed", "policy", "checkpoint", "greedy", "lanes", "env", "reward", "compat")
+IDENTITY = ("seed", "greedy", "lanes", *contest.IDENTITY)
 PLAN = "plan.json"
 
 
@@ -33,20 +33,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for key in ("episodes", "workers", "resamples"):
         checks.positive(config, key)
     checks.positive(config, "record_every", allow_zero=True)
-    checks.positive(config, "env.max_episode_steps", allow_none=True)
-    checks.positive(config, "reward.count_exponent", allow_zero=True)
     checks.fraction(config, "confidence")
     checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
-    good = config.checkpoint in ("latest", "best") or config.checkpoint.isdigit()
-    checks.require(good, "checkpoint", config.checkpoint, "latest, best or a step")
-    if config.env.name is not None:
-        registry.check(config.env.name)
-    if not policies.is_random(config.policy):
-        checks.require(
-            Path(config.policy).is_dir(), "policy", config.policy, "random, or the folder of an agent run"
-        )
-    if config.reward.dir is not None:
-        checks.existing_folder(config, "reward.dir")
+    contest.check(config)
     run_folder.check_identity(workdir, config, IDENTITY)
 
 
@@ -100,54 +89,27 @@ def _write(
 
 
 class _Player:
-    """The policy, its environment and the reward to score it with, as config and plan.json say."""
+    """Plays a contest as config and plan.json say."""
 
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
         path = workdir / PLAN
         # A training that goes on saves newer checkpoints: a resumed evaluation keeps the one that it began with.
-        pinned = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        reward_config: ConfigDict | None = None
-        step: int | None = None
-        if policies.is_random(config.policy):
-            self._policy: Any = policies.RandomPolicy()
-            self.environment = config.env.name or DEFAULT_ENVIRONMENT
-            switches = {key: True for key, on in config.compat.items() if on}
-            self.options: dict[str, Any] = {"compat": switches} if switches else {}
-        else:
-            from motif_jax.runtime import agent_policy
-
-            checkpoint = str(pinned.get("checkpoint", config.checkpoint))
-            agent = agent_policy.load(config.policy, checkpoint, config.env.name)
-            self._policy, self.environment, self.options = agent.policy, agent.environment, agent.options
-            step, reward_config = agent.step, agent.reward
-        if config.env.max_episode_steps is not None:
-            self.options["max_episode_steps"] = config.env.max_episode_steps
-        if config.reward.dir is not None:
-            reward_config = config.reward
-        self._spec = registry.spec(self.environment, **self.options)
-        self._rater = None if reward_config is None else load_rater(reward_config, self._spec)
-        self.plan = {
-            "policy": str(config.policy),
-            "checkpoint": step,
-            "greedy": bool(config.greedy),
-            "seed": config.seed,
-            "environment": self.environment,
-            "options": self.options,
-            "reward": None if reward_config is None else run_folder.as_plain(reward_config),
-        }
+        pinned = json.loads(path.read_text(encoding="utf-8"))["checkpoint"] if path.exists() else None
+        self._contest = contest.open_contest(config, pinned)
+        self.plan = {**self._contest.plan, "greedy": bool(config.greedy), "seed": config.seed}
         atomic_write_json(path, self.plan)
 
     def play(self, rows: journal.Journal, stop: interruption.Interruption) -> None:
         """Plays the episodes that are not in the journal yet."""
         config, session, started = self._config, rows.session, time.monotonic()
-        keep = (vitals.STATUS_FIELD,) if vitals.STATUS_FIELD in self._spec.observation else ()
+        keep = (vitals.STATUS_FIELD,) if vitals.STATUS_FIELD in self._contest.spec.observation else ()
         with Progress(config.episodes, "episodes", f"evaluate {config.policy}", len(rows.done)) as progress:
             records = play_episodes(
-                self.environment,
-                self.options,
+                self._contest.environment,
+                self._contest.options,
                 [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)],
-                self._policy,
+                self._contest.policy,
                 workers=config.workers,
                 lanes=config.lanes,
                 keep_fields=keep,
@@ -170,6 +132,19 @@ class _Player:
                 rate = steps / (time.monotonic() - started)
                 progress.update(len(rows.done), **{"return": row["return"], "steps/s": rate})
 
+    def _record(self, record: EpisodeRecord) -> None:
+        """Leaves the episode as seed and actions, checked by playing it again."""
+        recorder = replay.Recorder(self._contest.environment, **self._contest.options)
+        try:
+            rewards = [m.reward for m in recorder.record(record.seed, given_actions(record.actions))][1:]
+        finally:
+            recorder.close()
+        if not np.array_equal(np.array(rewards, np.float32), record.rewards) or recorder.recording is None:
+            raise RuntimeError(
+                f"episode {record.index} with seed {record.seed} does not play the same way twice"
+            )
+        recorder.recording.save(self._workdir / "recordings" / f"episode-{record.index:05d}.json")
+
     def _row(self, record: EpisodeRecord) -> dict[str, Any]:
         row: dict[str, Any] = {"index": record.index, "seed": record.seed}
         row |= record.info
@@ -177,7 +152,7 @@ class _Player:
         row["end_reason"] = measures.end_reason(record.end == TRUNCATED, record.info.get("end"))
         if vitals.STATUS_FIELD in record.fields:
             row["hallucination"] = float(vitals.hallucinating(record.fields[vitals.STATUS_FIELD]).mean())
-        rated = None if self._rater is None else self._rater.rate(record)
+        rated = None if self._contest.rater is None else self._contest.rater.rate(record)
         if rated is not None:
             row["intrinsic_return"] = float(rated.discounted.sum())
             row["intrinsic_return_uncounted"] = float(rated.uncounted.sum())

@@ -1,0 +1,133 @@
+"""Reads what trainings write (metrics.jsonl, episodes.jsonl, CSV files) as curves."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.support.errors import UserError
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A number over steps; NaN where it was not finite.
+
+    Attributes:
+      x: float64 [n], ascending.
+      y: float64 [n].
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+@dataclass(frozen=True)
+class BinnedCurve:
+    """Means over equal stretches of steps.
+
+    Attributes:
+      x: float64 [bins], middle of each stretch.
+      mean: float64 [bins].
+      low, high: float64 [bins], mean -+ 1.96 standard errors.
+      count: int [bins], values in each stretch.
+    """
+
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    count: np.ndarray
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.exists():
+        return
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith("\n"):
+                return  # torn by a kill
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise UserError(f"{path} line {number} cannot be read: {error}") from None
+
+
+def columns(rows: Iterable[Mapping[str, Any]], step_key: str = "step") -> dict[str, Curve]:
+    """Turns rows with a step and numbers into one curve per name, ordered by step."""
+    xs: dict[str, array] = {}
+    ys: dict[str, array] = {}
+    for row in rows:
+        step = row.get(step_key)
+        if not isinstance(step, int | float):
+            continue
+        for name, value in row.items():
+            if name in (step_key, "time") or not (value is None or isinstance(value, int | float)):
+                continue
+            xs.setdefault(name, array("d")).append(step)
+            ys.setdefault(name, array("d")).append(float("nan") if value is None else float(value))
+    curves = {}
+    for name in xs:
+        x, y = np.array(xs[name]), np.array(ys[name])
+        order = np.argsort(x, kind="stable")
+        curves[name] = Curve(x[order], y[order])
+    return curves
+
+
+def read_metrics(folder: str | os.PathLike[str]) -> dict[str, Curve]:
+    """Returns the curves of metrics.jsonl in a run folder; none when there is no such file."""
+    return columns(_lines(Path(folder) / "metrics.jsonl"))
+
+
+def read_episodes(folder: str | os.PathLike[str]) -> dict[str, Curve]:
+    """Returns the curves of episodes.jsonl in an agent's run folder, one point per finished episode."""
+    return columns(_lines(Path(folder) / "episodes.jsonl"))
+
+
+def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Returns the columns of a CSV file of numbers as float64; none when there is no such file."""
+    path = Path(path)
+    if not path.exists():
+        return {}
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    if not rows:
+        return {}
+    found = {}
+    for name in rows[0]:
+        try:
+            found[name] = np.array([float(row[name]) if row[name] else np.nan for row in rows])
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{path}: column {name} is not all numbers ({error})") from None
+    return found
+
+
+def binned(curve: Curve, bins: int = 60) -> BinnedCurve:
+    """Averages a curve over `bins` equal stretches of steps; empty stretches are left out."""
+    good = np.isfinite(curve.y)
+    x, y = curve.x[good], curve.y[good]
+    if not len(x):
+        empty = np.empty(0)
+        return BinnedCurve(empty, empty, empty, empty, np.empty(0, np.int64))
+    bins = max(1, min(bins, len(np.unique(x))))
+    edges = np.linspace(x.min(), x.max(), bins + 1)
+    place = np.clip(np.searchsorted(edges, x, "right") - 1, 0, bins - 1)
+    count = np.bincount(place, minlength=bins)
+    kept = count > 0
+    total = np.bincount(place, y, minlength=bins)[kept]
+    square = np.bincount(place, y * y, minlength=bins)[kept]
+    middle = np.bincount(place, x, minlength=bins)[kept]
+    n = count[kept]
+    mean = total / n
+    error = np.sqrt(np.maximum(square / n - mean * mean, 0) / np.maximum(n - 1, 1))
+    return BinnedCurve(middle / n, mean, mean - 1.96 * error, mean + 1.96 * error, n)

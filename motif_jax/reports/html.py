@@ -1,0 +1,169 @@
+"""Pages of one file: everything they show is inside, nothing is fetched."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib import resources
+from typing import Any
+
+# Only what is inside the page may run or be shown: a page never talks to the network.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+@cache
+def asset(name: str) -> str:
+    """Returns a text file that comes with this package."""
+    return resources.files("motif_jax.reports").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table cell whose text is sorted by a number.
+
+    Attributes:
+      text: what is shown, escaped by the table.
+      value: what it is sorted by, also kept as `data-value`.
+      code: shown in a typewriter face, for the game's own text.
+      note: shown small below the text, such as an interval.
+    """
+
+    text: str
+    value: float | None = None
+    code: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Markup:
+    """Ready-made HTML: written as it is."""
+
+    html: str
+
+
+def embed_json(value: Any, name: str) -> str:
+    """Returns a script element that holds `value` as data; no text in it can end the element."""
+    text = json.dumps(value, separators=(",", ":"))
+    text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return f'<script type="application/json" id="{escape(name)}">{text}</script>'
+
+
+def _cell(cell: Any) -> str:
+    if isinstance(cell, Markup):
+        return f"<td>{cell.html}</td>"
+    if not isinstance(cell, Cell):
+        cell = Cell(str(cell))
+    kind = "number" if cell.value is not None else "code" if cell.code else ""
+    attributes = f' class="{kind}"' if kind else ""
+    if cell.value is not None:
+        attributes += f' data-value="{cell.value!r}"'
+    note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
+    return f"<td{attributes}>{escape(cell.text) or '&nbsp;'}{note}</td>"
+
+
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    name: str,
+    search: bool = False,
+    empty: str = "nothing to show",
+    limit: int | None = None,
+) -> str:
+    """Returns a table whose columns sort on a click or Enter.
+
+    Args:
+      header: column titles, with units.
+      rows: cells: strings (escaped), `Cell`, or `Markup`.
+      name: the element's id, unique on the page.
+      search: put a search field above it that filters rows.
+      empty: said when there are no rows.
+      limit: rows shown before "show all" is pressed.
+    """
+    rows = list(rows)
+    if not rows:
+        return f'<div class="empty">{escape(empty)}</div>'
+    heads = "".join(
+        f'<th scope="col"><button type="button">{escape(title)}</button></th>' for title in header
+    )
+    body = "".join(f"<tr>{''.join(_cell(cell) for cell in row)}</tr>" for row in rows)
+    field = (
+        f'<div class="tools"><input type="search" placeholder="search" aria-label="search" data-for="{escape(name)}">'
+        f'<span class="count" data-for="{escape(name)}">{len(rows)} rows</span></div>'
+        if search
+        else ""
+    )
+    shown = f' data-limit="{limit}"' if limit is not None else ""
+    return (
+        f'{field}<div class="scroll"><table id="{escape(name)}"{shown}><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def tiles(items: Sequence[tuple[str, str, str]]) -> str:
+    """Returns a row of numbers: (label, value, what stands below it)."""
+    return (
+        '<div class="tiles">'
+        + "".join(
+            f'<div class="tile"><div class="name">{escape(label)}</div><div class="value">{escape(value)}</div>'
+            f'<div class="note">{escape(note)}</div></div>'
+            for label, value, note in items
+        )
+        + "</div>"
+    )
+
+
+def section(title: str, name: str, *content: str, note: str = "") -> str:
+    """Returns a section with a heading that can be linked to; `note` explains it in a sentence."""
+    explained = f'<p class="explain">{escape(note)}</p>' if note else ""
+    return f'<section id="{escape(name)}"><h2>{escape(title)}</h2>{explained}{"".join(content)}</section>'
+
+
+def figure(title: str, chart: str, caption: str = "") -> str:
+    """Returns a titled chart."""
+    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f"<figure><h3>{escape(title)}</h3>{chart}{below}</figure>"
+
+
+def grid(*figures: str) -> str:
+    """Lays figures side by side where there is room."""
+    return f'<div class="grid">{"".join(figures)}</div>'
+
+
+def verdict(text: str, kind: str = "") -> str:
+    """Returns a sentence that stands out; kind '', 'good' or 'bad'."""
+    return f'<p class="verdict {kind}">{escape(text)}</p>'
+
+
+def details(summary: str, text: str) -> str:
+    """Returns preformatted text that opens on a click."""
+    return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
+
+
+def picture(png: bytes, description: str) -> str:
+    """Returns an image that is inside the page."""
+    data = base64.b64encode(png).decode()
+    return f'<img src="data:image/png;base64,{data}" alt="{escape(description)}">'
+
+
+def page(title: str, subtitle: str, sections: Sequence[str], links: Mapping[str, str] | None = None) -> str:
+    """Returns the whole page.
+
+    Args:
+      title: heading and window title.
+      subtitle: one line below it.
+      sections: from `section`.
+      links: section name -> text of the menu below the heading.
+    """
+    menu = "".join(f'<a href="#{escape(name)}">{escape(text)}</a>' for name, text in (links or {}).items())
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f"<title>{escape(title)}</title><style>{asset('page.css')}</style></head><body><header><h1>{escape(title)}</h1>"
+        f'<p class="subtitle">{escape(subtitle)}</p><nav>{menu}</nav></header><main>{"".join(sections)}</main>'
+        f"<script>{asset('page.js')}</script></body></html>\n"
+    )

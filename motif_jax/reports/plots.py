@@ -1,0 +1,110 @@
+"""The charts of reports as PNG and PDF files, for papers and slides."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from motif_jax.reports.charts import Interval, Series
+from motif_jax.reports.curves import binned
+from motif_jax.reports.evaluation_sections import summaries
+from motif_jax.reports.measures import BY_KEY, with_unit
+from motif_jax.reports.run_data import RunData
+from motif_jax.support.files import atomic_write_bytes
+
+# Told apart in print and by colour-blind readers (Okabe and Ito 2008), dark enough on white.
+COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One picture: lines over x, or intervals by name."""
+
+    x_label: str
+    y_label: str
+    lines: tuple[Series, ...] = ()
+    intervals: tuple[Interval, ...] = ()
+
+
+def draw(plot: Plot) -> dict[str, bytes]:
+    """Returns the picture as {'png': bytes, 'pdf': bytes}."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.8, 3.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for number, line in enumerate(plot.lines):
+        colour = COLOURS[number % len(COLOURS)]
+        style = "--" if line.dashed else "-"
+        axes.plot(line.x, line.y, style, color=colour, label=line.name or None, linewidth=1.6)
+        if line.low is not None and line.high is not None:
+            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.2, linewidth=0)
+    for row, interval in enumerate(plot.intervals):
+        spread = [[interval.value - interval.low], [interval.high - interval.value]]
+        colour = COLOURS[interval.colour % len(COLOURS)]
+        axes.errorbar([interval.value], [row], xerr=spread, fmt="o", color=colour, capsize=4, linewidth=2)
+    if plot.intervals:
+        axes.set_yticks(range(len(plot.intervals)), [interval.name for interval in plot.intervals])
+        axes.set_ylim(len(plot.intervals) - 0.4, -0.6)
+    axes.set_xlabel(plot.x_label)
+    axes.set_ylabel(plot.y_label)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    if any(line.name for line in plot.lines):
+        axes.legend(frameon=False, fontsize="small")
+    pictures = {}
+    for kind in ("png", "pdf"):
+        buffer = io.BytesIO()
+        # Without dates two runs write the same bytes.
+        figure.savefig(
+            buffer, format=kind, dpi=200, metadata={"CreationDate": None} if kind == "pdf" else None
+        )
+        pictures[kind] = buffer.getvalue()
+    return pictures
+
+
+def write(folder: str | os.PathLike[str], plots: Mapping[str, Plot]) -> list[Path]:
+    """Writes every plot as folder/NAME.png and folder/NAME.pdf; returns the paths."""
+    paths = []
+    for name, plot in plots.items():
+        for kind, data in draw(plot).items():
+            path = Path(folder) / f"{name}.{kind}"
+            atomic_write_bytes(path, data)
+            paths.append(path)
+    return paths
+
+
+def of_run(data: RunData) -> dict[str, Plot]:
+    """Returns the plots of a run: task numbers over training, reward training, evaluations."""
+    plots: dict[str, Plot] = {}
+    for key, what in BY_KEY.items():
+        label = with_unit(what)
+        if key in data.episodes and np.isfinite(data.episodes[key].y).any():
+            b = binned(data.episodes[key])
+            plots[f"training_{key}"] = Plot(
+                "environment steps", label, (Series("", b.x, b.mean, b.low, b.high),)
+            )
+        rows: Sequence[Interval] = [
+            Interval(f"{name} (n = {s[key].n})", s[key].mean.value, s[key].mean.low, s[key].mean.high, colour)
+            for colour, (name, evaluation) in enumerate(data.evaluations.items())
+            if key in (s := summaries(evaluation))
+        ]
+        if rows:
+            plots[f"evaluation_{key}"] = Plot(f"mean {label}", "", intervals=tuple(rows))
+    loss = [
+        Series(name, table[x], table[y])
+        for name, table, x, y in (
+            ("training", data.reward_train, "epoch", "total_train_loss"),
+            ("validation", data.reward_validation, "iter", "total_val_loss"),
+        )
+        if x in table and y in table
+    ]
+    if loss:
+        plots["reward_loss"] = Plot("epoch", "cross-entropy (nats per pair)", tuple(loss))
+    return plots

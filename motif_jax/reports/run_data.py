@@ -1,0 +1,53 @@
+"""What the page of a run is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from motif_jax.reports.curves import Curve
+from motif_jax.reports.messages import MessageTally
+
+
+@dataclass(frozen=True)
+class LikedMessage:
+    """A message with its normalised reward and what it pays after the threshold."""
+
+    text: str
+    count: int
+    normalised: float
+    paid: float
+
+
+@dataclass
+class RunData:
+    """Everything the page is made from; what is missing is said on the page.
+
+    Attributes:
+      title: of the page.
+      dataset: facts of the pairs dataset, name -> text.
+      labels: counts by label name (first, second, tie, unknown), by annotation.
+      reward_train, reward_validation: columns of the published CSV files.
+      liked: messages of the dataset by reward.
+      metrics: curves of the agent's metrics.jsonl.
+      episodes: curves of the agent's episodes.jsonl.
+      evaluations: by name, as `journal.read_evaluation` returns them; the first is the agent.
+      seen: by evaluation name, the messages met in play.
+      replays: (title, relative link) of recorded episodes.
+      provenance: (name, text) of configs, versions and commands.
+    """
+
+    title: str
+    dataset: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, dict[str, int]] = field(default_factory=dict)
+    reward_train: dict[str, np.ndarray] = field(default_factory=dict)
+    reward_validation: dict[str, np.ndarray] = field(default_factory=dict)
+    liked: list[LikedMessage] = field(default_factory=list)
+    metrics: dict[str, Curve] = field(default_factory=dict)
+    episodes: dict[str, Curve] = field(default_factory=dict)
+    evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seen: dict[str, list[MessageTally]] = field(default_factory=dict)
+    replays: list[tuple[str, str]] = field(default_factory=list)
+    provenance: list[tuple[str, str]] = field(default_factory=list)

@@ -1,0 +1,75 @@
+"""The page of one run: what was trained, what it reached, and how to see it again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from motif_jax.reports import charts, html
+from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section, headline
+from motif_jax.reports.run_data import RunData
+from motif_jax.reports.training_sections import (
+    MetricGroups,
+    data_section,
+    hacking_section,
+    messages_section,
+    provenance_section,
+    reward_section,
+    training_section,
+)
+
+
+def _tiles(data: RunData) -> str:
+    items = []
+    if "pairs" in data.dataset:
+        items.append(("preference pairs", data.dataset["pairs"], data.dataset.get("origin", "")))
+    accuracy = data.reward_validation.get("validation_accs")
+    if accuracy is not None and len(accuracy):
+        epochs = len(accuracy) - 1
+        items.append(
+            (
+                "validation accuracy",
+                f"{100 * accuracy[-1]:.1f} %",
+                f"pairs without ties, after {epochs} epochs",
+            )
+        )
+    steps = max((curve.x[-1] for curve in data.metrics.values() if len(curve)), default=None)
+    if steps is not None:
+        items.append(("training steps", charts.short(float(steps)), "steps of the environments"))
+    for name, evaluation in data.evaluations.items():
+        speed = f"{evaluation['steps']:,} steps, {evaluation['steps_per_second']:,.0f} steps/s"
+        items.append((f"episodes of {name}", f"{evaluation['episodes']:,}", speed))
+    return html.tiles(items) if items else ""
+
+
+def render(data: RunData, metric_groups: MetricGroups, written: str) -> str:
+    """Returns the page of a run."""
+    text, kind = headline(data)
+    sections = [
+        html.section("At a glance", "glance", html.verdict(text, kind), _tiles(data)),
+        evaluation_section(data),
+        hacking_section(data),
+        training_section(data, metric_groups),
+        reward_section(data),
+        messages_section(data),
+        episodes_section(data),
+        data_section(data),
+        provenance_section(data),
+    ]
+    links = {
+        "evaluation": "Evaluation", "hacking": "Reward against progress", "training": "Agent training",
+        "reward": "Reward training", "messages": "Messages", "episodes": "Episodes", "dataset": "Dataset",
+        "provenance": "How it was made",
+    }  # fmt: skip
+    return html.page(data.title, f"motif_jax, written {written}", sections, links)
+
+
+def provenance_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
+    """Returns config, versions and command of a run folder as texts; missing files are left out."""
+    found = []
+    for file in ("config.json", "versions.json"):
+        path = Path(folder) / file
+        if path.exists():
+            text = json.dumps(json.loads(path.read_text(encoding="utf-8")), indent=2)
+            found.append((f"{name}: {file}", text))
+    return found

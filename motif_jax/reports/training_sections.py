@@ -1,0 +1,215 @@
+"""Sections of a run's page that show training, messages, data and origin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from motif_jax.reports import charts, hacking, html
+from motif_jax.reports.charts import Series
+from motif_jax.reports.curves import Curve, binned
+from motif_jax.reports.html import Cell
+from motif_jax.reports.measures import BY_KEY, format_value, measure, with_unit
+from motif_jax.reports.run_data import RunData
+
+MetricGroups = Sequence[tuple[str, str, Sequence[tuple[str, str]]]]
+
+
+def _binned_figure(
+    title: str, unit: str, curves: Sequence[tuple[str, Curve]], what: str, n_of: str = ""
+) -> str:
+    lines, points = [], 0
+    for name, curve in curves:
+        b = binned(curve)
+        points += int(b.count.sum())
+        lines.append(Series(name if len(curves) > 1 else "", b.x, b.mean, b.low, b.high))
+    caption = f"{what} {n_of.format(n=f'{points:,}')}".strip() if n_of else what
+    return html.figure(title, charts.line_chart(lines, "environment steps", unit, title), caption)
+
+
+def training_section(data: RunData, metric_groups: MetricGroups) -> str:
+    """Curves of the agent's training.
+
+    Args:
+      data: with `metrics` and `episodes`.
+      metric_groups: (title, unit, [(metric name, legend)]) in the order of the page; metrics in none of them
+        follow in a part that opens on a click.
+    """
+    if not data.metrics and not data.episodes:
+        return html.section("Agent training", "training", charts.empty_chart("no agent run was given"))
+    figures = []
+    for what in BY_KEY.values():
+        curve = data.episodes.get(what.key)
+        if curve is not None and np.isfinite(curve.y).any():
+            unit = with_unit(what)
+            figures.append(
+                _binned_figure(
+                    what.title, unit, [("", curve)], "mean of finished episodes, 95 % band;", "n = {n}"
+                )
+            )
+    shown = set()
+    for title, unit, members in metric_groups:
+        present = [(legend, data.metrics[name]) for name, legend in members if name in data.metrics]
+        shown |= {name for name, _ in members}
+        if present:
+            figures.append(_binned_figure(title, unit, present, ""))
+    rest = [name for name in sorted(data.metrics) if name not in shown]
+    others = ""
+    if rest:
+        small = html.grid(*(_binned_figure(name, "", [("", data.metrics[name])], "") for name in rest))
+        others = f"<details><summary>all other metrics ({len(rest)})</summary><div class='inside'>{small}</div></details>"
+    return html.section("Agent training", "training", html.grid(*figures), others)
+
+
+def reward_section(data: RunData) -> str:
+    """Loss and accuracy of the reward network."""
+    train, validation = data.reward_train, data.reward_validation
+    if not train and not validation:
+        return html.section("Reward training", "reward", charts.empty_chart("no reward run was given"))
+
+    def series(
+        name: str, table: Mapping[str, np.ndarray], x: str, y: str, scale: float = 1.0
+    ) -> list[Series]:
+        return [Series(name, table[x], table[y] * scale)] if x in table and y in table else []
+
+    loss = [
+        *series("training", train, "epoch", "total_train_loss"),
+        *series("validation", validation, "iter", "total_val_loss"),
+    ]
+    accuracy = [
+        *series("training", train, "epoch", "total_train_acc", 100),
+        *series("validation", validation, "iter", "validation_accs", 100),
+    ]
+    return html.section(
+        "Reward training",
+        "reward",
+        html.grid(
+            html.figure(
+                "loss",
+                charts.line_chart(
+                    loss, "epoch", "cross-entropy (nats per pair)", "loss of the reward network"
+                ),
+                "pairs of observations; a network that knows nothing has 0.693",
+            ),
+            html.figure(
+                "accuracy",
+                charts.line_chart(accuracy, "epoch", "correct (%)", "accuracy of the reward network"),
+                "share of pairs ordered as the annotator did, ties left out; chance is 50 %",
+            ),
+        ),
+    )
+
+
+def messages_section(data: RunData, top: int = 25) -> str:
+    """The messages that the reward likes most and least, and all of them to search."""
+    parts = []
+    if data.liked:
+        ranked = sorted(data.liked, key=lambda m: -m.normalised)
+        rows = [
+            (
+                Cell(str(place), float(place)),
+                Cell(m.text or "(no message)", code=True),
+                Cell(f"{m.normalised:+.2f}", m.normalised),
+                Cell(f"{m.paid:.2f}", m.paid),
+                Cell(f"{m.count:,}", float(m.count)),
+            )
+            for place, m in enumerate(ranked, start=1)
+        ]
+        header = ("rank", "message", "reward (normalised)", "paid first time", "seen in dataset (times)")
+        parts.append("<h3>most liked</h3>" + html.table(header, rows[:top], "liked-most"))
+        parts.append(
+            "<h3 class='after'>least liked</h3>" + html.table(header, rows[::-1][:top], "liked-least")
+        )
+        inside = html.table(header, rows, "liked-all", search=True, limit=50)
+        parts.append(
+            f"<details><summary>all {len(rows):,} messages of the dataset</summary><div class='inside'>{inside}</div></details>"
+        )
+    for name, tallies in data.seen.items():
+        paying = sorted((t for t in tallies if t.total), key=lambda t: -(t.total or 0))[:top]
+        total = sum(t.total or 0 for t in tallies)
+        rows = [
+            (
+                Cell(t.text or "(no message)", code=True),
+                Cell(format_value(t.total or 0), t.total),
+                Cell(f"{100 * (t.total or 0) / total:.1f} %" if total else "", (t.total or 0)),
+                Cell(f"{t.count:,}", float(t.count)),
+                Cell(f"{t.episodes:,}", float(t.episodes)),
+                Cell(f"{t.reward:.2f}", t.reward or 0.0),
+            )
+            for t in paying
+        ]
+        header = ("message", "reward paid in all", "share", "seen (times)", "episodes", "paid first time")
+        heading = f"<h3 class='after'>what paid most in the evaluation: {html.escape(name)}</h3>"
+        parts.append(
+            heading + html.table(header, rows, f"seen-{len(parts)}", empty="no message paid anything")
+        )
+    if not parts:
+        parts = [charts.empty_chart("no reward run was given")]
+    note = (
+        "Normalised: mean 0 and variance 1 over the dataset's messages. Paid: 0 at or below the threshold; in an episode "
+        "the n-th time is divided by n to the power of the count exponent."
+    )
+    return html.section("Messages", "messages", *parts, note=note)
+
+
+def hacking_section(data: RunData) -> str:
+    """Reward against progress, with the verdict in one line."""
+    verdicts = []
+    if data.episodes:
+        verdicts.append(hacking.judge_training(data.episodes))
+    if len(data.evaluations) == 2:
+        agent, baseline = data.evaluations.values()
+        sides = [
+            {
+                key: np.array([row[key] for row in e["rows"]])
+                for key in (hacking.REWARD, *hacking.PROGRESS)
+                if all(row.get(key) is not None for row in e["rows"])
+            }
+            for e in (baseline, agent)
+        ]
+        names = list(data.evaluations)
+        verdicts.append(hacking.judge(sides[0], sides[1], (names[1], names[0])))
+    if not verdicts:
+        verdicts = [hacking.judge({}, {}, ("", ""))]
+    figures = []
+    for key in (hacking.REWARD, *hacking.PROGRESS):
+        if key in data.episodes and len(data.episodes[key]):
+            what = measure(key)
+            figures.append(_binned_figure(what.title, with_unit(what), [("", data.episodes[key])], ""))
+    note = (
+        "A reward can be collected without playing better. This compares the intrinsic return with progress in the "
+        "game (depth, score, experience level, map seen); intervals of 95 % decide what rises or falls."
+    )
+    return html.section(
+        "Reward against progress",
+        "hacking",
+        *(html.verdict(v.line, v.kind) for v in verdicts),
+        html.grid(*figures),
+        note=note,
+    )
+
+
+def data_section(data: RunData) -> str:
+    """Facts of the dataset and its labels."""
+    if not data.dataset:
+        return html.section("Dataset", "dataset", charts.empty_chart("no dataset was given"))
+    facts = html.table(("fact", "value"), list(data.dataset.items()), "dataset-facts")
+    rows = []
+    for name, counts in data.labels.items():
+        total = sum(counts.values()) or 1
+        shares = [Cell(f"{count:,} ({100 * count / total:.1f} %)", float(count)) for count in counts.values()]
+        rows.append((Cell(name), *shares))
+    kinds = next(iter(data.labels.values()), {})
+    labels = html.table(("annotation", *kinds), rows, "labels", empty="not annotated yet")
+    return html.section(
+        "Dataset and labels", "dataset", facts, "<h3 class='after'>labels (pairs)</h3>", labels
+    )
+
+
+def provenance_section(data: RunData) -> str:
+    """Configs, versions and commands."""
+    parts = [html.details(name, text) for name, text in data.provenance]
+    return html.section(
+        "How it was made", "provenance", *(parts or [charts.empty_chart("no run folder was given")])
+    )

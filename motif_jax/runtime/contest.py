@@ -1,0 +1,103 @@
+"""Who plays, where, and by which reward it is rated: what evaluate and visualize read from their configs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.envs import registry
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.runtime import policies
+from motif_jax.runtime.episode_rewards import EpisodeRater, load_rater
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+
+DEFAULT_ENVIRONMENT = "NetHackScore-v1"
+# What a result depends on, of the sections that this module reads.
+IDENTITY = ("policy", "agent", "environment", "reward", "compat")
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A policy in its environment.
+
+    Attributes:
+      policy: for `episodes.play_episodes`.
+      environment, options, spec: where it plays.
+      checkpoint: step of the agent's checkpoint, None for the random policy.
+      rater: the intrinsic reward, None without one.
+      plan: all of this in words and numbers, JSON-able.
+    """
+
+    policy: Any
+    environment: str
+    options: dict[str, Any]
+    spec: EnvironmentSpec
+    checkpoint: int | None
+    rater: EpisodeRater | None
+    plan: dict[str, Any]
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for values of the sections policy, agent, environment and reward that cannot work."""
+    checks.choice(config, "policy", (policies.RANDOM, policies.AGENT))
+    which = config.agent.checkpoint
+    good = which in ("latest", "best") or which.isdigit()
+    checks.require(good, "agent.checkpoint", which, "latest, best or a step")
+    if config.policy == policies.AGENT or config.agent.dir is not None:
+        checks.existing_folder(config, "agent.dir")
+    if config.environment.name is not None:
+        registry.check(config.environment.name)
+    checks.positive(config, "environment.max_episode_steps", allow_none=True)
+    checks.positive(config, "reward.count_exponent", allow_zero=True)
+    checks.fraction(config, "reward.quantile", allow_none=True)
+    if config.reward.dir is not None:
+        checks.existing_folder(config, "reward.dir")
+
+
+def open_contest(config: ConfigDict, checkpoint: int | None = None) -> Contest:
+    """Loads what `config` names.
+
+    The random policy plays in the environment of `config.agent.dir` where that is given. The reward is that of
+    `config.reward.dir`, else the agent's own.
+
+    Args:
+      config: with the sections policy, agent, environment, reward, compat.
+      checkpoint: this step in place of `config.agent.checkpoint`.
+
+    Raises:
+      UserError: a folder is not what it should be.
+    """
+    policy: Any = policies.RandomPolicy()
+    reward: ConfigDict | None = None
+    step: int | None = None
+    name = config.environment.name or DEFAULT_ENVIRONMENT
+    switches = {key: True for key, on in config.compat.items() if on}
+    options: dict[str, Any] = {"compat": switches} if switches else {}
+    if config.agent.dir is not None:
+        from motif_jax.runtime import agent_policy
+
+        trained = agent_policy.read_config(config.agent.dir)
+        name, options = agent_policy.environment_of(trained)
+        name = config.environment.name or name
+        if trained.reward.get("dir") and trained.reward.intrinsic_coefficient:
+            reward = trained.reward
+        if config.policy == policies.AGENT:
+            which = config.agent.checkpoint if checkpoint is None else str(checkpoint)
+            policy, step = agent_policy.load(config.agent.dir, which, name)
+    if config.environment.max_episode_steps is not None:
+        options["max_episode_steps"] = config.environment.max_episode_steps
+    if config.reward.dir is not None:
+        reward = config.reward
+    spec = registry.spec(name, **options)
+    rater = None if reward is None else load_rater(reward, spec)
+    plan = {
+        "policy": policies.RANDOM if step is None else str(config.agent.dir),
+        "checkpoint": step,
+        "environment": name,
+        "options": options,
+        "reward": None if reward is None else run_folder.as_plain(reward),
+    }
+    return Contest(policy, name, options, spec, step, rater, plan)

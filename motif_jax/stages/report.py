@@ -1,0 +1,173 @@
+"""Writes one HTML page about a run from the folders of its stages."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.reports import curves, journal, messages, run_report
+from motif_jax.reports.run_data import LikedMessage, RunData
+from motif_jax.reports.training_sections import MetricGroups
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+from motif_jax.support.files import atomic_write_text
+
+LABELS = ("first", "second", "tie", "unknown")
+PAGE = "report.html"
+# (title, unit, [(metric, legend)]) in the order of the page.
+METRIC_GROUPS: MetricGroups = (
+    ("speed", "environment steps per second", [("throughput/env_steps_per_second", "")]),
+    ("policy lag", "updates", [("lag/mean", "mean"), ("lag/max", "largest")]),
+    (
+        "rewards of a step",
+        "mean over the batch, with coefficients",
+        [("reward/extrinsic_mean", "extrinsic"), ("reward/intrinsic_mean", "intrinsic")],
+    ),
+    ("rewarded steps", "share of steps with intrinsic reward", [("reward/rewarded_share", "")]),
+    ("entropy of the policy", "nats", [("policy/entropy", "")]),
+    (
+        "losses",
+        "loss",
+        [("loss/policy", "policy"), ("loss/value", "value"), ("loss/exploration", "exploration")],
+    ),
+    ("change of the policy", "nats", [("policy/kl", "divergence from the behaviour")]),
+    ("value function", "explained variance", [("value/explained_variance", "")]),
+    ("gradient", "norm before the clip", [("optimizer/gradient_norm", "")]),
+)
+FOLDERS = ("dataset_dir", "reward.dir", "agent.dir")
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for folders that do not exist."""
+    given = [key for key in FOLDERS if checks.dotted(config, key)]
+    for key in given:
+        checks.existing_folder(config, key)
+    folders = evaluation_folders(config)
+    for folder in folders:
+        checks.require(
+            (folder / journal.SUMMARY).is_file(), "evaluations", str(folder), "a finished evaluation"
+        )
+    checks.require(
+        bool(given or folders), "agent.dir", None, f"given, or one of {', '.join(FOLDERS)}, evaluations"
+    )
+    checks.positive(config, "max_messages")
+    checks.fraction(config, "reward.quantile", allow_none=True)
+
+
+def evaluation_folders(config: ConfigDict) -> list[Path]:
+    """Returns the folders in `config.evaluations`."""
+    return [Path(part.strip()) for part in config.evaluations.split(",") if part.strip()]
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Reads the folders and writes the page."""
+    run_folder.prepare(workdir, config)
+    data = RunData(title=config.title)
+    if config.dataset_dir:
+        dataset = PairsDataset.open(config.dataset_dir)
+        data.dataset, data.labels = _facts(dataset), _label_counts(dataset)
+        if config.reward.dir:
+            data.liked = liked_messages(config, dataset)
+    if config.reward.dir:
+        folder = Path(config.reward.dir)
+        data.reward_train = curves.read_csv(folder / "train_metrics.csv")
+        data.reward_validation = curves.read_csv(folder / "val_metrics.csv")
+    if config.agent.dir:
+        data.metrics = curves.read_metrics(config.agent.dir)
+        data.episodes = curves.read_episodes(config.agent.dir)
+    for folder in evaluation_folders(config):
+        evaluation = journal.read_evaluation(folder)
+        name = _evaluation_name(evaluation["plan"]["policy"], data.evaluations)
+        data.evaluations[name] = evaluation
+        data.seen[name] = messages.from_rows(_read_json(folder / journal.MESSAGES))
+        data.provenance += run_report.provenance_of(folder, f"evaluation {name}")
+        if len(data.evaluations) == 1:
+            data.replays = _replays(folder, workdir)
+    for key in FOLDERS:
+        if folder_name := checks.dotted(config, key):
+            data.provenance += run_report.provenance_of(
+                folder_name, key.removesuffix(".dir").removesuffix("_dir")
+            )
+    page = workdir / PAGE
+    atomic_write_text(page, run_report.render(data, METRIC_GROUPS, time.strftime("%Y-%m-%d %H:%M")))
+    if config.plots:
+        from motif_jax.reports import plots
+
+        plots.write(workdir / "plots", plots.of_run(data))
+    print(run_report.headline(data)[0])
+    print(f"report: {page.resolve()}")
+
+
+def _evaluation_name(policy: str, taken: Container[str]) -> str:
+    """'random' or 'agent', or the folder's name where that is taken."""
+    name = "random" if policy == "random" else "agent"
+    if name in taken:
+        name = Path(policy).name
+    number = 2
+    while name in taken:
+        name, number = f"{name.rstrip('0123456789 ')} {number}", number + 1
+    return name
+
+
+def liked_messages(config: ConfigDict, dataset: PairsDataset) -> list[LikedMessage]:
+    """Rates the dataset's distinct messages, the most frequent `config.max_messages` of them."""
+    from motif_jax import rewards
+
+    texts, counts = distinct_messages(dataset.data["message"], config.max_messages)
+    reward = rewards.load(config.reward.dir, config.reward.step)
+    normalised = reward(texts)
+    paid = reward.intrinsic(texts, config.reward.quantile)
+    return [
+        LikedMessage(messages.as_text(text), int(count), float(value), float(value_paid))
+        for text, count, value, value_paid in zip(texts, counts, normalised, paid, strict=True)
+    ]
+
+
+def distinct_messages(array: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the `most` most frequent rows of `array` [..., L] (uint8 [D, L]) and how often each occurs [D]."""
+    rows = array.reshape(-1, array.shape[-1])
+    counted: dict[bytes, int] = {}
+    for start in range(0, len(rows), 65_536):
+        for row in np.ascontiguousarray(rows[start : start + 65_536]):
+            key = row.tobytes()
+            counted[key] = counted.get(key, 0) + 1
+    chosen = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[:most]
+    texts = np.frombuffer(b"".join(key for key, _ in chosen), np.uint8).reshape(-1, rows.shape[-1])
+    return texts, np.array([count for _, count in chosen])
+
+
+def _facts(dataset: PairsDataset) -> dict[str, str]:
+    facts = {"pairs": f"{dataset.num_pairs:,}", "steps per sub-sequence": str(dataset.length)}
+    for key, value in dataset.meta.items():
+        if isinstance(value, str | int | float):
+            facts[key.replace("_", " ")] = f"{value:,}" if isinstance(value, int) else str(value)
+    return facts
+
+
+def _label_counts(dataset: PairsDataset) -> dict[str, dict[str, int]]:
+    found = {}
+    for name in dataset.preference_names():
+        counts = np.bincount(dataset.preference(name), minlength=4)
+        found[name] = dict(zip(LABELS, map(int, counts), strict=True))
+    return found
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+def _replays(evaluation: Path, workdir: Path) -> list[tuple[str, str]]:
+    """Players of recorded episodes as (index, link relative to the page)."""
+    found = []
+    for path in sorted((evaluation / "recordings").glob("episode-*.html")):
+        link = os.path.relpath(path.resolve(), workdir.resolve())
+        found.append((str(int(path.stem.removeprefix("episode-"))), Path(link).as_posix()))
+    return found
