@@ -43,7 +43,8 @@ class PreferenceBatch(NamedTuple):
 
     Attributes:
       unique: int32 [U], indices of the distinct messages of this part, padded with any index.
-      inverse: int32 [B, 2, L], for each step of each sub-sequence its place in `unique`.
+      inverse: int32 [B, 2, L], for each step of each sub-sequence its place in `unique`; where the model reads
+        no message only its shape matters.
       rows: the other observation fields that the model reads, [B, 2, L, ...] each.
       targets: float32 [B, 2], q.
       weights: float32 [members, B], 0 for padding and for pairs that do not count.
@@ -87,10 +88,10 @@ def correct(rewards: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array
     return (jnp.argmax(rewards, axis=-1) == labels) & counted, counted
 
 
-def pair_rewards(
+def step_rewards(
     network: RewardNetwork, params: Any, messages: jax.Array, batch: PreferenceBatch, max_length: int | None
 ) -> jax.Array:
-    """Rewards of the sub-sequences of `batch` under ONE model, each distinct message encoded once.
+    """Rewards of every step of the sub-sequences of `batch` under ONE model, each distinct message encoded once.
 
     Args:
       network: the model.
@@ -100,18 +101,24 @@ def pair_rewards(
       max_length: bytes of all messages from here on are zero (static).
 
     Returns:
-      float32 [B, 2].
+      float32 [B, 2, L].
     """
     reads = network.architecture.fields
     if network.architecture.message_only:
         distinct = network.reward(params, {"message": messages[batch.unique]}, max_length)
-        return jnp.mean(distinct[batch.inverse], axis=-1)
-    shape = batch.inverse.shape if "message" in reads else batch.rows[reads[0]].shape[:3]
+        return distinct[batch.inverse]
     inputs = {name: rows.reshape(-1, *rows.shape[3:]) for name, rows in batch.rows.items()}
     if "message" in reads:
         features = network.message_features(params, messages[batch.unique], max_length)
         inputs["message_features"] = features[batch.inverse.reshape(-1)]
-    return jnp.mean(network.reward(params, inputs).reshape(shape), axis=-1)
+    return network.reward(params, inputs).reshape(batch.inverse.shape)
+
+
+def pair_rewards(
+    network: RewardNetwork, params: Any, messages: jax.Array, batch: PreferenceBatch, max_length: int | None
+) -> jax.Array:
+    """Rewards of the sub-sequences, the means of `step_rewards` over their length: float32 [B, 2]."""
+    return jnp.mean(step_rewards(network, params, messages, batch, max_length), axis=-1)
 
 
 def make_loss(

@@ -1,0 +1,66 @@
+"""Finds the distinct rows of large byte arrays: a dataset has a million messages and few different ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_BLOCK_ROWS = 1 << 16
+_WORDS = np.random.default_rng(20231107).integers(0, 2**63, 1 << 10, np.uint64) | np.uint64(1)
+
+
+def hash_rows(rows: np.ndarray) -> np.ndarray:
+    """Hashes each row of `rows` uint8 [N, W] to a uint64: equal rows have equal hashes, others hardly ever.
+
+    The hashes are the same in every process and on every little-endian machine.
+    """
+    num, width = rows.shape
+    padding = -width % 8
+    if padding:
+        rows = np.concatenate([rows, np.zeros((num, padding), np.uint8)], axis=1)
+    words = np.ascontiguousarray(rows).view(np.uint64)
+    factors = np.resize(_WORDS, words.shape[1])
+    mixed = words ^ (words >> np.uint64(29))
+    total = (mixed * factors).sum(axis=1, dtype=np.uint64)
+    total ^= total >> np.uint64(32)
+    total *= _WORDS[-1]
+    return total ^ (total >> np.uint64(29))
+
+
+def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the distinct rows, in the order of their first occurrence, and which one each row is.
+
+    Args:
+      rows: uint8 [N, W]; may be memory-mapped, it is read block by block.
+
+    Returns:
+      (table uint8 [M, W], ids int32 [N]) with table[ids] equal to rows, exactly.
+    """
+    num = rows.shape[0]
+    hashes = np.empty(num, np.uint64)
+    for start in range(0, num, _BLOCK_ROWS):
+        hashes[start : start + _BLOCK_ROWS] = hash_rows(rows[start : start + _BLOCK_ROWS])
+    _, first, ids = np.unique(hashes, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    table, ids = np.asarray(rows[first[order]]), rank[ids].astype(np.int32)
+    for start in range(0, num, _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
+        if not np.array_equal(table[ids[block]], rows[block]):
+            return _distinct_by_sorting(rows)
+    return table, ids
+
+
+def _distinct_by_sorting(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same without hashes, for the day on which two rows share one."""
+    _, first, ids = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    return np.asarray(rows[first[order]]), rank[ids.reshape(-1)].astype(np.int32)
+
+
+def used_length(table: np.ndarray) -> int:
+    """Number of leading bytes up to the last one that is set in any row of uint8 [M, W]."""
+    columns = np.flatnonzero(table.any(axis=0))
+    return int(columns[-1]) + 1 if columns.size else 0

@@ -1,0 +1,25 @@
+"""From an observation to an intrinsic reward: trained models, normalisation, threshold, message table.
+
+Three lines give the reward of any text:
+
+    from motif_jax import rewards
+    reward = rewards.load("runs/reward")
+    print(reward("You see here a key."))
+"""
+
+from motif_jax.rewards.intrinsic import IntrinsicReward, check, load_intrinsic, required_fields
+from motif_jax.rewards.load import RewardFunction, load
+from motif_jax.rewards.message_table import MessageTable
+from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation
+
+__all__ = [
+    "QUANTILE_LEVELS",
+    "IntrinsicReward",
+    "MessageTable",
+    "Normalisation",
+    "RewardFunction",
+    "check",
+    "load",
+    "load_intrinsic",
+    "required_fields",
+]

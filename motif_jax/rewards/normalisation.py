@@ -1,0 +1,49 @@
+"""From raw rewards of the model to what the agent gets: normalised, and only above a threshold."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+# Levels of the quantiles that go with every evaluation of a reward model.
+QUANTILE_LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalisation:
+    """Mean and variance of the raw reward, and the threshold of the normalised one.
+
+    Attributes:
+      mean: over all training messages with multiplicity.
+      variance: likewise; where it is 0 the rewards are only centred.
+      threshold: normalised rewards that are not strictly above it count as 0; None for no threshold.
+      enabled: False leaves the raw reward as it is, before the threshold.
+    """
+
+    mean: float = 0.0
+    variance: float = 1.0
+    threshold: float | None = None
+    enabled: bool = True
+
+    def normalise(self, raw: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
+        """(raw - mean) / sqrt(variance), float32, any shape; `raw` itself if not enabled."""
+        if not self.enabled:
+            return raw
+        deviation = math.sqrt(self.variance) if self.variance > 0 else 1.0
+        return (raw - np.float32(self.mean)) / np.float32(deviation)
+
+    def __call__(self, raw: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
+        """The intrinsic reward g of raw rewards, float32, any shape."""
+        value = self.normalise(raw)
+        if self.threshold is None:
+            return value
+        return value * (value > np.float32(self.threshold))
+
+
+def two_decimals(values: Sequence[float] | np.ndarray) -> list[float]:
+    """The values as the published quantile file holds them: written with two decimals."""
+    return [float(f"{value:.2f}") for value in values]

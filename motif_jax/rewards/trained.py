@@ -1,0 +1,187 @@
+"""Reads what `train_reward` wrote: the model of one evaluation with its own statistics."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
+from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
+from motif_jax.support import run_folder
+from motif_jax.support.checkpoints import JSON, Checkpoints
+from motif_jax.support.errors import UserError
+
+# Texts are padded to one of these numbers, so that few programs are compiled.
+BUCKETS = (1, 8, 32, 128, 512)
+_SHORT_MESSAGE = 96
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedReward:
+    """One evaluation of a reward run.
+
+    Attributes:
+      folder: the run folder.
+      step: number of the evaluation: 0 before the first epoch, n after n epochs.
+      network: functions of the model.
+      params: parameters, numpy; of an ensemble with a leading axis of its members.
+      members: size of the ensemble, 1 for a single model.
+      statistics: JSON of the evaluation: mean, variance, quantile_levels, quantiles (exact), num_distinct,
+        member_mean and member_variance (lists), ...
+      config: the run's config as plain data.
+      curve: JSON rows of all evaluations up to this one.
+    """
+
+    folder: Path
+    step: int
+    network: RewardNetwork
+    params: Any
+    members: int
+    statistics: dict[str, Any]
+    config: dict[str, Any]
+    curve: list[dict[str, Any]]
+
+    def normalisation(
+        self, normalise: bool = True, quantile: float | None = None, rounded: bool | None = None
+    ) -> Normalisation:
+        """Statistics of this evaluation with the threshold at one of its quantiles.
+
+        Args:
+          normalise: False leaves rewards raw (the threshold stays a normalised one, as published).
+          quantile: one of .05, .10 ... .95; None for no threshold.
+          rounded: use the two-decimal number of the published quantile file; None: as the run's own compat
+            switch says.
+
+        Raises:
+          UserError: the quantile is none of the levels.
+        """
+        threshold = None
+        if quantile is not None:
+            places = np.flatnonzero(np.isclose(self.statistics["quantile_levels"], quantile, atol=1e-9))
+            if not places.size:
+                levels = ", ".join(f"{level:g}" for level in QUANTILE_LEVELS)
+                raise UserError(f"config.reward.quantile={quantile}: must be one of {levels}, or None")
+            threshold = self.statistics["quantiles"][places[0]]
+            if rounded is None:
+                rounded = bool(self.config.get("compat", {}).get("quantile_two_decimals", False))
+            threshold = two_decimals([threshold])[0] if rounded else threshold
+        return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold, normalise)
+
+    def raw(self, params: Any, inputs: dict[str, jax.Array], max_length: int | None = None) -> jax.Array:
+        """Raw rewards float32 [N] of observations [N, ...], the mean over the members of an ensemble."""
+        return jnp.mean(self.member_rewards(params, inputs, max_length), axis=0)
+
+    def member_rewards(
+        self, params: Any, inputs: dict[str, jax.Array], max_length: int | None = None
+    ) -> jax.Array:
+        """Raw rewards float32 [members, N] of each member."""
+        return member_rewards(self.network, self.members, params, inputs, max_length)
+
+    def of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
+        """Raw rewards float32 [N] of messages uint8 [N, L], L <= 256, a few hundred at a time on the device."""
+        return np.mean(self.members_of_messages(params, messages), axis=0, dtype=np.float32)
+
+    def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
+        """Raw rewards float32 [members, N] of messages uint8 [N, L]."""
+        if not self.network.architecture.message_only:
+            needed = ", ".join(self.network.architecture.fields)
+            raise UserError(f"{self.folder}: this reward reads {needed}, not the message alone")
+        messages = pad_messages(messages)
+        if not len(messages):
+            return np.zeros((self.members, 0), np.float32)
+        long = messages[:, _SHORT_MESSAGE:].any(axis=1)
+        values = np.empty((self.members, len(messages)), np.float32)
+        for group, length in ((~long, _SHORT_MESSAGE), (long, None)):
+            chosen = np.flatnonzero(group)
+            for start in range(0, chosen.size, BUCKETS[-1]):
+                part = chosen[start : start + BUCKETS[-1]]
+                size = next(bucket for bucket in BUCKETS if bucket >= part.size)
+                padded = np.zeros((size, messages.shape[1]), np.uint8)
+                padded[: part.size] = messages[part]
+                rewards = _message_program(self.network.architecture, self.members, length)(params, padded)
+                values[:, part] = np.asarray(rewards)[:, : part.size]
+        return values
+
+
+@functools.lru_cache(maxsize=64)
+def _message_program(architecture: RewardArchitecture, members: int, length: int | None) -> Any:
+    network = RewardNetwork(architecture)
+    return jax.jit(lambda params, m: member_rewards(network, members, params, {"message": m}, length))
+
+
+def member_rewards(
+    network: RewardNetwork, members: int, params: Any, inputs: dict[str, Any], max_length: int | None
+) -> jax.Array:
+    """Raw rewards float32 [members, N]; parameters have a leading axis where there are several members."""
+    if members == 1:
+        return network.reward(params, inputs, max_length)[None]
+    return jax.vmap(network.reward, in_axes=(0, None, None))(params, inputs, max_length)
+
+
+def pad_messages(messages: np.ndarray) -> np.ndarray:
+    """Brings messages uint8 [N, L] to 256 bytes with zeros.
+
+    Raises:
+      UserError: they are longer than 256 bytes.
+    """
+    width = messages.shape[1]
+    if width > 256:
+        raise UserError(f"a message of {width} bytes: reward models read at most 256")
+    return np.pad(messages, ((0, 0), (0, 256 - width))) if width < 256 else messages
+
+
+def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict[str, Any]]:
+    """Reads what model a reward run folder holds: (architecture, members, config).
+
+    Raises:
+      UserError: the folder is no run folder of train_reward.
+    """
+    config = run_folder.read_config(folder)
+    if config.get("stage") != "train_reward":
+        raise UserError(f"{folder} holds a run of {config.get('stage')}, not of train_reward")
+    return (
+        architecture_of(config["network"], config["compat"]),
+        int(config["ensemble"]["members"]),
+        config,
+    )
+
+
+def architecture_of(network: Any, compat: Any) -> RewardArchitecture:
+    """The architecture that a config's `network` and `compat` sections describe."""
+    return RewardArchitecture.from_mapping(network, glyph_crop_centre=bool(compat["glyph_crop_centre"]))
+
+
+def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
+    """Reads evaluation `step` (None: the newest) of the reward run in `folder`.
+
+    Raises:
+      UserError: the folder is no reward run, or has no such evaluation.
+    """
+    folder = Path(folder)
+    architecture, members, config = read_architecture(folder)
+    network = RewardNetwork(architecture)
+    abstract = abstract_params(network, members)
+    with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
+        steps = checkpoints.steps()
+        step = steps[-1] if step is None and steps else step
+        if step not in steps:
+            have = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
+            raise UserError(f"{folder} has no evaluation {step}: it has {have}")
+        items = checkpoints.restore(step, {"params": abstract, "statistics": JSON, "curve": JSON})
+    return TrainedReward(
+        folder, step, network, items["params"], members, items["statistics"], config, items["curve"]["rows"]
+    )
+
+
+def abstract_params(network: RewardNetwork, members: int) -> Any:
+    """Shapes of the parameters, with a leading axis where there are several members."""
+    abstract = jax.eval_shape(network.init, jax.random.key(0))
+    if members == 1:
+        return abstract
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((members, *leaf.shape), leaf.dtype), abstract)

@@ -1,0 +1,247 @@
+"""Trains a reward model from preferences on the local devices."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import preference, schedules
+from motif_jax.algorithms.preference import PreferenceState
+from motif_jax.networks.reward import RewardNetwork
+from motif_jax.rewards.trained import architecture_of, member_rewards
+from motif_jax.runtime import reward_data, reward_evaluation
+from motif_jax.runtime.parallel import AXIS, DataParallel
+from motif_jax.runtime.reward_data import BatchPlan, RewardData
+from motif_jax.runtime.reward_records import Position, RewardRecords
+from motif_jax.support import seeds
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.metrics import MetricsWriter
+from motif_jax.support.profiling import Profiler
+from motif_jax.support.progress import Progress
+
+_MESSAGE_BLOCK = 512
+
+
+class RewardTrainer:
+    """The programs and the state of one reward training; `run` goes through its epochs.
+
+    A training step names its pairs by index; the distinct messages lie on every device. Steps run in chunks
+    of `config.chunk_steps` under one program, and the numbers of a chunk are read while the next one runs.
+    """
+
+    def __init__(self, config: ConfigDict, data: RewardData, parallel: DataParallel) -> None:
+        self.config, self.data, self.parallel = config, data, parallel
+        self.network = RewardNetwork(architecture_of(config.network, config.compat))
+        self.members = config.ensemble.members
+        self.plan = BatchPlan(data, config, parallel.device_count)
+        total_steps = max(1, self.plan.steps_per_epoch * config.epochs)
+        self.optimizer = schedules.make_optimizer(config.optimizer, total_steps)
+        steps = preference.make_train_steps(self.network, self.optimizer, self.members, data.max_length, AXIS)
+        self._train = parallel.wrap(steps, donate_state=True)
+        self._rewards_of_messages = parallel.wrap(self._messages_core)
+        self._rewards_of_steps = parallel.wrap(self._steps_core)
+
+    def _messages_core(self, params: Any, messages: jax.Array) -> jax.Array:
+        rewards = member_rewards(
+            self.network, self.members, params, {"message": messages}, self.data.max_length
+        )
+        return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
+
+    def _steps_core(self, state: tuple[Any, jax.Array], batch: preference.PreferenceBatch) -> jax.Array:
+        params, messages = state
+        if self.members == 1:
+            params = jax.tree.map(lambda leaf: leaf[None], params)
+        one = jax.vmap(preference.step_rewards, in_axes=(None, 0, None, None, None))
+        first = jax.tree.map(lambda leaf: leaf[0], batch)
+        rewards = one(self.network, params, messages, first, self.data.max_length)
+        return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
+
+    def init_state(self) -> PreferenceState:
+        """A fresh state, replicated; depends on the seed alone."""
+        key = jax.random.key(seeds.derive(self.config.seed, "parameters") % 2**32)
+        make = jax.jit(
+            lambda key: preference.init_state(self.network, self.optimizer, key, None, self.members)
+        )
+        return self.place(jax.device_get(make(key)))
+
+    def place(self, state: PreferenceState) -> PreferenceState:
+        """Puts a host state on every device, with the table of messages."""
+        return self.parallel.replicate(state._replace(messages=self.data.messages))
+
+    def train_chunk(self, state: PreferenceState, batches: preference.PreferenceBatch) -> Any:
+        """Starts the steps of a chunk; returns (new state, metrics [steps]) that are still being computed."""
+        return self._train(state, self.parallel.put_batch(batches, reward_data.axes(batches)))
+
+    def member_rewards(self, state: PreferenceState) -> np.ndarray:
+        """Raw rewards of the data set.
+
+        Returns:
+          float32 [members, M] of the distinct messages if the model reads nothing else, else
+          [members, pairs, 2, L] of every step (NaN for pairs without a known label).
+        """
+        if self.network.architecture.message_only:
+            block, table = _MESSAGE_BLOCK * self.parallel.device_count, self.data.messages
+            blocks = []
+            for start in range(0, len(table), block):
+                part = np.zeros((block, table.shape[1]), np.uint8)
+                part[: len(table) - start] = table[start : start + block]
+                blocks.append(self._rewards_of_messages(state.params, self.parallel.put_batch(part, 0)))
+            return np.concatenate([np.asarray(part) for part in blocks], axis=1)[:, : len(table)]
+        return self._member_rewards_of_steps(state)
+
+    def _member_rewards_of_steps(self, state: PreferenceState) -> np.ndarray:
+        data, size = self.data, self.plan.batch_size
+        known = np.concatenate([data.train, data.validation])
+        shape = (self.members, data.dataset.num_pairs, 2, data.dataset.length)
+        rewards = np.full(shape, np.nan, np.float32)
+        weights = np.ones((1, self.members, size), np.float32)
+        bucket = min(2 * data.dataset.length * size // self.parallel.device_count, len(data.messages))
+        for start in range(0, known.size, size):
+            pairs = np.full((1, size), -1, np.int64)
+            chosen = known[start : start + size]
+            pairs[0, : chosen.size] = chosen
+            batch = self.plan.make(pairs, weights, bucket)
+            placed = self.parallel.put_batch(batch, reward_data.axes(batch))
+            values = self._rewards_of_steps((state.params, state.messages), placed)
+            rewards[:, chosen] = np.asarray(values)[:, : chosen.size]
+        return rewards
+
+    def evaluate(self, state: PreferenceState) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Measures the model: (statistics as a checkpoint holds them, losses and accuracies)."""
+        config, data = self.config, self.data
+        rewards = self.member_rewards(state)
+        message_only = self.network.architecture.message_only
+        statistics = reward_evaluation.reward_statistics(
+            rewards, data, message_only, config.compat.running_statistics, config.batch_size
+        )
+        together = rewards.mean(axis=0)
+        steps = together[data.ids] if message_only else together
+        pairs = reward_evaluation.evaluate_pairs(steps.mean(axis=-1), data, config.batch_size)
+        return statistics, pairs
+
+    def run(self, workdir: Path) -> bool:
+        """Trains to the end, from wherever the run folder stands.
+
+        Returns:
+          True when done; False if it was asked to stop: everything is saved, and the same call continues.
+        """
+        with RewardRecords(workdir, self.config, self.data) as records, Interruption() as stop:
+            state, position = self._start(records)
+            profile = self.config.profile
+            profiler = Profiler(workdir, profile.start, profile.steps, profile.server_port)
+            total, done = self.config.epochs * self.data.train.size, self._pairs_done(position)
+            with (
+                MetricsWriter(workdir, position.step or None, _wandb(self.config)) as metrics,
+                Progress(total, "pairs", "train reward", done) as progress,
+            ):
+                try:
+                    return self._epochs(state, position, records, metrics, progress, profiler, stop)
+                finally:
+                    profiler.close()
+
+    def _start(self, records: RewardRecords) -> tuple[PreferenceState, Position]:
+        state = self.init_state()
+        found = records.restore(jax.tree.map(_abstract, state._replace(messages=None)))
+        return (self.place(found[0]), found[1]) if found else (state, Position())
+
+    def _pairs_done(self, position: Position) -> int:
+        inside = min(position.step_in_epoch * self.plan.batch_size, self.data.train.size)
+        return position.epoch * self.data.train.size + inside
+
+    def _epochs(
+        self,
+        state: PreferenceState,
+        position: Position,
+        records: RewardRecords,
+        metrics: MetricsWriter,
+        progress: Progress,
+        profiler: Profiler,
+        stop: Interruption,
+    ) -> bool:
+        if not position.rows:
+            self._evaluate_and_save(state, position, records, metrics, progress)
+        while position.epoch < self.config.epochs and not records.finished(position):
+            finished = self._one_epoch(state, position, records, progress, profiler, stop)
+            if finished is None:
+                return False
+            state = finished
+            self._evaluate_and_save(state, position, records, metrics, progress)
+            if stop.requested and position.epoch < self.config.epochs:
+                return False
+        records.write_summary(position)
+        return True
+
+    def _one_epoch(
+        self,
+        state: PreferenceState,
+        position: Position,
+        records: RewardRecords,
+        progress: Progress,
+        profiler: Profiler,
+        stop: Interruption,
+    ) -> PreferenceState | None:
+        """Trains to the end of the epoch at `position`; None if it was asked to stop and has saved."""
+        waiting: deque[Any] = deque()
+        for steps, batches in self.plan.chunks(position.epoch, position.step_in_epoch):
+            profiler.step(position.step // self.plan.chunk_steps)
+            state, numbers = self.train_chunk(state, batches)
+            waiting.append(numbers)
+            if len(waiting) > 1:
+                position.add(jax.device_get(waiting.popleft()))
+                progress.update(self._pairs_done(position), **position.shown())
+            position.step += steps
+            position.step_in_epoch += steps
+            if stop.requested or records.save_is_due():
+                while waiting:
+                    position.add(jax.device_get(waiting.popleft()))
+                records.save_position(state._replace(messages=None), position)
+            if stop.requested:
+                return None
+        while waiting:
+            position.add(jax.device_get(waiting.popleft()))
+        progress.update(self._pairs_done(position), **position.shown())
+        position.epoch, position.step_in_epoch = position.epoch + 1, 0
+        return state
+
+    def _evaluate_and_save(
+        self,
+        state: PreferenceState,
+        position: Position,
+        records: RewardRecords,
+        metrics: MetricsWriter,
+        progress: Progress,
+    ) -> None:
+        start = time.monotonic()
+        statistics, pairs = self.evaluate(state)
+        row = position.close_epoch(statistics, pairs)
+        records.save_evaluation(state._replace(messages=None), position, statistics)
+        # What no pair stands behind has no value.
+        values = {name: value for name, value in row.items() if "/" in name and not math.isnan(value)}
+        metrics.write(position.step, values | {"evaluation/seconds": time.monotonic() - start})
+        unseen = row["validation_unseen/accuracy_pairs"]
+        progress.log(
+            f"epoch {position.epoch}: validation loss {row['validation/loss']:.4f}, accuracy without ties "
+            f"{100 * row['validation/accuracy']:.1f} % of {row['validation/accuracy_pairs']:,} pairs"
+            + (
+                f" ({100 * row['validation_unseen/accuracy']:.1f} % of {unseen:,} with new messages)"
+                if unseen
+                else ""
+            )
+        )
+
+
+def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+
+def _wandb(config: ConfigDict) -> dict[str, Any] | None:
+    if not config.wandb.enabled:
+        return None
+    return {"project": config.wandb.project, "name": config.wandb.name}

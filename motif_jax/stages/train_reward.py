@@ -1,0 +1,107 @@
+"""Trains a reward model from the preferences of a dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+from motif_jax.support.files import FolderLock
+from motif_jax.support.interruption import EXIT_CODE
+
+# What decides the course of a training: a run continues only with the same values.
+IDENTITY = (
+    "stage seed annotator batch_size epochs train_fraction network optimizer labels ensemble early_stopping chunk_steps "
+    "num_devices compat"
+).split()
+
+
+def check(config: ConfigDict, workdir: Path | None) -> None:
+    """Raises UserError for bad values, a dataset that lacks what the model reads, or a folder of another run."""
+    import jax
+
+    from motif_jax.algorithms import schedules
+    from motif_jax.datasets import targets
+    from motif_jax.networks.reward import DTYPES, MESSAGE_MODELS
+    from motif_jax.rewards.trained import architecture_of
+    from motif_jax.runtime import reward_data
+
+    checks.choice(config, "network.message", MESSAGE_MODELS)
+    checks.choice(config, "network.dtype", DTYPES)
+    for key in ("hidden_dim", "embedding_dim", "crop_dim", "num_layers"):
+        checks.positive(config, f"network.{key}")
+    architecture = architecture_of(config.network, config.compat)
+    problem = architecture.problem()
+    checks.require(problem is None, "network", architecture.fields, f"a model: {problem}")
+    checks.require(
+        config.network.num_layers <= 4, "network.num_layers", config.network.num_layers, "at most 4"
+    )
+    for key in ("batch_size", "chunk_steps", "save_every_seconds", "ensemble.members"):
+        checks.positive(config, key)
+    checks.positive(config, "num_devices", allow_none=True)
+    for key in ("epochs", "early_stopping.patience"):
+        checks.positive(config, key, allow_zero=True)
+    checks.require(0 < config.train_fraction < 1, "train_fraction", config.train_fraction, "between 0 and 1")
+    checks.require(0 <= config.seed < 2**32, "seed", config.seed, "between 0 and 2**32 - 1")
+    checks.fraction(config, "labels.smoothing")
+    checks.choice(config, "labels.confidence", targets.CONFIDENCES)
+    checks.choice(config, "labels.ties", targets.TIES)
+    schedules.check(config)
+    devices = config.num_devices or jax.local_device_count()
+    there = jax.local_device_count()
+    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
+    checks.require(
+        config.batch_size % devices == 0,
+        "batch_size",
+        config.batch_size,
+        f"a multiple of the {devices} devices",
+    )
+    checks.existing_folder(config, "dataset_dir")
+    dataset = reward_data.open_dataset(config, architecture)
+    _check_annotators(config, dataset)
+    if workdir is not None:
+        run_folder.check_identity(workdir, config, IDENTITY)
+
+
+def _check_annotators(config: ConfigDict, dataset: object) -> None:
+    from motif_jax.datasets import targets
+    from motif_jax.runtime import reward_data
+
+    names, weights = reward_data.annotators(config), config.labels.annotator_weights
+    if weights.strip():
+        try:
+            numbers = [float(weight) for weight in weights.split(",")]
+        except ValueError:
+            numbers = []
+        good = len(numbers) == len(names) and all(number > 0 for number in numbers)
+        checks.require(
+            good, "labels.annotator_weights", weights, f"{len(names)} positive numbers, one an annotator"
+        )
+    if config.labels.soft or config.labels.confidence == "probability":
+        for name in names:
+            targets.read_probabilities(dataset, name)  # type: ignore[arg-type]
+
+
+def run(config: ConfigDict, workdir: Path) -> int:
+    """Trains, or goes on where the folder stands; returns 0, or 75 after a request to stop."""
+    import jax
+
+    from motif_jax.rewards.trained import architecture_of
+    from motif_jax.runtime import reward_data
+    from motif_jax.runtime.parallel import DataParallel
+    from motif_jax.runtime.reward_trainer import RewardTrainer
+
+    with FolderLock(workdir):
+        run_folder.prepare(workdir, config, IDENTITY)
+        data = reward_data.load(config, architecture_of(config.network, config.compat))
+        parallel = DataParallel(jax.local_devices()[: config.num_devices])
+        trainer = RewardTrainer(config, data, parallel)
+        print(
+            f"{data.train.size:,} training and {data.validation.size:,} validation pairs, {len(data.messages):,} "
+            f"distinct messages of up to {data.max_length} bytes; at most {trainer.plan.bucket:,} distinct ones of "
+            f"{2 * config.batch_size * data.dataset.length:,} in a batch; {parallel.device_count} "
+            f"{parallel.devices[0].device_kind} device(s)"
+        )
+        return 0 if trainer.run(workdir) else EXIT_CODE

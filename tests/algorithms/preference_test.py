@@ -1,0 +1,181 @@
+"""The preference loss and its training step against the published numbers, and over devices and members."""
+
+from __future__ import annotations
+
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from motif_jax.algorithms import preference
+from motif_jax.algorithms.preference import PreferenceBatch, PreferenceState
+from motif_jax.datasets.distinct import distinct_rows, used_length
+from motif_jax.networks import reward_layout
+from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
+
+# A pair's loss does not change with the head's bias: its gradient is rounding and nothing else.
+NOISE = 1e-7
+
+
+def golden_state(golden, optimizer, table):
+    network = RewardNetwork(RewardArchitecture())
+    named = {}
+    for name, shape in golden("weight_shapes.json")["reward"].items():
+        x = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape).astype(np.float32)
+        x *= np.float32(0.05) if len(shape) == 1 else np.float32(1.5 / np.sqrt(np.prod(shape[1:])))
+        named[name] = x
+    named["embedding/weight"][0] = 0
+    params = reward_layout.from_named(named, network)
+    return network, PreferenceState(
+        params, optimizer.init(params), jnp.zeros((), jnp.int32), jnp.asarray(table)
+    )
+
+
+def hard(labels):
+    return np.array([[1, 0], [0, 1], [0.5, 0.5]], np.float32)[labels]
+
+
+def as_batch(messages, labels, size=None):
+    """Pairs of messages [B, 2, 256] as (table, batch) with a padded list of the distinct ones."""
+    table, ids = distinct_rows(messages.reshape(-1, 256))
+    unique = np.zeros(size or len(table), np.int32)
+    unique[: len(table)] = np.arange(len(table))
+    batch = PreferenceBatch(
+        unique=unique,
+        inverse=ids.reshape(-1, 2, 1),
+        rows={},
+        targets=hard(labels),
+        weights=np.ones((1, len(labels)), np.float32),
+        labels=labels.astype(np.int8),
+    )
+    return table, batch
+
+
+@pytest.fixture
+def step_case(golden):
+    g = golden("reward_train_step.npz")
+    table, batch = as_batch(g["pair_messages"], g["labels"], size=128)
+    rates = [float(g[name]) for name in ("learning_rate", "adam_b1", "adam_b2", "adam_eps")]
+    network, state = golden_state(golden, optax.adam(*rates), table)
+    return g, network, optax.adam(*rates), state, batch
+
+
+def assert_summaries(golden, prefix, params, tolerance):
+    for name, array in reward_layout.to_named(params).items():
+        norm = float(golden[f"{prefix}/{name}/l2"])
+        np.testing.assert_allclose(np.linalg.norm(array), norm, rtol=tolerance, atol=NOISE, err_msg=name)
+        head = golden[f"{prefix}/{name}/head8"]
+        np.testing.assert_allclose(array.reshape(-1)[:8], head, atol=tolerance * norm + NOISE, err_msg=name)
+
+
+def test_train_step_equals_golden(step_case):
+    g, network, optimizer, state, batch = step_case
+    length = used_length(np.asarray(state.messages))
+    rewards = preference.pair_rewards(network, state.params, state.messages, batch, length)
+    np.testing.assert_allclose(rewards, g["rewards"], rtol=1e-5, atol=1e-5)
+    loss = preference.make_loss(network, 1, length, None)
+    (value, metrics), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(
+        state.params, state.messages, batch
+    )
+    np.testing.assert_allclose(value, g["loss"], rtol=1e-5)
+    np.testing.assert_allclose(metrics["loss"], g["loss"], rtol=1e-5)
+    np.testing.assert_allclose(metrics["accuracy"], g["accuracy_without_ties"], rtol=1e-6)
+    assert_summaries(g, "gradient", gradient, 1e-4)
+    train = jax.jit(preference.make_train_steps(network, optimizer, max_length=length))
+    new, _ = train(state, jax.tree.map(lambda x: x[None], batch))
+    assert int(new.step) == 1
+    change = jax.tree.map(lambda a, b: np.asarray(a) - b, new.params, state.params)
+    # The first step of Adam is +-lr whatever the gradient, so entries of tiny gradients may differ.
+    for name, array in reward_layout.to_named(change).items():
+        if name == "reward_head/bias":
+            continue
+        np.testing.assert_allclose(np.linalg.norm(array), g[f"update/{name}/l2"], rtol=1e-3, err_msg=name)
+    assert not np.asarray(new.params["message"]["embedding"])[0].any()
+
+
+def test_each_distinct_message_once_is_the_same_loss_and_gradient(step_case):
+    _, network, _, state, batch = step_case
+    every = np.asarray(state.messages)[np.asarray(batch.unique)[np.asarray(batch.inverse)[..., 0]]]
+
+    def plain(params):
+        rewards = network.reward(params, {"message": every.reshape(-1, 256)}).reshape(-1, 2)
+        return jnp.mean(preference.cross_entropy(rewards, batch.targets))
+
+    fast = preference.make_loss(network, 1, used_length(np.asarray(state.messages)), None)
+    value, gradient = jax.jit(jax.value_and_grad(plain))(state.params)
+    (fast_value, _), fast_gradient = jax.jit(jax.value_and_grad(fast, has_aux=True))(
+        state.params, state.messages, batch
+    )
+    assert len(np.unique(np.asarray(batch.inverse))) < batch.inverse.size
+    np.testing.assert_allclose(fast_value, value, rtol=1e-6)
+    for a, b in zip(jax.tree.leaves(fast_gradient), jax.tree.leaves(gradient), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5 * np.linalg.norm(b) + NOISE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [2, 4])
+def test_devices_with_unequal_numbers_of_pairs_agree_with_one(step_case, devices):
+    _, network, _, state, batch = step_case
+    batch = batch._replace(weights=np.array(batch.weights))
+    batch.weights[0, 41:] = 0
+    loss = jax.value_and_grad(preference.make_loss(network, 1, None, None), has_aux=True)
+    (_, metrics), gradient = jax.jit(loss)(state.params, state.messages, batch)
+
+    def core(part):
+        value = preference.make_loss(network, 1, None, "device")
+        (_, metrics), gradient = jax.value_and_grad(value, has_aux=True)(state.params, state.messages, part)
+        return metrics, jax.lax.psum(gradient, "device")
+
+    def split(x, axis=0):
+        return np.moveaxis(x.reshape(*x.shape[:axis], devices, -1, *x.shape[axis + 1 :]), axis, 0)
+
+    parts = PreferenceBatch(
+        np.broadcast_to(batch.unique, (devices, *batch.unique.shape)), split(batch.inverse), {},
+        split(batch.targets), split(batch.weights, 1), split(batch.labels),
+    )  # fmt: skip
+    many, summed = jax.jit(jax.vmap(core, axis_name="device"))(parts)
+    for name, value in metrics.items():
+        np.testing.assert_allclose(many[name], np.full(devices, value), rtol=1e-5, err_msg=name)
+    for a, b in zip(jax.tree.leaves(summed), jax.tree.leaves(gradient), strict=True):
+        np.testing.assert_allclose(a[0], b, atol=1e-4 * np.linalg.norm(b) + NOISE)
+
+
+@pytest.mark.slow
+def test_members_of_an_ensemble_train_as_if_alone(step_case):
+    _, _, _, state, batch = step_case
+    network = RewardNetwork(RewardArchitecture(message="lt_cnn_small", hidden_dim=32))
+    # Not Adam, whose steps are +-lr even where the gradient is nothing but rounding.
+    optimizer = optax.sgd(1.0)
+    batch = batch._replace(weights=np.concatenate([batch.weights, np.linspace(0, 2, 48)[None]]).astype("f"))
+    batches = jax.tree.map(lambda x: np.stack([x] * 3), batch)
+    both = preference.init_state(network, optimizer, jax.random.key(3), state.messages, members=2)
+    trained, metrics = jax.jit(preference.make_train_steps(network, optimizer, members=2))(both, batches)
+    assert metrics["loss"].shape == (3,)
+    assert float(metrics["loss"][2]) < float(metrics["loss"][0])
+    single = jax.jit(preference.make_train_steps(network, optimizer))
+    for member in range(2):
+        take = lambda tree: jax.tree.map(lambda x: x[member], tree)  # noqa: B023, E731
+        alone = PreferenceState(take(both.params), take(both.opt_state), both.step, both.messages)
+        expected, _ = single(alone, batches._replace(weights=batches.weights[:, member : member + 1]))
+        for a, b, start in zip(
+            jax.tree.leaves(take(trained.params)),
+            jax.tree.leaves(expected.params),
+            jax.tree.leaves(alone.params),
+            strict=True,
+        ):
+            change = np.linalg.norm(np.asarray(b) - np.asarray(start))
+            assert np.linalg.norm(np.asarray(a) - np.asarray(b)) <= 1e-3 * change + NOISE
+
+
+def test_ties_soft_targets_and_equal_rewards():
+    rewards = jnp.array([[1.0, 3.0], [2.0, 2.0], [0.0, -1.0]])
+    targets = jnp.array([[0.0, 1.0], [0.5, 0.5], [0.25, 0.75]])
+    log = np.log(np.exp(rewards) / np.exp(rewards).sum(1, keepdims=True))
+    np.testing.assert_allclose(preference.cross_entropy(rewards, targets), -(targets * log).sum(1), rtol=1e-6)
+    right, counted = preference.correct(rewards, jnp.array([1, 2, 1]))
+    assert right.tolist() == [True, False, False]
+    assert counted.tolist() == [True, False, True]
+    assert preference.correct(jnp.zeros((2, 2)), jnp.array([0, 1]))[0].tolist() == [True, False]

@@ -1,0 +1,77 @@
+"""Statistics of rewards against a plain float64 pass and the published running ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.algorithms.statistics import RunningMoments, quantiles, weighted_moments
+from motif_jax.algorithms.total_reward import discount_by_count, total_reward
+from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
+
+
+def test_weighted_moments_equal_a_pass_over_all_values():
+    rng = np.random.default_rng(0)
+    # As a fresh network's rewards are: a small spread round a far larger mean.
+    values = (3.0 + 5e-4 * rng.standard_normal(400)).astype(np.float32)
+    counts = rng.geometric(0.01, 400)
+    everything = np.repeat(values.astype(np.float64), counts)
+    mean, variance = weighted_moments(values, counts)
+    np.testing.assert_allclose(mean, everything.mean(), rtol=1e-12)
+    np.testing.assert_allclose(variance, everything.var(), rtol=1e-9)
+
+
+def test_weighted_moments_refuse_nothing():
+    with pytest.raises(ValueError, match="nothing is counted"):
+        weighted_moments(np.ones(3), np.zeros(3))
+    with pytest.raises(ValueError, match="equal lengths"):
+        weighted_moments(np.ones(3), np.ones(4))
+
+
+def test_running_moments_equal_golden(golden):
+    g = golden("reward_norm.npz")
+    moments, start = RunningMoments(), 0
+    for size, expected in zip(g["rms_batch_sizes"], g["rms_mean_var_count_after_each"], strict=True):
+        moments.update(g["rms_input"][start : start + size])
+        start += size
+        np.testing.assert_allclose((moments.mean, moments.variance, moments.count), expected, rtol=1e-5)
+    tiny = RunningMoments()
+    tiny.update(g["rms_tiny_input"])
+    np.testing.assert_allclose(
+        (tiny.mean, tiny.variance, tiny.count), g["rms_tiny_mean_var_count"], rtol=1e-6
+    )
+
+
+def test_quantiles_equal_golden(golden):
+    g = golden("reward_norm.npz")
+    np.testing.assert_allclose(QUANTILE_LEVELS, g["quantile_levels"], rtol=1e-12)
+    # The golden quantiles are of the normalised rewards of distinct messages.
+    normalise = Normalisation(float(g["final_mean"]), float(g["final_var"])).normalise
+    found = quantiles(normalise(g["unique_message_rewards"]))
+    np.testing.assert_allclose(found, g["quantile_values_exact"], rtol=1e-5, atol=1e-6)
+    assert two_decimals(found) == g["quantile_values_csv_2dp"].tolist()
+
+
+def test_intrinsic_and_total_reward_equal_golden(golden):
+    g = golden("reward_norm.npz")
+    mean, variance = float(g["final_mean"]), float(g["final_var"])
+    cases = {
+        "final_llm_after_norm_threshold": (Normalisation(mean, variance, float(g["final_thr"])), 0.1, 0.1, 3, "final_total"),
+        "final_B_llm": (Normalisation(mean, variance, -0.8), 10, 0.5, 1, "final_total_B_ext10_llm0p5_beta1"),
+        "final_C_llm_no_norm": (
+            Normalisation(mean, variance, float(g["final_thr"]), False), 0.1, 0.1, 3, "final_total_C_no_norm"
+        ),
+    }  # fmt: skip
+    for name, (normalisation, extrinsic, intrinsic, beta, total) in cases.items():
+        value = normalisation(g["final_raw"])
+        np.testing.assert_allclose(value, g[name], rtol=1e-5, atol=1e-6, err_msg=name)
+        discounted = discount_by_count(value, g["final_count"], beta)
+        found = total_reward(g["final_env_reward"], discounted, extrinsic, intrinsic)
+        np.testing.assert_allclose(found, g[total], rtol=1e-5, atol=1e-6, err_msg=total)
+
+
+def test_threshold_is_strict_and_optional():
+    values = np.array([0.0, 0.5, 0.50001], np.float32)
+    np.testing.assert_array_equal(Normalisation(threshold=0.5)(values), [0, 0, np.float32(0.50001)])
+    np.testing.assert_array_equal(Normalisation(threshold=None)(values - 1), values - 1)
+    np.testing.assert_array_equal(Normalisation(2.0, 0.0).normalise(values), values - 2)
