@@ -1,0 +1,89 @@
+"""Which model it is that answers: checks and a fingerprint of a model folder, the revision of a model by name."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from motif_jax.support.errors import UserError
+
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
+# Small files that decide what a model says, besides its weights.
+_SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
+_SAMPLE = 1 << 20
+
+
+def is_folder(model: str) -> bool:
+    """Whether a model is given as a folder rather than by name."""
+    return Path(model).exists() or model.startswith((".", "/", "~")) or model.count("/") > 1
+
+
+def check_model(model: str, key: str) -> None:
+    """Raises UserError unless `model` is a name or a folder with a config, weights and a tokenizer."""
+    if not model:
+        raise UserError(f"config.{key}: give the name of a chat model, or its folder")
+    if not is_folder(model):
+        return
+    folder = Path(model)
+    if not folder.is_dir():
+        raise UserError(f"config.{key}={model}: there is no such folder")
+    if not (folder / "config.json").is_file():
+        raise UserError(f"config.{key}={model}: not a model folder, it has no config.json")
+    if not _weights(folder):
+        raise UserError(f"config.{key}={model}: the folder has no weights ({', '.join(_WEIGHTS)})")
+    if not any(folder.glob("tokenizer*")):
+        raise UserError(f"config.{key}={model}: the folder has no tokenizer")
+
+
+def _weights(folder: Path) -> list[Path]:
+    return sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern) if path.stat().st_size)
+
+
+def revision(model: str, wanted: str | None, download_dir: str | None = None) -> str:
+    """What tells two versions of a model apart: the commit of a model by name, the fingerprint of a folder.
+
+    A fingerprint covers the settings and tokenizer files, and of each file of weights its size, its first and its last
+    megabyte: reading 140 GB at each start would take minutes.
+    """
+    if is_folder(model):
+        return _fingerprint(Path(model))
+    if wanted and re.fullmatch(r"[0-9a-f]{40}", wanted):
+        return wanted
+    return _commit(model, wanted or "main", download_dir)
+
+
+def _fingerprint(folder: Path) -> str:
+    state = hashlib.blake2b(digest_size=16)
+    for path in sorted({path for pattern in _SETTINGS for path in folder.glob(pattern)}):
+        state.update(f"{path.name} {path.stat().st_size}\n".encode())
+        state.update(path.read_bytes())
+    for path in _weights(folder):
+        size = path.stat().st_size
+        state.update(f"{path.name} {size}\n".encode())
+        with open(path, "rb") as file:
+            state.update(file.read(_SAMPLE))
+            file.seek(max(0, size - _SAMPLE))
+            state.update(file.read(_SAMPLE))
+    return state.hexdigest()
+
+
+def _commit(model: str, wanted: str, download_dir: str | None) -> str:
+    """The commit that a branch or tag of a model stands for, from the hub or from its local cache."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    try:
+        found = huggingface_hub.HfApi().model_info(model, revision=wanted, timeout=20).sha
+    except Exception as error:  # the hub's client raises errors of several libraries
+        cache = Path(download_dir or constants.HF_HUB_CACHE)
+        reference = cache / f"models--{model.replace('/', '--')}" / "refs" / wanted
+        try:
+            return reference.read_text(encoding="utf-8").strip()
+        except OSError:
+            reason = str(error).split("\n")[0] or type(error).__name__
+            raise UserError(
+                f"config.vllm.model={model}: neither the hub nor the local cache knows it at revision {wanted} ({reason}); "
+                "give the folder of a downloaded model, or the 40 digits of a commit as config.vllm.revision"
+            ) from None
+    return str(found)
