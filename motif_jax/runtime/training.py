@@ -278,7 +278,8 @@ class Training:
         system.learner.settle()
         self._averages.add(system.learner.metrics())
         self._show(time.monotonic())
-        self._log()
+        if self._steps > self._logged_steps:
+            self._log()
         self._save(asynchronous=False)
 
     def _after_step(self, batch: DeviceBatch) -> None:

@@ -1,0 +1,140 @@
+"""`train_agent` through the real flags, in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from motif_jax.support.interruption import EXIT_CODE
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def command(variant: str, workdir: Path, **flags: object) -> list[str]:
+    changes = [f"--config.{key.replace('__', '.')}={value}" for key, value in flags.items()]
+    launch = [sys.executable, "-m", "motif_jax.launch", f"--config=configs/train_agent.py:{variant}"]
+    return [*launch, f"--workdir={workdir}", *changes]
+
+
+def start(variant: str, workdir: Path, **flags: object) -> subprocess.Popen[str]:
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "1"}
+    return subprocess.Popen(
+        command(variant, workdir, **flags),
+        cwd=REPOSITORY,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 240.0) -> str:
+    output, _ = process.communicate(timeout=seconds)
+    return output
+
+
+def checkpoint_steps(workdir: Path) -> list[int]:
+    folder = workdir / "checkpoints"
+    return sorted(int(p.name) for p in folder.iterdir() if p.name.isdigit()) if folder.exists() else []
+
+
+def metrics(workdir: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def wait_for_checkpoint(workdir: Path, process: subprocess.Popen[str], above: int = 0) -> int:
+    deadline = time.monotonic() + 200
+    while not (steps := [step for step in checkpoint_steps(workdir) if step > above]):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.stdout and process.stdout.read()
+        time.sleep(0.1)
+    return steps[-1]
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [p for p in pids if psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.slow
+def test_the_system_learns_to_remember(tmp_path: Path) -> None:
+    """The full system with processes reaches 95 % of the best return within 300,000 steps."""
+    process = start("recall", tmp_path, train_for_env_steps=150_000, save_every_steps=50_000)
+    output = finish(process)
+    assert process.returncode == 0, output
+    rows = metrics(tmp_path)
+    assert rows[-1]["step"] <= 300_000
+    assert rows[-1]["episode/return"] >= 0.95
+    assert rows[0]["episode/return"] < 0.6
+
+
+@pytest.mark.slow
+def test_stopped_and_killed_runs_go_on_with_the_same_command(tmp_path: Path) -> None:
+    flags = {"environment__name": "Recall-v0", "train_for_env_steps": 10**9, "save_every_steps": 2_000}
+    shared_before = set(os.listdir("/dev/shm"))
+    process = start("smoke", tmp_path, **flags)
+    wait_for_checkpoint(tmp_path, process)
+    process.send_signal(signal.SIGTERM)
+    output = finish(process)
+    assert process.returncode == EXIT_CODE == 75, output
+    assert "SIGTERM" in output
+    stopped_at = checkpoint_steps(tmp_path)[-1]
+    assert metrics(tmp_path)[-1]["step"] == stopped_at, "it saved where it stopped"
+
+    process = start("smoke", tmp_path, **flags)
+    killed_after = wait_for_checkpoint(tmp_path, process, above=stopped_at)
+    children = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+    assert len(children) >= 2
+    process.kill()
+    finish(process)
+    deadline = time.monotonic() + 20
+    while alive(children):
+        assert time.monotonic() < deadline, "actors outlive their parent"
+        time.sleep(0.05)
+    assert set(os.listdir("/dev/shm")) <= shared_before
+
+    kept = [step for step in checkpoint_steps(tmp_path) if step >= killed_after]
+    flags["train_for_env_steps"] = kept[-1] + 1_000
+    process = start("smoke", tmp_path, **flags)
+    output = finish(process)
+    assert process.returncode == 0, output
+    steps = [row["step"] for row in metrics(tmp_path)]
+    assert steps == sorted(set(steps))
+    assert steps[-1] >= kept[-1] + 1_000
+    rows = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    played = [(row["env"], row["episode"]) for row in rows]
+    assert len(set(played)) == len(played)
+
+
+@pytest.mark.slow
+def test_smoke_plays_nethack_and_writes_a_trace(tmp_path: Path) -> None:
+    process = start("smoke", tmp_path, profile__start=2, profile__steps=3)
+    output = finish(process)
+    assert process.returncode == 0, output
+    row = metrics(tmp_path)[-1]
+    assert row["step"] >= 2_048
+    assert row["lag/max"] >= 0
+    episodes = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    names = (
+        "return length score dlvl gold xlvl scout turns success end intrinsic_return seed env step".split()
+    )
+    assert all(set(names) <= set(episode) for episode in episodes)
+    assert list((tmp_path / "profile").rglob("*.xplane.pb"))
+    assert {"config.json", "versions.json", "tensorboard"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_mistake_is_told_in_one_line_before_any_work(tmp_path: Path) -> None:
+    workdir = tmp_path / "run"
+    process = start("", workdir, environment__name="NetHackScore-v7")
+    output = finish(process)
+    assert process.returncode == 2
+    assert [line for line in output.splitlines() if "NetHackScore-v7" in line and "choose one of" in line]
+    assert "Traceback" not in output
+    assert not workdir.exists()

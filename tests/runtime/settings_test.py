@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.runtime import settings
+from motif_jax.stages import train_agent
+from motif_jax.support.errors import UserError
+from tests.runtime.agent_runs import CONFIG, recall_config
+
+
+def variant(name: str) -> ConfigDict:
+    return runpy.run_path(str(CONFIG))["get_config"](name)
+
+
+def test_faithful_is_the_published_command() -> None:
+    config = settings.resolved(variant("faithful"))
+    actors = config.actors
+    assert (actors.workers, actors.envs_per_worker, actors.groups_per_worker) == (24, 20, 2)
+    assert (config.batch_size, config.rollout, config.train_for_env_steps) == (4096, 32, 2_000_000_000)
+    assert (config.save_every_steps, config.keep_checkpoints, config.stats_episodes) == (10_000_000, 5, 1000)
+    reward = config.reward
+    assert (reward.extrinsic_scale, reward.extrinsic_coefficient, reward.intrinsic_coefficient) == (
+        0.1,
+        0.1,
+        0.1,
+    )
+    assert (reward.quantile, reward.count_exponent, reward.extrinsic_clip) == (0.5, 3.0, 10.0)
+    assert (config.network.obs_scale, config.seed) == (255.0, 777)
+    assert all(config.compat.values())
+
+
+def test_plain_config_has_the_published_numbers_and_no_quirks() -> None:
+    plain, faithful = variant(""), variant("faithful")
+    assert not any(plain.compat.values())
+    for section in ("network", "algorithm", "optimizer", "reward"):
+        assert plain[section].to_dict() == faithful[section].to_dict()
+    assert plain.batch_size == faithful.batch_size
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "expected"),
+    [
+        ("NetHackScore-v1", None, 0.1),
+        ("NetHackOracle-v1", None, 10.0),
+        ("NetHackStaircaseLvl3Continual-v1", None, 10.0),
+        ("NetHackOracle-v1", 0.0, 0.0),
+    ],
+)
+def test_extrinsic_coefficient_depends_on_the_task_unless_given(
+    task: str, given: float | None, expected: float
+) -> None:
+    config = variant("")
+    config.environment.name = task
+    config.reward.extrinsic_coefficient = given
+    assert settings.resolved(config).reward.extrinsic_coefficient == expected
+    assert config.reward.extrinsic_coefficient == given
+
+
+def test_messages_are_counted_whenever_an_intrinsic_reward_is_trained_on() -> None:
+    config = variant("faithful")
+    assert not settings.environment_options(config)["compat"]["message_count_off"]
+    config.reward.intrinsic_coefficient = 0.0
+    assert settings.environment_options(config)["compat"]["message_count_off"]
+
+
+def test_slots_suffice_for_a_batch_of_few_environments() -> None:
+    config = recall_config(batch_size=8 * 64, actors__workers=1, actors__envs_per_worker=2)
+    actors = settings.actors_configs(settings.resolved(config), 1)[0]
+    # While one slot of every group is being filled, the others must hold a batch and the rest of a split slot.
+    assert (actors.slots_per_group - 1) * actors.num_envs >= 64 + actors.envs_per_group
+
+
+def test_actors_are_divided_over_devices() -> None:
+    config = settings.resolved(recall_config(actors__workers=4))
+    first, second = settings.actors_configs(config, 2)
+    assert (first.workers, second.workers) == (2, 2)
+    assert (first.first_env, second.first_env) == (0, 12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"environment__name": "NetHackScore"}, "there is no environment 'NetHackScore'"),
+        ({"batch_size": 100}, "config.batch_size=100: must be a multiple of config.rollout=8"),
+        (
+            {"batch_size": 8 * 9, "devices__learner": "0,1"},
+            "config.batch_size=72: must be rollouts that divide",
+        ),
+        ({"algorithm__minibatches": 3}, "config.batch_size=128: must be rollouts that divide"),
+        ({"actors__workers": 0}, "config.actors.workers=0"),
+        ({"actors__envs_per_worker": 5}, "config.actors.envs_per_worker=5: must be a multiple"),
+        ({"devices__learner": "9"}, "config.devices.learner='9'"),
+        ({"devices__actor": "0,0"}, "config.devices.actor='0,0'"),
+        ({"devices__actor": "0,1,2"}, "config.actors.workers=2: must be a multiple of the 3 devices"),
+        ({"actors__slots_per_group": 2}, "config.actors.slots_per_group=2: must be at least 4"),
+        ({"reward__dir": "/nowhere"}, "config.reward.dir='/nowhere': must be an existing folder"),
+        ({"reward__intrinsic_coefficient": 0.1}, "needs a trained reward"),
+        ({"algorithm__advantage": "td"}, "config.algorithm.advantage='td'"),
+        ({"network__core": "rnn"}, "config.network.core='rnn'"),
+        ({"optimizer__learning_rate": -1.0}, "config.optimizer.learning_rate=-1.0"),
+    ],
+)
+def test_bad_values_are_told_in_one_line(changes: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        train_agent.check(recall_config(**changes), tmp_path)
+    assert message in str(caught.value)
+
+
+def test_another_runs_folder_is_refused(tmp_path: Path) -> None:
+    from motif_jax.support import run_folder
+
+    run_folder.prepare(tmp_path, recall_config(), train_agent.IDENTITY)
+    train_agent.check(recall_config(train_for_env_steps=5_000), tmp_path)
+    with pytest.raises(UserError, match="rollout: 8 before, 16 now"):
+        train_agent.check(recall_config(rollout=16), tmp_path)
