@@ -31,7 +31,8 @@ function applyFilter(table) {
   const limit = table.dataset.open || words.length ? Infinity : Number(table.dataset.limit || Infinity);
   let matching = 0;
   for (const row of table.tBodies[0].rows) {
-    const text = row.textContent.toLowerCase();
+    // Numbers are for sorting: a search for "11" should not find every row that was seen 1,118 times.
+    const text = [...row.cells].filter((c) => !c.classList.contains("number")).map((c) => c.textContent).join(" ").toLowerCase();
     const match = words.every((word) => text.includes(word));
     row.hidden = !match || matching >= limit;
     if (match) matching += 1;

@@ -1,0 +1,146 @@
+"""The evaluate stage through its real flags: seeds, resume after a real kill, recordings, mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from motif_jax.envs import replay
+from motif_jax.reports import journal
+
+BASE = [
+    sys.executable, "-m", "motif_jax.launch", "--config=configs/evaluate.py:smoke", "--config.workers=2",
+]  # fmt: skip
+
+
+def start(repository: Path, workdir: Path, *flags: str) -> subprocess.Popen:
+    command = [*BASE, f"--workdir={workdir}", *flags]
+    return subprocess.Popen(
+        command,
+        cwd=repository,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def evaluate(repository: Path, workdir: Path, *flags: str) -> subprocess.CompletedProcess:
+    process = start(repository, workdir, *flags)
+    out, error = process.communicate(timeout=240)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, error)
+
+
+def rows_of(workdir: Path) -> list[dict]:
+    rows = sorted(journal.read_rows(workdir / journal.JOURNAL), key=lambda row: row["index"])
+    return [{k: v for k, v in row.items() if not k.startswith("session")} for row in rows]
+
+
+def test_random_policy_on_nethack(repository, tmp_path):
+    done = evaluate(repository, tmp_path / "a", "--config.record_every=3")
+    assert done.returncode == 0, done.stderr
+    assert "game score" in done.stdout
+    summary = json.loads((tmp_path / "a" / journal.SUMMARY).read_text())
+    rows = rows_of(tmp_path / "a")
+    assert summary["episodes"] == len(rows) == 4
+    assert summary["steps_per_second"] > 0
+    for key in ("return", "score", "dlvl", "gold", "xlvl", "scout", "turns", "length", "success"):
+        value = summary["measures"][key]["mean"]
+        assert value["value"] == pytest.approx(np.mean([row[key] for row in rows]))
+        assert value["low"] <= value["value"] <= value["high"]
+    table = pyarrow.parquet.read_table(tmp_path / "a" / journal.TABLE).to_pylist()
+    assert [row["seed"] for row in table] == [row["seed"] for row in rows]
+    assert len(table[1]["actions"]) == rows[1]["length"]
+    recordings = sorted(path.name for path in (tmp_path / "a" / "recordings").glob("*.json"))
+    assert recordings == ["episode-00000.json", "episode-00003.json"]
+    recording = replay.Recording.load(tmp_path / "a" / "recordings" / "episode-00003.json")
+    rewards = [moment.reward for moment in replay.replay(recording)]
+    assert sum(rewards) == pytest.approx(rows[3]["return"], abs=1e-4)
+    again = evaluate(repository, tmp_path / "b", "--config.workers=1")
+    assert again.returncode == 0, again.stderr
+    assert rows_of(tmp_path / "b") == rows, "another number of workers plays the same"
+    other = evaluate(repository, tmp_path / "c", "--config.seed=1", "--config.episodes=2")
+    assert other.returncode == 0
+    assert rows_of(tmp_path / "c")[0]["seed"] != rows[0]["seed"]
+
+
+@pytest.mark.slow
+def test_a_killed_evaluation_continues_and_says_the_same(repository, tmp_path):
+    flags = ("--config.episodes=120", "--config.environment.max_episode_steps=1000")
+    whole = evaluate(repository, tmp_path / "whole", *flags)
+    assert whole.returncode == 0, whole.stderr
+    killed = tmp_path / "killed"
+    for number in range(2):
+        process = start(repository, killed, *flags)
+        deadline = time.monotonic() + 60
+        while len(rows_of(killed)) < 10 * (number + 1) and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL if number == 0 else signal.SIGTERM)
+        out, error = process.communicate(timeout=60)
+        assert process.returncode == (-signal.SIGKILL if number == 0 else 75), out + error
+        assert not (killed / journal.SUMMARY).exists()
+        before = len(rows_of(killed))
+        assert 0 < before < 120
+    done = evaluate(repository, killed, *flags)
+    assert done.returncode == 0, done.stderr
+    assert rows_of(killed) == rows_of(tmp_path / "whole")
+    assert len(journal.read_rows(killed / journal.JOURNAL)) == 120, "nothing is doubled"
+    one, two = (
+        json.loads((f / journal.SUMMARY).read_text())["measures"] for f in (killed, tmp_path / "whole")
+    )
+    assert one == two
+    quick = evaluate(repository, killed, *flags)
+    assert quick.returncode == 0
+    refused = evaluate(repository, killed, *flags, "--config.seed=5")
+    assert refused.returncode == 2
+    assert "seed: 0 before, 5 now" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--config.policy=clever", "config.policy='clever': must be one of random, agent"),
+        ("--config.policy=agent", "config.agent.dir=None: must be a folder"),
+        ("--config.agent.dir=/nowhere", "config.agent.dir='/nowhere': must be an existing folder"),
+        ("--config.environment.name=NetHack", "there is no environment 'NetHack'"),
+        ("--config.lanes=3", "config.lanes=3: must be even and at least 2"),
+        ("--config.episodes=0", "config.episodes=0: must be a number above 0"),
+        (
+            "--config.agent.checkpoint=newest",
+            "config.agent.checkpoint='newest': must be latest, best or a step",
+        ),
+        ("--config.reward.dir=/nowhere", "config.reward.dir='/nowhere': must be an existing folder"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(repository, tmp_path, flag, said):
+    from motif_jax.stages import evaluate as stage
+    from motif_jax.support.errors import UserError
+
+    config = _config(repository, flag)
+    with pytest.raises(UserError) as error:
+        stage.check(config, tmp_path)
+    assert said in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def _config(repository: Path, flag: str):
+    import runpy
+
+    config = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]("smoke")
+    key, value = flag.removeprefix("--config.").split("=")
+    section = config
+    *path, last = key.split(".")
+    for part in path:
+        section = section[part]
+    section[last] = int(value) if value.isdigit() else value
+    return config

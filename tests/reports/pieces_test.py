@@ -1,0 +1,190 @@
+"""Formats, tables, charts, curves and verdicts, without a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from made_up_runs import HOSTILE, run_data, write_agent_run
+from rich.console import Console
+
+from motif_jax.reports import charts, curves, hacking, html, measures, run_report, text_tables
+from motif_jax.reports.charts import Interval, Series
+from motif_jax.reports.curves import Curve
+from motif_jax.support.errors import UserError
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (12345.6, "12,346"), (0.12345, "0.123"), (-3.0, "-3"), (250.4, "250"), (2e-5, "2.0e-05"), (float("nan"), "n/a")],
+)  # fmt: skip
+def test_numbers_are_short(value, text):
+    assert measures.format_value(value) == text
+
+
+def test_tables_show_text_literally():
+    header, rows = ("a|b", "c_d"), [("x|y\nz", "[red]50%[/red] & $1 \\ {}")]
+    assert (
+        text_tables.markdown(header, rows)
+        == "| a\\|b | c_d |\n| --- | --- |\n| x\\|y z | [red]50%[/red] & $1 \\\\ {} |\n"
+    )
+    latex = text_tables.latex(header, rows, "A 95 % table", "tab:x")
+    assert r"[red]50\%[/red] \& \$1 \textbackslash{} \{\}" in latex
+    assert r"c\_d" in latex
+    assert r"\caption{A 95 \% table}" in latex
+    console = Console(width=90, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(text_tables.terminal(header, rows, "[bold]title"))
+    shown = console.export_text()
+    assert "[red]50%[/red]" in shown
+    assert "[bold]title" in shown
+
+
+def test_ticks_are_round_and_inside():
+    assert charts.ticks(0, 10) == [0, 2, 4, 6, 8, 10]
+    assert charts.ticks(0.013, 0.021, 4) == [0.014, 0.016, 0.018, 0.02]
+    assert charts.ticks(5, 5) == [5]
+    for low, high in ((-3.2, 7.7), (1e6, 5e8), (-1e-4, 1e-4)):
+        found = charts.ticks(low, high)
+        assert 3 <= len(found) <= 12
+        assert min(found) >= low - 1e-9
+        assert max(found) <= high + 1e-9
+    assert [charts.short(v) for v in (0, 1500, 2e7, 3e9, 0.25, 1e-5)] == [
+        "0",
+        "1.5k",
+        "20M",
+        "3G",
+        "0.25",
+        "1.0e-05",
+    ]
+
+
+def test_charts_are_valid_and_say_when_empty():
+    x = np.arange(5.0)
+    y = np.array([1, np.nan, 3, 4, 2])
+    drawn = charts.line_chart(
+        [Series(HOSTILE, x, y, y - 1, y + 1), Series("b", x[:1], y[:1])], "x", "y <unit>", "d"
+    )
+    svg = drawn[: drawn.index("</svg>") + 6]
+    root = ElementTree.fromstring(svg)
+    data = json.loads(root.attrib["data-chart"])
+    assert data["series"][0] == {"name": HOSTILE, "x": [0, 1, 2, 3, 4], "y": [1, None, 3, 4, 2]}
+    assert "nan" not in svg.lower()
+    assert "<script" not in drawn
+    line = next(e for e in root.iter() if e.attrib.get("class", "").startswith("line"))
+    assert line.attrib["d"].count("M") == 2, "a gap where a value is missing"
+    assert "no data" in charts.line_chart([Series("", x, x * np.nan)], "x", "y", "d")
+    assert "nothing was evaluated" in charts.interval_chart([], "x", "d")
+    ElementTree.fromstring(
+        charts.interval_chart([Interval(HOSTILE, 1, 0.5, 2), Interval("b", 0, 0, 0)], "x", "d")
+    )
+
+
+def test_data_in_a_page_cannot_end_its_element():
+    embedded = html.embed_json({"text": "</script><script>alert(1)</script>&"}, "data")
+    assert embedded.count("</script>") == 1
+    inside = re.sub(r"^<[^>]*>|</script>$", "", embedded)
+    assert json.loads(inside)["text"] == "</script><script>alert(1)</script>&"
+
+
+def test_curves_are_read_binned_and_torn_lines_left_out(tmp_path):
+    write_agent_run(tmp_path, episodes=100)
+    episodes = curves.read_episodes(tmp_path)
+    assert len(episodes["return"]) == 100
+    assert "time" not in curves.read_metrics(tmp_path)
+    assert curves.read_metrics(tmp_path / "nowhere") == {}
+    binned = curves.binned(episodes["return"], 10)
+    assert binned.count.sum() == 100
+    assert (np.diff(binned.x) > 0).all()
+    np.testing.assert_allclose((binned.mean * binned.count).sum(), episodes["return"].y.sum())
+    spread = episodes["return"].y[:10].std(ddof=1) / np.sqrt(10) * 1.96
+    np.testing.assert_allclose(binned.mean[0] - binned.low[0], spread)
+    assert len(curves.binned(Curve(np.arange(3.0), np.full(3, np.nan))).x) == 0
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\nnot json\n')
+    with pytest.raises(UserError, match="line 2"):
+        curves.read_metrics(tmp_path)
+    (tmp_path / "bad.csv").write_text("a,b\n1,x\n")
+    with pytest.raises(UserError, match="column b"):
+        curves.read_csv(tmp_path / "bad.csv")
+    assert curves.read_csv(tmp_path / "none.csv") == {}
+
+
+def test_hacking_is_told_from_learning(tmp_path):
+    write_agent_run(tmp_path / "good")
+    write_agent_run(tmp_path / "bad", hacking=True)
+    good = hacking.judge_training(curves.read_episodes(tmp_path / "good"))
+    bad = hacking.judge_training(curves.read_episodes(tmp_path / "bad"))
+    assert good.kind == "good"
+    assert bad.kind == "bad"
+    assert "dungeon level" in bad.line
+    assert "\n" not in bad.line
+    assert "n = 80" in bad.line
+    few = hacking.judge({"intrinsic_return": np.ones(5)}, {"intrinsic_return": np.ones(50)}, ("a", "b"))
+    assert few.kind == ""
+    assert "5 episodes" in few.line
+    assert "no intrinsic return" in hacking.judge_training({}).line
+    same = np.random.default_rng(0).normal(size=100)
+    unclear = hacking.judge({"intrinsic_return": same}, {"intrinsic_return": same}, ("a", "b"))
+    assert "does not change clearly" in unclear.line
+
+
+class _Balanced(HTMLParser):
+    VOID = {"meta", "input", "br", "img", "link", "hr"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_page_is_whole_self_contained_and_escaped(tmp_path):
+    page = run_report.render(run_data(tmp_path), (), "2026-01-01 00:00")
+    parser = _Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    assert HOSTILE not in page
+    assert HOSTILE in parser.text
+    assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", page), "nothing is fetched"
+    assert "url(" not in page
+    assert "default-src 'none'" in page
+    for name in re.findall(r'href="#([^"]+)"', page):
+        assert f'id="{name}"' in page
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_page_says_what_is_missing():
+    page = run_report.render(run_report.RunData(title="Nothing"), (), "now")
+    for part in (
+        "no evaluation was given",
+        "no agent run was given",
+        "no reward run was given",
+        "no dataset was given",
+    ):
+        assert part in page
+
+
+def test_the_headline_is_honest(tmp_path):
+    data = run_data(tmp_path)
+    text, kind = run_report.headline(data)
+    assert kind == "good"
+    assert "n = 60" in text
+    data.evaluations = dict(reversed(data.evaluations.items()))
+    text, kind = run_report.headline(data)
+    assert kind == "bad"
+    assert "LESS" in text
+    data.evaluations = {"agent": data.evaluations["agent"], "again": data.evaluations["agent"]}
+    assert "overlap" in run_report.headline(data)[0]

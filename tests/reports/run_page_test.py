@@ -1,0 +1,122 @@
+"""The page of a run in a real browser."""
+
+from __future__ import annotations
+
+import browser
+import pytest
+from made_up_runs import HOSTILE, run_data
+
+from motif_jax.reports import run_report
+from motif_jax.reports.measures import format_value
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    browser.require_browser()
+    folder = tmp_path_factory.mktemp("page")
+    data = run_data(folder / "runs")
+    (folder / "report.html").write_text(run_report.render(data, (), "2026-01-01 00:00"), encoding="utf-8")
+    with browser.open_browser(folder) as driver:
+        driver.get(f"file://{folder}/report.html")
+        yield driver, data, folder
+
+
+def rows(driver, table):
+    return driver.execute_script(
+        "return [...document.getElementById(arguments[0]).tBodies[0].rows].filter(r => !r.hidden)"
+        ".map(r => [...r.cells].map(c => c.innerText))",
+        table,
+    )
+
+
+def test_numbers_are_those_of_the_evaluation(opened):
+    driver, data, _ = opened
+    shown = {row[0]: row[1:] for row in rows(driver, "evaluation-table")}
+    for key, title in (
+        ("return", "return (reward)"),
+        ("dlvl", "dungeon level"),
+        ("length", "length (steps)"),
+    ):
+        for column, name in enumerate(("agent", "random")):
+            mean = data.evaluations[name]["measures"][key]["mean"]
+            expected = (
+                f"{format_value(mean['value'])}\n[{format_value(mean['low'])}, {format_value(mean['high'])}]"
+            )
+            assert shown[title][column] == expected
+
+
+def test_sort_search_and_show_all(opened):
+    driver, data, _ = opened
+    best = max(data.liked, key=lambda m: m.normalised)
+    assert rows(driver, "liked-most")[0][1] == best.text
+    driver.execute_script("document.querySelector('#messages details').open = true")
+    assert len(rows(driver, "liked-all")) == 50
+    field = driver.find_element("css selector", "input[data-for=liked-all]")
+    field.send_keys("newt 11")
+    found = rows(driver, "liked-all")
+    assert found
+    assert {row[1] for row in found} == {m.text for m in data.liked if "newt" in m.text and "11" in m.text}
+    driver.execute_script("arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", field)
+    head = driver.find_elements("css selector", "#liked-all th button")[4]
+    driver.execute_script("arguments[0].click()", head)
+    counts = [int(row[4].replace(",", "")) for row in rows(driver, "liked-all")]
+    assert counts == sorted(counts, reverse=True)
+    driver.execute_script("arguments[0].click()", head)
+    counts = [int(row[4].replace(",", "")) for row in rows(driver, "liked-all")]
+    assert counts == sorted(counts)
+    driver.execute_script("document.querySelector('#messages .more').click()")
+    assert len(rows(driver, "liked-all")) == len(data.liked)
+
+
+def test_game_text_is_text(opened):
+    driver, _, _ = opened
+    assert driver.title == "A made-up run"
+    assert HOSTILE in [row[0] for row in rows(driver, "seen-4")] + [
+        row[1] for row in rows(driver, "liked-all")
+    ]
+    assert driver.find_elements("css selector", "td b") == []
+
+
+def test_charts_show_values_under_the_pointer(opened):
+    driver, _, _ = opened
+    from selenium.webdriver import ActionChains
+
+    chart = driver.find_element("css selector", "#training svg[data-chart]")
+    ActionChains(driver).scroll_to_element(chart).move_to_element(chart).perform()
+    tip = driver.find_element("css selector", ".tip").text
+    assert tip.startswith("environment steps: ")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (380, True), (380, False), (1200, True)])
+def test_nothing_sticks_out_and_contrast_is_enough(opened, width, dark):
+    driver, _, folder = opened
+    browser.view(driver, width, 900, dark)
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+    worst = driver.execute_script(CONTRAST)
+    assert worst["ratio"] >= 4.5, worst
+    picture = folder / f"page-{width}-{'dark' if dark else 'light'}.png"
+    browser.screenshot(driver, picture)
+    assert picture.stat().st_size > 50_000
+    assert browser.errors(driver) == []
+
+
+# The lowest contrast (WCAG 2.1) of visible text against the first opaque background behind it.
+CONTRAST = """
+const parse = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
+const light = ([r, g, b]) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+  return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
+let worst = { ratio: 99 };
+for (const e of document.querySelectorAll("p,td,th button,h1,h2,h3,a,figcaption,summary,.tile div,.legend span,svg text,small")) {
+  if (!e.textContent.trim() || !e.getClientRects().length) continue;
+  const style = getComputedStyle(e);
+  const ink = parse(e instanceof SVGElement ? style.fill : style.color);
+  let p = e, back = null;
+  while (p && !back) { const c = parse(getComputedStyle(p).backgroundColor); if (c.length === 3 || c[3] === 1) back = c; p = p.parentElement; }
+  const [a, b] = [light(ink), light(back || [255, 255, 255])].sort((x, y) => y - x);
+  const ratio = (a + 0.05) / (b + 0.05);
+  if (ratio < worst.ratio) worst = { ratio, text: e.textContent.slice(0, 60), tag: e.tagName, ink, back };
+}
+return worst;
+"""
