@@ -1,0 +1,126 @@
+"""A trained reward as agents and people use it."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+from reward_fixtures import make_dataset, reward_config, train
+
+from motif_jax import rewards
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.rewards.trained import read_trained
+from motif_jax.support.errors import UserError
+
+SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
+
+
+def section(folder, **values) -> ConfigDict:
+    return ConfigDict({"dir": str(folder), "step": None, "normalise": True, "quantile": 0.5, **values})
+
+
+def some_messages(count=20):
+    rng = np.random.default_rng(5)
+    rows = np.zeros((count, 256), np.uint8)
+    rows[:, :30] = rng.integers(32, 127, (count, 30))
+    rows[1, :] = rng.integers(32, 127, 256)
+    rows[3] = 0
+    return rows
+
+
+def test_lookup_normalises_and_thresholds_with_the_evaluations_own_statistics(trained):
+    messages = some_messages()
+    for step in (0, 1):
+        model = read_trained(trained, step)
+        statistics = model.statistics
+        raw = np.asarray(model.network.reward(model.params, {"message": messages}))
+        normalised = (raw - statistics["mean"]) / np.sqrt(statistics["variance"])
+        threshold = statistics["quantiles"][9]
+        found = rewards.load_intrinsic(section(trained, step=step), SPEC).lookup(messages)
+        np.testing.assert_allclose(found, normalised * (normalised > threshold), rtol=1e-4, atol=1e-5)
+        found = rewards.load_intrinsic(section(trained, step=step, quantile=None), SPEC).lookup(messages)
+        np.testing.assert_allclose(found, normalised, rtol=1e-4, atol=1e-5)
+        found = rewards.load_intrinsic(section(trained, step=step, normalise=False), SPEC).lookup(messages)
+        np.testing.assert_allclose(found, raw * (raw > threshold), rtol=1e-4, atol=1e-5)
+    assert read_trained(trained).step == 1
+
+
+def test_two_decimals_round_the_threshold(trained):
+    model = read_trained(trained)
+    exact, rounded = (
+        model.normalisation(True, 0.3, two_decimals).threshold for two_decimals in (False, True)
+    )
+    assert exact == model.statistics["quantiles"][5]
+    assert rounded == float(f"{exact:.2f}") != exact
+    assert model.normalisation(True, 0.3).threshold == exact
+
+
+def test_load_takes_bytes_str_and_arrays(trained):
+    reward = rewards.load(trained)
+    text = "You see here a key."
+    one = reward(text)
+    assert one.shape == ()
+    np.testing.assert_allclose(reward(text.encode()), one)
+    several = reward([text, b"", "Hello\0\0"])
+    assert several.shape == (3,)
+    np.testing.assert_allclose(several[0], one, rtol=1e-5)
+    np.testing.assert_allclose(several[2], reward("Hello"), rtol=1e-5)
+    rows = np.zeros((2, 2, 80), np.uint8)
+    rows[1, 0, : len(text)] = np.frombuffer(text.encode(), np.uint8)
+    grid = reward(rows)
+    assert grid.shape == (2, 2)
+    np.testing.assert_allclose(grid[1, 0], one, rtol=1e-5)
+    np.testing.assert_allclose(grid[0, 0], reward(""), rtol=1e-5)
+    kept = reward.intrinsic([text, ""], quantile=0.05)
+    assert set(np.flatnonzero(kept)) <= {0, 1}
+    for bad, words in (("x" * 257, "at most 256"), ("\u2603", "latin-1")):
+        with pytest.raises(UserError, match=words):
+            reward(bad)
+
+
+def test_no_reward_is_none_and_bad_values_are_told(trained, tmp_path):
+    assert rewards.load_intrinsic(section("", dir=None), SPEC) is None
+    with pytest.raises(UserError, match=r"quantile=0\.52.*0\.05, 0\.1"):
+        rewards.load_intrinsic(section(trained, quantile=0.52), SPEC)
+    with pytest.raises(UserError, match="has no evaluation 9: it has 0 to 1"):
+        rewards.load_intrinsic(section(trained, step=9), SPEC)
+    with pytest.raises(UserError, match="not a run folder"):
+        rewards.load_intrinsic(section(tmp_path), SPEC)
+    with pytest.raises(UserError, match="shows no text"):
+        rewards.load_intrinsic(section(trained), EnvironmentSpec({}, 3))
+    with pytest.raises(UserError, match="existing folder"):
+        rewards.check(section(tmp_path / "absent"))
+    rewards.check(section(trained))
+    assert rewards.required_fields(section(trained)) == ("message",)
+
+
+@pytest.mark.slow
+def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
+    make_dataset(tmp_path / "dataset", pairs=40, glyphs=True)
+    network = {"network.status": True, "network.crop": True, "network.embedding_dim": 8}
+    folder = train(tmp_path / "reward", reward_config(tmp_path / "dataset", **network))
+    config = section(folder)
+    assert rewards.required_fields(config) == ("message", "blstats", "glyphs")
+    fields = {
+        "message": ArraySpec((256,), "uint8"),
+        "blstats": ArraySpec((27,), "int32"),
+        "glyphs": ArraySpec((21, 79), "int16"),
+    }
+    reward = rewards.load_intrinsic(config, EnvironmentSpec(fields, 3, "message"))
+    assert reward.lookup is None
+    rng = np.random.default_rng(0)
+    observation = {
+        "message": some_messages(6).reshape(3, 2, 256),
+        "blstats": rng.integers(0, 20, (3, 2, 27)).astype(np.int32),
+        "glyphs": rng.integers(0, 5976, (3, 2, 21, 79)).astype(np.int16),
+    }
+    found = jax.jit(reward.in_step)(reward.params, observation)
+    model = read_trained(folder)
+    rows = {name: x.reshape(6, *x.shape[2:]) for name, x in observation.items()}
+    expected = model.normalisation(True, 0.5)(model.network.reward(model.params, rows)).reshape(3, 2)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(UserError, match="reads blstats, glyphs, which the environment does not show"):
+        rewards.load_intrinsic(config, SPEC)
+    with pytest.raises(UserError, match="not the message alone"):
+        rewards.load(folder)

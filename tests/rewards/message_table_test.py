@@ -1,0 +1,107 @@
+"""The table of rewards: exact, each text once, bounded, swapped without compiling."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from motif_jax.rewards import message_table
+from motif_jax.rewards.message_table import MessageTable
+
+
+def texts(*rows: bytes, width: int = 16) -> np.ndarray:
+    return np.array([np.frombuffer(row.ljust(width, b"\0"), np.uint8) for row in rows])
+
+
+class Counting:
+    """The sum of a text's bytes times a parameter; remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, params, rows):
+        self.asked.extend(bytes(row).rstrip(b"\0") for row in rows)
+        return rows.sum(axis=1).astype(np.float32) * params
+
+
+def test_each_text_is_computed_once():
+    compute = Counting()
+    table = MessageTable(compute, 1.0)
+    rows = texts(b"a", b"b", b"a", b"", b"b")
+    expected = rows.sum(axis=1).astype(np.float32)
+    np.testing.assert_array_equal(table.lookup(rows), expected)
+    np.testing.assert_array_equal(table.lookup(rows[::-1]), expected[::-1])
+    assert sorted(compute.asked) == [b"", b"a", b"b"]
+    assert (table.hits, table.misses, len(table)) == (5, 5, 3)
+
+
+def test_a_random_stream_stays_exact_under_a_small_capacity():
+    rng = np.random.default_rng(0)
+    compute = Counting()
+    table = MessageTable(compute, 2.0, capacity=32)
+    for _ in range(60):
+        rows = rng.integers(0, 6, (rng.integers(0, 40), 3)).astype(np.uint8)
+        np.testing.assert_array_equal(table.lookup(rows), 2.0 * rows.sum(axis=1))
+        assert len(table) <= 32
+
+
+def test_what_is_used_stays_and_what_is_not_goes():
+    compute = Counting()
+    table = MessageTable(compute, 1.0, capacity=4)
+    table.lookup(texts(b"a", b"b", b"c", b"d"))
+    table.lookup(texts(b"c", b"d"))
+    table.lookup(texts(b"e"))
+    compute.asked.clear()
+    table.lookup(texts(b"c", b"d", b"e"))
+    assert compute.asked == []
+    table.lookup(texts(b"a"))
+    assert compute.asked == [b"a"]
+
+
+def test_swap_forgets_the_old_values():
+    table = MessageTable(Counting(), 1.0)
+    before = table.lookup(texts(b"key"))
+    table.swap(3.0, version=7)
+    np.testing.assert_array_equal(table.lookup(texts(b"key")), 3 * before)
+    assert table.version == 7
+
+
+def test_texts_that_share_a_hash_keep_their_own_values(monkeypatch):
+    monkeypatch.setattr(message_table, "hash_rows", lambda rows: np.zeros(len(rows), np.uint64))
+    table = MessageTable(Counting(), 1.0)
+    rows = texts(b"a", b"b", b"c")
+    for _ in range(2):
+        np.testing.assert_array_equal(table.lookup(rows), rows.sum(axis=1))
+        np.testing.assert_array_equal(table.lookup(rows[1:]), rows[1:].sum(axis=1))
+
+
+def test_threads_share_a_table():
+    rng = np.random.default_rng(1)
+    table = MessageTable(Counting(), 1.0, capacity=64)
+    wrong = []
+
+    def work(seed):
+        generator = np.random.default_rng(seed)
+        for _ in range(30):
+            rows = generator.integers(0, 4, (50, 4)).astype(np.uint8)
+            if not np.array_equal(table.lookup(rows), rows.sum(axis=1)):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(int(seed),)) for seed in rng.integers(0, 99, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_wrong_use_is_an_error():
+    table = MessageTable(Counting(), 1.0)
+    with pytest.raises(ValueError, match="uint8"):
+        table.lookup(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="capacity"):
+        MessageTable(Counting(), 1.0, capacity=1)
+    with pytest.raises(ValueError, match="gave shape"):
+        MessageTable(lambda params, rows: np.zeros(1), 1.0).lookup(texts(b"a", b"b"))
