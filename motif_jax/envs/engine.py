@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from nle import nethack
+from nle.nethack.nethack import DLPATH
 
 from motif_jax.envs.actions import SPACE
 from motif_jax.envs.buffers import Buffers
+from motif_jax.envs.library import share_code
 from motif_jax.envs.spec import EngineError
 
 _MAX_OPENING_PROMPTS = 1000
@@ -16,10 +18,15 @@ class NetHackEngine:
 
     `start` leaves no trace of an earlier game: the same seeds and keys give the same bytes. A game that is left without
     quitting loses about 6 kB for good, one that ended or was quit nearly nothing.
+
+    Args:
+        buffers: where the game is written; memory of its own by default.
+        shared_code: use one copy of the library's code for all games (see `motif_jax.envs.library`).
     """
 
-    def __init__(self) -> None:
-        self.buffers = Buffers()
+    def __init__(self, buffers: Buffers | None = None, shared_code: bool = True) -> None:
+        self.buffers = buffers if buffers is not None else Buffers()
+        self._shared_code = shared_code
         self._game = nethack.Nethack(observation_keys=(), ttyrec=None, fix_moon_phase=True)
         engine = self._game._pynethack  # its public step adds tuples that nobody reads
         engine.set_buffers(**self.buffers.engine_arrays())
@@ -33,6 +40,8 @@ class NetHackEngine:
         self.buffers.clear()
         self._game.set_initial_seeds(core, disp, False)
         self._reset()
+        if self._shared_code:  # every new game loads the library anew
+            share_code(self._game._dl.fileno(), DLPATH)
         in_moveloop = self.buffers.program_state[3:4]
         for _ in range(_MAX_OPENING_PROMPTS):
             if in_moveloop[0]:
@@ -43,5 +52,5 @@ class NetHackEngine:
         raise EngineError(f"the game of seeds {core}, {disp} did not get past its opening screens")
 
     def close(self) -> None:
-        """Frees the game, its copy of the library and its folder."""
+        """Frees the game, its copy of the library and its folder. Closing twice is allowed."""
         self._game.close()

@@ -1,4 +1,4 @@
-"""When a task is solved and what a step earns: pure rules over what the engine has written.
+"""When a task is solved and what a step earns: rules over the status before and after a step, and the map.
 
 A rule is called once a step, after the prompts are dismissed, with what the environment knows of the step, and gives
 (reward, success). Ends by death or by the step limit are the environment's; `ends` says whether success is one too.
@@ -7,20 +7,20 @@ A rule is called once a step, after the prompts are dismissed, with what the env
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from motif_jax.envs.buffers import (
-    CONDITION,
-    DUNGEON_LEVEL,
     GLYPHS_AT,
     MAP_SHAPE,
-    SCORE,
-    TIME,
+    NOW_CONDITION,
+    NOW_LEVEL,
+    NOW_SCORE,
+    NOW_TIME,
+    NOW_X,
+    NOW_Y,
+    VIEW_BYTES,
     Buffers,
-    View,
-    X,
-    Y,
 )
 
 SUCCESS_REWARD = 50.0
@@ -54,17 +54,28 @@ TASKS: dict[str, Task] = {
 
 
 class Rule(Protocol):
-    """A task's rule. `ends`: success ends the episode."""
+    """A task's rule. `ends`: success ends the episode. `idle`: without `descended` a step earns nothing."""
 
     ends: bool
+    idle: bool
 
     def reset(self) -> None:
         """Forgets the last episode."""
 
-    def __call__(self, descended: bool, limit: bool, over: bool, normal: bool) -> tuple[float, bool]:
+    def __call__(
+        self,
+        now: Sequence[int],
+        before: Sequence[int],
+        descended: bool,
+        limit: bool,
+        over: bool,
+        normal: bool,
+    ) -> tuple[float, bool]:
         """Judges one step.
 
         Args:
+            now: status after the step, as `buffers.read_status` gives it.
+            before: status before the step.
             descended: the message says that the hero went down stairs.
             limit: this step is the last one allowed; nothing succeeds on it.
             over: the game has ended.
@@ -79,19 +90,23 @@ class ScoreRule:
     """The change of the game's score, less a little when no game time passed."""
 
     ends = False
-
-    def __init__(self, now: View, before: View) -> None:
-        self._now = now.status
-        self._before = before.status
+    idle = False
 
     def reset(self) -> None:
         """Nothing to forget."""
 
-    def __call__(self, descended: bool, limit: bool, over: bool, normal: bool) -> tuple[float, bool]:
+    def __call__(
+        self,
+        now: Sequence[int],
+        before: Sequence[int],
+        descended: bool,
+        limit: bool,
+        over: bool,
+        normal: bool,
+    ) -> tuple[float, bool]:
         """See `Rule`."""
-        now, before = self._now, self._before
-        reward = float(now[SCORE] - before[SCORE]) if normal else 0.0
-        if now[TIME] == before[TIME]:
+        reward = float(now[NOW_SCORE] - before[NOW_SCORE]) if normal else 0.0
+        if now[NOW_TIME] == before[NOW_TIME]:
             reward += FROZEN_PENALTY
         return reward, False
 
@@ -99,8 +114,9 @@ class ScoreRule:
 class StaircaseRule:
     """Going down stairs to the level. Continual: pays the first time only, also on a deadly step, and play goes on."""
 
-    def __init__(self, now: View, level: int, continual: bool) -> None:
-        self._status = now.status
+    idle = True
+
+    def __init__(self, level: int, continual: bool) -> None:
         self._level = level
         self._continual = continual
         self._paid = False
@@ -110,9 +126,17 @@ class StaircaseRule:
         """Makes the reward available again."""
         self._paid = False
 
-    def __call__(self, descended: bool, limit: bool, over: bool, normal: bool) -> tuple[float, bool]:
+    def __call__(
+        self,
+        now: Sequence[int],
+        before: Sequence[int],
+        descended: bool,
+        limit: bool,
+        over: bool,
+        normal: bool,
+    ) -> tuple[float, bool]:
         """See `Rule`."""
-        if not descended or limit or self._status[DUNGEON_LEVEL] != self._level:
+        if not descended or limit or now[NOW_LEVEL] != self._level:
             return 0.0, False
         if self._continual:
             success = not self._paid
@@ -130,10 +154,11 @@ class OracleRule:
     """
 
     ends = True
+    idle = False
 
     def __init__(self, buffers: Buffers, sober: bool, edge_quirk: bool, mask_quirk: bool) -> None:
-        self._block = buffers.block
-        self._status = buffers.view.status
+        self._bytes = buffers.memory.views
+        self._map_at = buffers.index * VIEW_BYTES + GLYPHS_AT
         self._glyphs = buffers.glyphs
         self._sober = sober
         self._edge_quirk = edge_quirk
@@ -142,18 +167,25 @@ class OracleRule:
     def reset(self) -> None:
         """Nothing to forget."""
 
-    def __call__(self, descended: bool, limit: bool, over: bool, normal: bool) -> tuple[float, bool]:
+    def __call__(
+        self,
+        now: Sequence[int],
+        before: Sequence[int],
+        descended: bool,
+        limit: bool,
+        over: bool,
+        normal: bool,
+    ) -> tuple[float, bool]:
         """See `Rule`."""
-        status = self._status
-        x, y = status[X], status[Y]
-        columns = MAP_SHAPE[1]
+        x, y = now[NOW_X], now[NOW_Y]
+        rows, columns = MAP_SHAPE
         # The bytes between the patch's corners hold its three rows and what lies between: nearly always there is
         # no Oracle there at all, and that is known in a fraction of a microsecond.
-        start = max(GLYPHS_AT, GLYPHS_AT + 2 * ((y - 1) * columns + x - 1))
-        stop = GLYPHS_AT + 2 * min((y + 1) * columns + x + 2, MAP_SHAPE[0] * columns)
-        if limit or over or self._block.find(_ORACLE_BYTES, start, stop) < 0:
+        start = self._map_at + 2 * max((y - 1) * columns + x - 1, 0)
+        stop = self._map_at + 2 * min((y + 1) * columns + x + 2, rows * columns)
+        if limit or over or self._bytes.find(_ORACLE_BYTES, start, stop) < 0:
             return 0.0, False
-        if not self._oracle_near(x, y) or (self._sober and self._hallucinates(status[CONDITION])):
+        if not self._oracle_near(x, y) or (self._sober and self._hallucinates(now[NOW_CONDITION])):
             return 0.0, False
         return SUCCESS_REWARD, True
 
@@ -167,12 +199,12 @@ class OracleRule:
         return condition == HALLUCINATION if self._mask_quirk else bool(condition & HALLUCINATION)
 
 
-def make_rule(task: Task, buffers: Buffers, before: View, compat: Mapping[str, bool]) -> Rule:
-    """The rule of `task` over what the engine writes (`buffers`) and the view before the step (`before`)."""
+def make_rule(task: Task, buffers: Buffers, compat: Mapping[str, bool]) -> Rule:
+    """The rule of `task` for the game that is written into `buffers`, with published quirks by switch."""
     if task.goal == "score":
-        return ScoreRule(buffers.view, before)
+        return ScoreRule()
     if task.goal == "staircase":
-        return StaircaseRule(buffers.view, task.level, task.continual)
+        return StaircaseRule(task.level, task.continual)
     return OracleRule(
         buffers,
         task.sober,

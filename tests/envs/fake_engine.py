@@ -33,7 +33,7 @@ class FakeEngine:
         buffers = self.buffers
         for name, index in _STATUS.items():
             buffers.blstats[index] = frame[name]
-        buffers.misc[:] = frame["yn"], frame["getlin"], frame["more"]
+        buffers.misc[0], buffers.misc[1], buffers.misc[2] = frame["yn"], frame["getlin"], frame["more"]
         text = frame["msg"].encode()
         buffers.message[:] = list(text.ljust(256, b"\0"))
         buffers.glyphs[:] = BLANK

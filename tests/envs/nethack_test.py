@@ -13,7 +13,8 @@ import pytest
 from motif_jax.envs import registry
 from motif_jax.envs.actions import TASK_KEYS
 from motif_jax.envs.buffers import BLANK_GLYPH
-from motif_jax.envs.nethack import NetHackEnvironment, game_seeds
+from motif_jax.envs.game import game_seeds
+from motif_jax.envs.nethack import NetHackEnvironment
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation, row
 from motif_jax.support.errors import UserError
 

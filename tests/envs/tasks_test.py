@@ -30,7 +30,7 @@ def play(env_name, prev, steps, *, start_steps=0, compat=None, max_steps=5000):
         reward, end = env.step(action, out)
         message = out["message"].tobytes().rstrip(b"\0").decode()
         results.append((reward, end, list(engine.keys), message, env.episode_info()))
-        env._final = None  # one published case goes on after an end
+        env._game._final = None  # one published case goes on after an end
     return results
 
 
