@@ -10,10 +10,11 @@ An annotator is a module of this package with two functions:
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from motif_jax.support.errors import UserError
 
@@ -88,8 +89,8 @@ class Preview:
     exact: bool = True
 
 
-class Annotator(Protocol):
-    """Judges questions. Subclass it: `start`, `preview` and `close` have defaults for annotators without a model.
+class Annotator(abc.ABC):
+    """Judges questions. `start`, `preview` and `close` are there for those with a model.
 
     Attributes:
         identity: JSON-able; everything that an answer depends on besides the question itself (annotator, goal,
@@ -104,14 +105,14 @@ class Annotator(Protocol):
     short_name: str
     reads_captions: bool
 
+    @abc.abstractmethod
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """Yields (position in `questions`, answer) once for every question, in any order.
 
         What was yielded is kept when a later question raises.
         """
-        ...
 
-    def start(self) -> None:
+    def start(self) -> None:  # noqa: B027 (nothing to do without a model)
         """Loads the model or reaches the server; called once before the first question, if there is any.
 
         Everything above must be known without it: a run that finds all its answers never loads a model.
@@ -121,7 +122,7 @@ class Annotator(Protocol):
         """What a question would look like, without asking it."""
         return Preview("\n----\n".join(question.captions) if self.reads_captions else f"pair {question.pair}")
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (as above)
         """Frees the engine or the connections."""
 
 

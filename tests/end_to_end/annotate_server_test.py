@@ -1,0 +1,294 @@
+"""The openai annotator against a server that behaves well, badly, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import re
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+from annotate_datasets import annotate, expected, run_stage, summary, write_dataset
+from tiny_judge import pair, rule
+
+from motif_jax.annotation.conversations import read_conversations
+from motif_jax.support.errors import UserError
+
+NAME = "judge_msg_defaultgoal_default"
+KEY = "sk-a-secret-that-nobody-may-see"
+
+
+class Server:
+    """Answers by the judge's rule, or as `behave(number, request)` says: (status, body) or None for the rule."""
+
+    def __init__(self):
+        self.behave = lambda number, request: None
+        self.requests = []
+        self.keys = set()
+        self.most = 0
+        self._running = 0
+        self._lock = threading.Lock()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with outer._lock:
+                    outer.requests.append(request)
+                    outer.keys.add(self.headers["Authorization"])
+                    number = len(outer.requests)
+                    outer._running += 1
+                    outer.most = max(outer.most, outer._running)
+                status, body = outer.behave(number, request) or (200, outer.judge(request))
+                time.sleep(0.005)
+                with outer._lock:
+                    outer._running -= 1
+                data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+                with contextlib.suppress(OSError):
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(data)))
+                    self.end_headers()
+                    self.wfile.write(data)
+
+            def log_message(self, *arguments):
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+
+    def captions(self, request):
+        text = next(turn["content"] for turn in request["messages"] if turn["role"] == "user")
+        return [json.loads(re.search(rf'"description_{n}": (".*")}}', text)[1]) for n in (1, 2)]
+
+    def judge(self, request):
+        label = rule(*self.captions(request))
+        word = ("1", "2", "None")[label]
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant"}}
+        choice["message"]["content"] = f'Thinking.\n("best_description": "{word}")'
+        if request.get("logprobs"):
+            top = [
+                {"token": t, "logprob": np.log(0.8 if t == word else 0.1), "bytes": []}
+                for t in ("1", "2", "None")
+            ]
+            said = next(token for token in top if token["token"] == word)
+            choice["logprobs"] = {"content": [{**said, "top_logprobs": top}]}
+        usage = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
+        return {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "judge",
+            "choices": [choice],
+            "usage": usage,
+        }
+
+    def close(self):
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    rng = random.Random(4)
+    return write_dataset(tmp_path / "dataset", [pair(rng) for _ in range(120)])
+
+
+@pytest.fixture
+def run(server, dataset, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+    def run(**values):
+        fixed = {"annotator": "openai", "openai__base_url": server.url, "openai__model": "judge"}
+        fixed |= {"openai__retries": 1, "openai__concurrency": 8, "flush_seconds": 0.0}
+        assert run_stage(dataset, tmp_path / "run", tmp_path / "store", **{**fixed, **values}) == 0
+        return summary(tmp_path / "run")
+
+    return run
+
+
+def labels(dataset, name=NAME):
+    return np.load(dataset / "preference" / f"{name}.npy")
+
+
+@pytest.mark.parametrize("mode", ["analysis", "verdict", "soft"])
+def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
+    done = run(answer__mode=mode, keep_conversations=True)
+    assert (labels(dataset) == expected(dataset, rule)).all()
+    assert done["asked"] == len(server.requests)
+    assert done["prompt_tokens"] == 100 * done["asked"]
+    assert 1 < server.most <= 8
+    request = server.requests[0]
+    assert (request["temperature"] == 0) == (mode == "soft")
+    assert ("structured_outputs" in request) == (mode == "verdict")
+    if mode == "soft":
+        assert request["messages"][-1]["content"] == '("best_description": "'
+        assert request["continue_final_message"] is True
+        probabilities = np.load(dataset / "annotations" / NAME / "probabilities.npy")
+        winner = probabilities[labels(dataset) == 0][0]
+        np.testing.assert_allclose(winner, [0.8, 0.1, 0.1], rtol=1e-5)
+        assert done["mean_verdict_mass"] == pytest.approx(1)
+    else:
+        assert len({one["seed"] for one in server.requests}) == len(server.requests)
+    # The key goes to the server and nowhere else.
+    assert server.keys == {f"Bearer {KEY}"}
+    for path in [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.jsonl")]:
+        assert KEY not in path.read_text()
+    (kept,) = (tmp_path / "run" / "conversations").glob("*.gz")
+    talks = list(read_conversations(kept))
+    assert len(talks) == done["asked"]
+    assert talks[0]["turns"][0]["role"] == "system"
+
+
+def test_retry_turn_and_unknown_alone(run, server, dataset):
+    def hesitate(number, request):
+        turns = request["messages"]
+        if "fountain" in turns[1]["content"] and len(turns) < 4:
+            return 200, {
+                "choices": [
+                    {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hm."}}
+                ]
+            }
+        return None
+
+    server.behave = hesitate
+    alone = run(answer__retry=False, name="alone")
+    unknown = labels(dataset, "alone") == 3
+    assert unknown.any()
+    assert alone["merged"]["unknown"] == unknown.sum()
+    assert np.isnan(np.load(dataset / "annotations" / "alone" / "probabilities.npy")[unknown]).all()
+    # The same command asks nothing; one more attempt asks the unknown ones alone.
+    assert run(answer__retry=False, name="alone")["asked"] == 0
+    server.behave = lambda number, request: None
+    again = run(answer__retry=False, name="alone", attempts=2)
+    assert 0 < again["asked"] < 40
+    assert again["unknown_share"] == 0
+    assert (labels(dataset, "alone") == expected(dataset, rule)).all()
+    server.behave = hesitate
+    retried = run()
+    assert retried["retried_share"] > 0
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+def test_both_orders_show_position_bias(run, server, dataset):
+    def always_first(number, request):
+        body = server.judge(request)
+        body["choices"][0]["message"]["content"] = '("best_description": "1")'
+        return 200, body
+
+    server.behave = always_first
+    done = run(orders="both")
+    assert done["merged"]["position_bias"]["first_share"] == 1
+    assert done["merged"]["position_bias"]["consistent"] == 0
+    assert (labels(dataset) == 2).all()
+
+
+def test_faults_that_pass_are_waited_for(run, server, dataset):
+    server.behave = lambda number, request: (
+        (503, "{}") if number == 3 else (429, "{}") if number == 9 else None
+    )
+    done = run(openai__retries=3)
+    assert len(server.requests) == done["asked"] + 2
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+CASES = {
+    "http 500": (lambda n, r: (500, '{"error": "boom"}'), "answers with HTTP 500"),
+    "html": (lambda n, r: (200, "<html>gateway</html>"), "returns rubbish"),
+    "json": (lambda n, r: (200, {"choices": []}), "returns rubbish"),
+    "other json": (lambda n, r: (200, [1, 2]), "returns rubbish"),
+    "not a text": (lambda n, r: (200, {"choices": [{"message": {"content": [1]}}]}), "returns rubbish"),
+    "hangs": (lambda n, r: time.sleep(3), "hangs: no answer within 0.5 s"),
+    "key": (lambda n, r: (401, {"error": {"message": f"no such key {KEY}"}}), "refuses the key"),
+    "model": (lambda n, r: (404, "{}"), "does not know config.openai.model=judge"),
+    "request": (lambda n, r: (400, '{"error": "no such field"}'), "refuses the request"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_bad_server_is_one_line_and_all_answers_are_kept(run, server, dataset, case):
+    bad, said = CASES[case]
+    server.behave = lambda number, request: bad(number, request) if number > 40 else None
+    with pytest.raises(UserError, match=said) as caught:
+        run(openai__timeout_seconds=0.5)
+    assert "\n" not in str(caught.value)
+    assert KEY not in str(caught.value)
+    assert server.url in str(caught.value)
+    server.behave = lambda number, request: None
+    done = run()
+    assert done["store_hits"] >= 32
+    assert done["asked"] + done["store_hits"] == done["questions"]
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+def test_a_prompt_that_is_too_long_is_unknown(run, server, dataset):
+    long = {"error": {"message": "This model's maximum context length is 10 tokens."}}
+    server.behave = lambda number, request: (400, long) if number == 5 else None
+    done = run()
+    assert done["unknown_notes"] == {"prompt too long for the model": 1}
+    assert (labels(dataset) == 3).sum() >= 1
+
+
+def test_a_server_that_is_down_is_one_line(dataset, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    flags = [
+        "annotator=openai",
+        f"openai.base_url=http://127.0.0.1:{port}/v1",
+        "openai.model=m",
+        "openai.retries=0",
+    ]
+    done = annotate(dataset, tmp_path / "run", tmp_path / "store", *[f"--config.{flag}" for flag in flags])
+    assert done.returncode == 2
+    error = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert len(error) == 1
+    assert "cannot be reached" in error[0]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"openai__base_url": "127.0.0.1"}, "config.openai.base_url"),
+        ({"openai__model": ""}, "config.openai.model"),
+        ({"openai__extra_body": "[1]"}, "config.openai.extra_body"),
+        ({"openai__concurrency": 0}, "config.openai.concurrency"),
+        ({"answer__mode": "loud"}, "config.answer.mode"),
+        (
+            {"goal": "peace"},
+            "config.goal=peace: must be one of defaultgoal, zeroknowledge, combat, gold, stairs",
+        ),
+        ({"prompt__file": "nowhere.yaml"}, "nowhere.yaml cannot be read"),
+        ({"sampling__top_k": 0}, "config.sampling.top_k"),
+    ],
+)
+def test_bad_values(run, server, values, said):
+    with pytest.raises(UserError, match=said):
+        run(**values)
+    assert not server.requests
+
+
+def test_dry_run_asks_nothing(run, server, tmp_path, capsys):
+    with contextlib.suppress(FileNotFoundError):
+        run(dry_run=True, measured_rate=10.0)
+    said = capsys.readouterr().out
+    assert '{"description_1": ' in said
+    assert "[system]" in said
+    assert re.search(r"questions +\d+ distinct", said)
+    assert "at 10.00 questions/s" in said
+    assert not server.requests
