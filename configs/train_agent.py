@@ -104,7 +104,7 @@ def _reward() -> ConfigDict:
 
 def _actors() -> ConfigDict:
     actors = ConfigDict()
-    actors.workers = default_workers()  # processes
+    actors.workers = default_workers()  # processes on every host
     actors.envs_per_worker = 20
     actors.groups_per_worker = 2  # one is stepped while the other waits for its actions
     actors.slots_per_group = placeholder(int)  # rollouts a group can hold; None: as many as batches need
@@ -122,7 +122,7 @@ def _base() -> ConfigDict:
     config.stage = "train_agent"
     config.seed = 777
     config.train_for_env_steps = 2_000_000_000
-    config.batch_size = 4096  # steps of an update
+    config.batch_size = 4096  # steps of an update, of all hosts together
     config.rollout = 32  # steps of a trajectory, also those that gradients run back through
     config.max_waiting_batches = 2  # batches that may wait for the learner before the actors do
     config.serial = False  # everything in one thread and in order: slow, reproducible bit for bit
@@ -142,6 +142,14 @@ def _base() -> ConfigDict:
     config.devices.learner = "all"  # numbers of the devices that learn ('0,1'), or 'all'
     config.devices.actor = "first"  # of those that choose actions, or 'all', or 'first' (of the learner's)
     config.devices.cpu_count = placeholder(int)  # without a GPU: make so many devices of the CPU
+
+    config.hosts = ConfigDict()
+    # Several hosts, one process each: 'HOST:PORT' of the first one with count and index, or 'slurm' under srun.
+    config.hosts.coordinator = placeholder(str)
+    config.hosts.count = placeholder(int)
+    config.hosts.index = placeholder(int)
+    config.hosts.heartbeat_timeout_seconds = 100.0  # a host that is silent for so long is dead, and all end
+    config.hosts.connect_timeout_seconds = 300.0  # so long the hosts wait for each other at the start
 
     config.save_every_steps = 10_000_000
     config.save_every_seconds = 300.0

@@ -7,8 +7,10 @@ import dataclasses
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -28,13 +30,15 @@ class ActorPool(Rollouts):
 
     Workers write records to one pipe that this process reads, and each reads its commands from a pipe of its own;
     a worker whose commands end (its parent closed them, or died) ends. A worker that dies is replaced: its
-    unfinished slots are dropped and its environments start new episodes.
+    unfinished slots are dropped and its environments start new episodes. Engines keep their files in a temporary
+    folder of each process, which goes with the process, or with its successor's start when it was killed.
     """
 
     def __init__(self, config: ActorsConfig, next_episode: Sequence[int] | None = None) -> None:
         super().__init__(config, next_episode)
         self._records, self._records_in = os.pipe()
         self._reports, self._reports_in = os.pipe()
+        self._folder = Path(tempfile.mkdtemp(prefix="motif_jax_actors_"))
         self._processes: list[subprocess.Popen[bytes]] = []
         self._commands = [-1] * config.workers
         self._generation = [0] * config.workers
@@ -127,15 +131,20 @@ class ActorPool(Rollouts):
             for descriptor in (self._records, self._records_in, self._reports, self._reports_in):
                 os.close(descriptor)
             self._records_in = -1
+        shutil.rmtree(self._folder, ignore_errors=True)
         self.slots.close()
 
     def _spawn(self, worker: int) -> subprocess.Popen[bytes]:
+        folder = self._folder / str(worker)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
         commands, self._commands[worker] = os.pipe()
         orders = {
             "config": dataclasses.asdict(self.config),
             "layout": self.slots.layout.to_json(),
             "worker": worker,
             "generation": self._generation[worker],
+            "parent": os.getpid(),
             "memory": self.slots.descriptor,
             "commands": commands,
             "records": self._records_in,
@@ -147,7 +156,7 @@ class ActorPool(Rollouts):
                 stdin=subprocess.PIPE,
                 stdout=2,  # standard output is the parent's own: whatever an engine prints goes to the log
                 pass_fds=[self.slots.descriptor, commands, self._records_in, self._reports_in],
-                env=_worker_environment(),
+                env=_worker_environment(folder),
             )
         finally:
             os.close(commands)
@@ -244,9 +253,14 @@ class ActorPool(Rollouts):
         self.wake()
 
 
-def _worker_environment() -> dict[str, str]:
-    """The environment of a worker: this package importable, and no thread pools of numerical libraries."""
+def _worker_environment(folder: Path) -> dict[str, str]:
+    """The environment of a worker: this package importable, its own temporary folder, and no thread pools."""
     root = str(Path(__file__).resolve().parents[2])
     path = os.environ.get("PYTHONPATH")
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return {**os.environ, **threads, "PYTHONPATH": root if not path else root + os.pathsep + path}
+    return {
+        **os.environ,
+        **threads,
+        "TMPDIR": str(folder),
+        "PYTHONPATH": root if not path else root + os.pathsep + path,
+    }

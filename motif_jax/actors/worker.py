@@ -6,13 +6,16 @@ with it, or no longer there.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import struct
 import sys
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from motif_jax.actors.group import EnvGroup, start_delay
@@ -31,7 +34,7 @@ def run(orders: Mapping[str, Any]) -> None:
     """Serves the groups of one worker until the pipe of commands ends.
 
     Args:
-      orders: `config` (ActorsConfig), `layout` (SlotLayout), `worker`, `generation`, and the file
+      orders: `config` (ActorsConfig), `layout` (SlotLayout), `worker`, `generation`, `parent` (its process id), and the file
         descriptors `memory`, `commands` (read), `records` and `reports` (write).
     """
     config = ActorsConfig(**orders["config"])
@@ -93,7 +96,18 @@ def main() -> int:
         text = traceback.format_exc().encode("ascii", "replace").decode()[-_TRACEBACK_LIMIT:]
         report(orders["reports"], {"error": text, "worker": orders["worker"]})
         return 1
+    finally:
+        _remove_own_folder(orders["parent"])
     return 0
+
+
+def _remove_own_folder(parent: int) -> None:
+    """Removes the temporary folder of this process, and the one round it if it is the last and `parent` is dead."""
+    folder = Path(os.environ["TMPDIR"])
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.getppid() != parent:
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()
 
 
 if __name__ == "__main__":

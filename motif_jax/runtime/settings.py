@@ -10,8 +10,11 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
+from motif_jax import rewards
 from motif_jax.actors.rollouts import ActorsConfig
+from motif_jax.algorithms import schedules
 from motif_jax.envs import registry
+from motif_jax.runtime import hosts
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -29,7 +32,10 @@ _ENVIRONMENT_SWITCHES = (
 
 
 def environment_options(config: ConfigDict) -> dict[str, Any]:
-    """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able."""
+    """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able.
+
+    What a policy plays with; training adds the fields of its reward, see `training_options`.
+    """
     options: dict[str, Any] = {"max_episode_steps": config.environment.max_episode_steps}
     if config.environment.name in registry.NETHACK_TASKS:
         switches = {name: bool(config.compat[name]) for name in _ENVIRONMENT_SWITCHES}
@@ -39,6 +45,14 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
     else:
         options |= config.environment.recall.to_dict()
     return options
+
+
+def training_options(config: ConfigDict) -> dict[str, Any]:
+    """`environment_options` with the observation fields that an intrinsic reward of more than the text reads."""
+    options = environment_options(config)
+    shown = registry.spec(config.environment.name, **options).observation
+    more = [name for name in rewards.required_fields(config.reward) if name not in shown]
+    return {**options, "fields": more} if more else options
 
 
 def resolved(config: ConfigDict) -> ConfigDict:
@@ -56,8 +70,8 @@ def resolved(config: ConfigDict) -> ConfigDict:
 
 
 def columns(config: ConfigDict) -> int:
-    """Rollouts of a batch."""
-    return config.batch_size // config.rollout
+    """Rollouts of this host's part of a batch."""
+    return config.batch_size // config.rollout // hosts.place(config).count
 
 
 def slots_per_group(config: ConfigDict) -> int:
@@ -68,20 +82,25 @@ def slots_per_group(config: ConfigDict) -> int:
 
 
 def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
-    """The actors of a resolved config, divided evenly over `count` devices that act."""
+    """This host's actors of a resolved config, divided evenly over `count` devices that act.
+
+    Environments are numbered through all hosts, so that no two play the same games.
+    """
     actors = config.actors
+    first_env = hosts.place(config).index * actors.workers * actors.envs_per_worker
     workers = actors.workers // count
+    options = training_options(config)
     return [
         ActorsConfig(
             env=config.environment.name,
-            options=environment_options(config),
+            options=options,
             seed=config.seed,
             workers=workers,
             envs_per_group=actors.envs_per_worker // actors.groups_per_worker,
             rollout=config.rollout,
             groups_per_worker=actors.groups_per_worker,
             slots_per_group=actors.slots_per_group,
-            first_env=number * workers * actors.envs_per_worker,
+            first_env=first_env + number * workers * actors.envs_per_worker,
             same_step_autoreset=bool(config.compat.timeout_as_terminal),
             warmup_steps=actors.warmup_steps,
             warmup_seconds=actors.warmup_seconds,
@@ -90,6 +109,24 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
         )
         for number in range(count)
     ]
+
+
+def make_optimizer(config: ConfigDict) -> Any:
+    """The optimiser of a config's agent."""
+    return schedules.make_optimizer(config.optimizer, optimizer_steps(config))
+
+
+def optimizer_steps(config: ConfigDict) -> int:
+    """Optimiser steps of the whole run."""
+    updates = -(-config.train_for_env_steps // config.batch_size)
+    return updates * config.algorithm.epochs * config.algorithm.minibatches
+
+
+def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
+    """Arguments of `wandb.init`, None if W&B is off."""
+    if not config.wandb.enabled:
+        return None
+    return {"project": config.wandb.project, "name": config.wandb.name, "config": config.to_dict()}
 
 
 def configure_jax(config: ConfigDict) -> None:
@@ -110,8 +147,16 @@ def cache_folder(value: str) -> Path | None:
     return Path(value) if value else None
 
 
+def all_learner_devices(config: ConfigDict) -> list[jax.Device]:
+    """The devices that `config.devices.learner` names, of all hosts: the same places on each of them."""
+    here = jax.local_devices()
+    places = [here.index(device) for device in learner_devices(config)]
+    of_host = [jax.local_devices(process_index=index) for index in range(jax.process_count())]
+    return [devices[place] for devices in of_host for place in places]
+
+
 def learner_devices(config: ConfigDict) -> list[jax.Device]:
-    """The devices that `config.devices.learner` names.
+    """This host's devices that `config.devices.learner` names.
 
     Raises:
       UserError: there is no such device.
@@ -120,7 +165,7 @@ def learner_devices(config: ConfigDict) -> list[jax.Device]:
 
 
 def actor_devices(config: ConfigDict) -> list[jax.Device]:
-    """The devices that `config.devices.actor` names.
+    """This host's devices that `config.devices.actor` names.
 
     Raises:
       UserError: there is no such device.
@@ -161,7 +206,6 @@ def check(config: ConfigDict) -> None:
     for key in ("actors.slots_per_group", "devices.cpu_count", "profile.server_port"):
         checks.positive(config, key, allow_none=True)
     checks.positive(config, "profile.start", allow_zero=True, allow_none=True)
-    checks.fraction(config, "reward.quantile", allow_none=True)
     batch, rollout = config.batch_size, config.rollout
     checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
     _divides(config, "actors.envs_per_worker", "actors.groups_per_worker")
@@ -176,14 +220,15 @@ def check(config: ConfigDict) -> None:
 
 def _check_devices(config: ConfigDict) -> None:
     learners, actors = len(learner_devices(config)), len(actor_devices(config))
-    share = columns(config) // config.algorithm.minibatches
-    rollouts = f"{columns(config)} rollouts of {config.rollout} steps"
+    count, minibatches = hosts.place(config).count, config.algorithm.minibatches
+    rollouts = config.batch_size // config.rollout
+    over = f"{count} hosts of {learners}" if count > 1 else str(learners)
     checks.require(
-        columns(config) % learners == 0 and columns(config) // learners % config.algorithm.minibatches == 0,
+        rollouts % (count * learners * minibatches) == 0,
         "batch_size",
         config.batch_size,
-        f"rollouts that divide over {learners} learner devices and {config.algorithm.minibatches} minibatches; "
-        f"it is {rollouts}, {share} a minibatch",
+        f"rollouts that divide over {over} learner devices and {minibatches} minibatches; "
+        f"it is {rollouts} rollouts of {config.rollout} steps",
     )
     checks.require(
         config.actors.workers % actors == 0,
@@ -194,9 +239,8 @@ def _check_devices(config: ConfigDict) -> None:
 
 
 def _check_intrinsic(config: ConfigDict) -> None:
-    if config.reward.dir is not None:
-        checks.existing_folder(config, "reward.dir")
-    elif config.reward.intrinsic_coefficient != 0:
+    rewards.check(config.reward)
+    if not config.reward.dir and config.reward.intrinsic_coefficient != 0:
         raise UserError(
             f"config.reward.intrinsic_coefficient={config.reward.intrinsic_coefficient} needs a trained reward: give "
             "--config.reward.dir=DIR, or --config.reward.intrinsic_coefficient=0 to learn from the task alone"

@@ -21,15 +21,17 @@ from motif_jax.actors.rollouts import Rollouts
 from motif_jax.algorithms import appo, schedules
 from motif_jax.envs import registry
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
-from motif_jax.runtime import agent_checkpoints, settings
+from motif_jax.runtime import agent_checkpoints, hosts, settings
 from motif_jax.runtime.batcher import Batcher, Finished, Source
 from motif_jax.runtime.episode_log import EpisodeLog
+from motif_jax.runtime.hosts import Agreement, Ballot, Hosts
 from motif_jax.runtime.inference import Inference
 from motif_jax.runtime.learner import Averages, DeviceBatch, Learner, Prefetcher, put
-from motif_jax.runtime.meters import Meters, Reading
+from motif_jax.runtime.meters import Meters, system_metrics
 from motif_jax.runtime.parallel import DataParallel
 from motif_jax.runtime.publishing import Publisher
 from motif_jax.runtime.services import Services
+from motif_jax.runtime.settings import make_optimizer, optimizer_steps
 from motif_jax.support import seeds
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import MetricsWriter
@@ -42,7 +44,7 @@ _SHOW_SECONDS = 0.5
 
 def make_network(config: ConfigDict) -> AgentNetwork:
     """The network of a config's agent."""
-    spec = registry.spec(config.environment.name, **settings.environment_options(config))
+    spec = registry.spec(config.environment.name, **settings.training_options(config))
     return make_agent_network(config.network, spec, config.compat)
 
 
@@ -68,7 +70,9 @@ class System:
         self.network = make_network(config)
         self.optimizer = make_optimizer(config)
         spec = self.network.spec
-        reward = None if config.reward.dir is None else rewards.load_intrinsic(config.reward, spec)
+        # None: as the reward run's own switch says.
+        two_decimals = True if config.compat.quantile_two_decimals else None
+        reward = rewards.load_intrinsic(config.reward, spec, two_decimals)
         in_step = reward is not None and reward.lookup is None
         self.has_lookup = reward is not None and not in_step
         if state is None:
@@ -84,7 +88,7 @@ class System:
             schedule=schedules.make_schedule(config.optimizer, optimizer_steps(config)),
         )
         actor_devices = settings.actor_devices(config)
-        self.parallel = DataParallel(settings.learner_devices(config))
+        self.parallel = DataParallel(settings.all_learner_devices(config))
         self.publisher = Publisher(actor_devices)
         self.learner = Learner(update, state, int(state.step), self.parallel, self.publisher, self.meters)
         self.sources = self._make_sources(actor_devices, next_episode, draws)
@@ -108,7 +112,9 @@ class System:
             actors: Rollouts = kind(
                 config, next_episode[config.first_env : config.first_env + config.num_envs]
             )
-            key = _key(self.config.seed, "inference", number)
+            # Every device of every host draws its own actions.
+            device_number = hosts.place(self.config).index * len(devices) + number
+            key = _key(self.config.seed, "inference", device_number)
             inference = Inference(self.network, actors, self.publisher, device, key, self.meters, draws)
             sources.append(Source(actors, inference))
         return sources
@@ -215,6 +221,8 @@ class Training:
     def __init__(self, config: ConfigDict, workdir: str | os.PathLike[str]) -> None:
         self._config = settings.resolved(config)
         self._workdir = Path(workdir)
+        self._hosts = Hosts()
+        self._unwritten: list[dict[str, Any]] = []
 
     def run(self, stop: Interruption) -> bool:
         """Trains until all steps are done (True) or a stop is requested (False); saves in either case.
@@ -231,14 +239,19 @@ class Training:
             system, progress = self._restore()
             self._system, self._steps = system, progress.get("env_steps", 0)
             self._seconds_before, self._started = progress.get("seconds", 0.0), time.monotonic()
+            self._next_episode = progress.get("next_episode", [])
             resume = progress.get("env_steps")
             if self._steps >= total:
                 system.close()
                 return True
-            self._writer = stack.enter_context(MetricsWriter(self._workdir, resume, _wandb(config)))
+            self._agreement = Agreement(system.parallel)
+            first = self._hosts.is_first
+            self._writer = first and stack.enter_context(
+                MetricsWriter(self._workdir, resume, settings.wandb_options(config))
+            )
             self._episodes = stack.enter_context(
                 EpisodeLog(
-                    self._workdir,
+                    self._workdir if first else None,
                     config.stats_episodes,
                     system.has_lookup,
                     resume,
@@ -246,16 +259,19 @@ class Training:
                 )
             )
             profile = config.profile
-            self._profiler = Profiler(self._workdir, profile.start, profile.steps, profile.server_port)
+            start = profile.start if first else None
+            self._profiler = Profiler(self._workdir, start, profile.steps, profile.server_port)
             stack.callback(self._profiler.close)
             self._averages = Averages()
-            self._progress = stack.enter_context(Progress(total, "steps", "train", self._steps))
+            self._progress = first and stack.enter_context(Progress(total, "steps", "train", self._steps))
             self._stream = stack.enter_context(BatchStream(system))
             self._loop(total, stop)
         return self._steps >= total
 
     def _restore(self) -> tuple[System, dict[str, Any]]:
         latest = self._checkpoints.latest()
+        where = f"--workdir={self._workdir} is not a folder that all hosts share (its newest checkpoint)"
+        self._hosts.require_equal(latest, where)
         if latest is None:
             return System(self._config), {}
         network, optimizer = make_network(self._config), make_optimizer(self._config)
@@ -263,57 +279,95 @@ class Training:
         return System(self._config, state, progress["next_episode"], progress["draws"]), progress
 
     def _loop(self, total: int, stop: Interruption) -> None:
-        system = self._system
+        system, alone = self._system, self._hosts.count == 1
         self._logged_at = self._saved_at = self._shown_at = time.monotonic()
         self._logged_steps = self._saved_steps = self._steps
-        while self._steps < total and not stop.requested:
+        while True:
+            stopping = self._conclude() or (alone and stop.requested)
+            if self._steps >= total or stopping:
+                break
             batch = self._stream.get()
             self._averages.add(system.learner.metrics())
             if batch is None:
                 continue
             self._profiler.step(system.learner.version)
             system.learner.step(batch)
-            self._steps += batch.num_steps
+            self._agreement.vote(self._ballot(batch, stop))
             self._after_step(batch)
-        system.learner.settle()
-        self._averages.add(system.learner.metrics())
         self._show(time.monotonic())
         if self._steps > self._logged_steps:
             self._log()
         self._save(asynchronous=False)
 
+    def _ballot(self, batch: DeviceBatch, stop: Interruption) -> Ballot:
+        """What this host says with the update that has just been started; the first host has the clock."""
+        now, first = time.monotonic(), self._hosts.is_first
+        save = first and now - self._saved_at >= self._config.save_every_seconds
+        log = first and now - self._logged_at >= self._config.log_every_seconds
+        return Ballot(batch.num_steps, int(stop.requested), int(save), int(log))
+
+    def _conclude(self) -> bool:
+        """Waits for the update that runs and does what the hosts agreed on with it; returns whether they stop."""
+        self._system.learner.settle()
+        agreed = self._agreement.result()
+        if agreed is None:
+            return False
+        self._steps += agreed.steps
+        if agreed.log:
+            self._log()
+        every = self._config.save_every_steps
+        if agreed.save or self._steps // every > self._saved_steps // every:
+            self._save(asynchronous=True)
+        return agreed.stop > 0
+
     def _after_step(self, batch: DeviceBatch) -> None:
-        config, now = self._config, time.monotonic()
         # Metrics of the update before: the one just started is still running.
         self._averages.add(self._system.learner.metrics())
         reports = [report for source in self._system.sources for report in source.actors.episodes()]
-        self._episodes.add(self._steps, reports, batch.intrinsic_returns)
+        rows = self._episodes.join(self._steps + batch.num_steps, reports, batch.intrinsic_returns)
+        if self._hosts.count == 1:
+            self._episodes.write(rows)
+        else:
+            self._unwritten += rows
+        now = time.monotonic()
         if now - self._shown_at >= _SHOW_SECONDS:
             self._show(now)
-        if now - self._logged_at >= config.log_every_seconds:
-            self._log()
-        if self._saving_is_due(now):
-            self._save(asynchronous=True)
+
+    def _gather(self) -> list[dict[str, Any]]:
+        """Takes in the episodes of all hosts; gives what else they tell each other."""
+        actors = [source.actors for source in self._system.sources]
+        everyone = self._hosts.gather(
+            {
+                "episodes": self._unwritten,
+                "next_episode": self._system.next_episode(),
+                "draws": self._system.draws(),
+                "restarts": sum(a.restarts for a in actors),
+                "dropped_slots": sum(a.dropped_slots for a in actors),
+            }
+        )
+        self._unwritten = []
+        for host in everyone:
+            self._episodes.write(host["episodes"])
+        return everyone
 
     def _show(self, now: float) -> None:
+        if not self._progress:
+            return
         means = self._episodes.means()
         names = [name for name in ("return", "intrinsic_return") if f"episode/{name}" in means]
         self._progress.update(self._steps, **{name: means[f"episode/{name}"] for name in names})
         self._shown_at = now
 
-    def _saving_is_due(self, now: float) -> bool:
-        every = self._config.save_every_steps
-        return self._steps // every > self._saved_steps // every or (
-            now - self._saved_at >= self._config.save_every_seconds
-        )
-
     def _save(self, asynchronous: bool) -> None:
-        system = self._system
+        system, everyone = self._system, self._gather()
+        next_episode = [number for host in everyone for number in host["next_episode"]]
+        # A run that goes on with fewer environments keeps the others' places.
+        self._next_episode = next_episode + self._next_episode[len(next_episode) :]
         progress = {
             "env_steps": self._steps,
             "updates": system.learner.version,
-            "draws": system.draws(),
-            "next_episode": system.next_episode(),
+            "draws": max(host["draws"] for host in everyone),
+            "next_episode": self._next_episode,
             "episodes": self._episodes.state(),
             "seconds": self._seconds(),
         }
@@ -331,61 +385,21 @@ class Training:
         return self._seconds_before + time.monotonic() - self._started
 
     def _log(self) -> None:
-        reading = self._system.meters.read()
+        everyone, reading = self._gather(), self._system.meters.read()
         values = {**self._averages.read(), **self._episodes.means(), **system_metrics(reading)}
         seconds = max(time.monotonic() - self._logged_at, 1e-9)
-        actors = [source.actors for source in self._system.sources]
         values |= {
             "throughput/env_steps_per_second": (self._steps - self._logged_steps) / seconds,
             "queue/waiting_batches": float(self._stream.waiting()),
-            "actors/restarts": float(sum(a.restarts for a in actors)),
-            "actors/dropped_slots": float(sum(a.dropped_slots for a in actors)),
+            "actors/restarts": float(sum(host["restarts"] for host in everyone)),
+            "actors/dropped_slots": float(sum(host["dropped_slots"] for host in everyone)),
             "time/seconds": self._seconds(),
             "time/updates": float(self._system.learner.version),
         }
-        self._writer.write(self._steps, values)
+        if self._writer:
+            self._writer.write(self._steps, values)
         self._logged_at, self._logged_steps = time.monotonic(), self._steps
-
-
-def make_optimizer(config: ConfigDict) -> Any:
-    """The optimiser of a config's agent."""
-    return schedules.make_optimizer(config.optimizer, optimizer_steps(config))
-
-
-def optimizer_steps(config: ConfigDict) -> int:
-    """Optimiser steps of the whole run."""
-    updates = -(-config.train_for_env_steps // config.batch_size)
-    return updates * config.algorithm.epochs * config.algorithm.minibatches
-
-
-def system_metrics(reading: Reading) -> dict[str, float]:
-    """Where the parts of the system spent their time, as shares of it, and what went through them."""
-    return {
-        "throughput/updates_per_second": reading.rate("learner/updates"),
-        "throughput/megabytes_per_second": reading.rate("learner/bytes") / 1e6,
-        "learner/wait_share": reading.rate("learner/wait"),
-        "learner/update_seconds": reading.mean("learner/update"),
-        "inference/rows_per_second": reading.rate("inference/rows"),
-        "inference/rows_per_call": reading.mean("inference/rows"),
-        "inference/padding_per_call": reading.mean("inference/padding"),
-        "inference/wait_share": reading.rate("inference/wait"),
-        "inference/device_share": reading.rate("inference/device"),
-        "inference/host_share": reading.rate("inference/host"),
-        "inference/device_milliseconds": 1e3 * reading.mean("inference/device"),
-        "inference/device_milliseconds_max": 1e3 * reading.largest("inference/device"),
-        "batcher/wait_share": reading.rate("batcher/wait"),
-        "batcher/blocked_share": reading.rate("batcher/blocked"),
-        "batcher/assemble_share": reading.rate("batcher/assemble"),
-        "batcher/lookup_share": reading.rate("batcher/lookup"),
-        "batcher/put_share": reading.rate("batcher/put"),
-    }
 
 
 def _key(seed: int, *path: int | str) -> jax.Array:
     return jax.random.PRNGKey(seeds.derive(seed, *path) % (1 << 31))
-
-
-def _wandb(config: ConfigDict) -> dict[str, Any] | None:
-    if not config.wandb.enabled:
-        return None
-    return {"project": config.wandb.project, "name": config.wandb.name, "config": config.to_dict()}

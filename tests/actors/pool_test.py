@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -206,7 +207,8 @@ def test_a_killed_worker_is_replaced_and_its_unfinished_slots_are_dropped() -> N
     with ActorPool(config()) as pool:
         pool.start()
         episodes: list[dict[str, float]] = []
-        play(pool, lambda: (episodes.extend(pool.episodes()), len(episodes) >= 24)[1])
+        play(pool, lambda: min(pool.next_episode()) > 2)
+        episodes += pool.episodes()
         victim = pool.pids()[0]
         os.kill(victim, signal.SIGKILL)
         play(pool, lambda: pool.restarts == 1 and pool.dropped_slots == 2)
@@ -264,15 +266,20 @@ while True:
 """
 
 
-def test_nothing_is_left_when_the_parent_is_killed() -> None:
+def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
     shared_before = set(os.listdir("/dev/shm"))
-    orders = {"env": "Recall-v0", "options": {}, "seed": 0, "workers": 2, "envs_per_group": 2, "rollout": 4}
+    orders = {"seed": 0, "workers": 2, "envs_per_group": 2, "rollout": 4}
+    orders |= {"env": "NetHackScore-v1", "options": {"max_episode_steps": 10}}
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, json.dumps(orders)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PARENT, json.dumps(orders)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert parent.stdout is not None
     pids = json.loads(parent.stdout.readline())
     assert len(pids) == 2
+    assert len(list(tmp_path.glob("*/*/*"))) > 0, "the engine keeps files: they are to be removed"
     parent.kill()
     parent.wait()
     deadline = time.monotonic() + 20
@@ -280,6 +287,21 @@ def test_nothing_is_left_when_the_parent_is_killed() -> None:
         assert time.monotonic() < deadline, "actors outlive their parent"
         time.sleep(0.05)
     assert set(os.listdir("/dev/shm")) <= shared_before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_a_killed_engine_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    game = {"env": "NetHackScore-v1", "options": {"max_episode_steps": 10}}
+    with ActorPool(config(workers=1, **game)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        files = set(tmp_path.glob("*/*/*"))
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        play(pool, lambda: pool.restarts == 1 and len(pool.episodes()) > 0)
+        assert files
+        assert not any(path.exists() for path in files)
+    assert list(tmp_path.iterdir()) == []
 
 
 def alive(pid: int) -> bool:
