@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from motif_jax.runtime.episode_worker import WorkerFailure
+
 # A process that says nothing for so long hangs in the engine: it is killed and its episodes are replayed.
 HANG_SECONDS = 300.0
 # An episode that ends so many processes cannot be played.
@@ -28,10 +30,18 @@ class WorkerProcess:
         child.close()  # so that a dead worker's pipe reads as closed
 
     def receive(self) -> Any:
-        """Waits for the next answer; EOFError when the process died, or hung and was killed."""
+        """Waits for the next answer.
+
+        Raises:
+          EOFError: the process died, or hung and was killed.
+          RuntimeError: there was an exception in it.
+        """
         if not self.connection.poll(HANG_SECONDS):
             self.process.kill()
-        return self.connection.recv()
+        answer = self.connection.recv()
+        if isinstance(answer, WorkerFailure):
+            raise RuntimeError(f"a worker process failed:\n{answer.trace}")
+        return answer
 
     def close(self, timeout: float = 5.0) -> None:
         """Closes the pipe, on which the process ends; kills it when it has not after `timeout` seconds."""

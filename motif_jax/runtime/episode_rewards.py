@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from motif_jax.runtime.episode_worker import EpisodeRecord
 from motif_jax.support.errors import UserError
@@ -29,22 +31,37 @@ class EpisodeRater:
     observation on which an action is chosen.
 
     Args:
-      reward: from `motif_jax.rewards.load_intrinsic`; it must be a function of the text.
+      lookup: texts uint8 [N, L] -> rewards float32 [N], normalised and thresholded.
       count_exponent: beta.
     """
 
-    def __init__(self, reward: Any, count_exponent: float) -> None:
-        if reward.lookup is None:
-            raise ValueError("this reward reads more than the text")
-        self._reward, self._exponent = reward, count_exponent
+    def __init__(self, lookup: Callable[[np.ndarray], np.ndarray], count_exponent: float) -> None:
+        self._lookup, self._exponent = lookup, count_exponent
 
     def rate(self, record: EpisodeRecord) -> RatedEpisode:
         """Returns the reward of every step of `record`, which must have texts."""
-        by_text = np.asarray(self._reward.lookup(record.texts), np.float64)
+        by_text = np.asarray(self._lookup(record.texts), np.float64)
         uncounted = by_text[record.text_index]
         return RatedEpisode(
             uncounted, uncounted / np.asarray(record.text_count, np.float64) ** self._exponent
         )
+
+
+def _lookup(config: Any, spec: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns the function of texts that the reward in `config` is.
+
+    Raises:
+      UserError: the folder holds no reward, or one that reads more than the text.
+    """
+    from motif_jax import rewards
+
+    reward = rewards.load_intrinsic(config, spec)
+    if reward is None or reward.lookup is None:
+        raise UserError(
+            f"config.reward.dir={config.dir}: this reward reads more than the message, so it cannot be laid over "
+            "episodes that keep messages alone"
+        )
+    return reward.lookup
 
 
 def load_rater(config: Any, spec: Any) -> EpisodeRater:
@@ -53,12 +70,44 @@ def load_rater(config: Any, spec: Any) -> EpisodeRater:
     Raises:
       UserError: the folder holds no reward, or one that reads more than the text.
     """
-    from motif_jax import rewards
+    return EpisodeRater(_lookup(config, spec), config.count_exponent)
 
-    reward = rewards.load_intrinsic(config, spec)
-    if reward.lookup is None:
-        raise UserError(
-            f"config.reward.dir={config.dir}: this reward reads more than the message, so it cannot be laid over "
-            "episodes that keep messages alone"
-        )
-    return EpisodeRater(reward, config.count_exponent)
+
+class TextReward(NamedTuple):
+    """What a reward says of one text.
+
+    Attributes:
+      raw: the model's output.
+      normalised: mean 0, variance 1 over the training texts.
+      paid: after the threshold, before the count discount.
+    """
+
+    raw: float
+    normalised: float
+    paid: float
+
+
+class TextRater:
+    """The numbers of single texts, computed once each, for people who watch.
+
+    Args:
+      config: section `reward`: dir, step, normalise, quantile, count_exponent.
+      spec: of the environment.
+    """
+
+    def __init__(self, config: Any, spec: Any) -> None:
+        self.count_exponent = float(config.count_exponent)
+        self._known: dict[bytes, TextReward] = {}
+        self._lookups = []
+        for normalise, quantile in ((False, None), (True, None), (config.normalise, config.quantile)):
+            section = ConfigDict(
+                {"dir": config.dir, "step": config.step, "normalise": normalise, "quantile": quantile}
+            )
+            self._lookups.append(_lookup(section, spec))
+
+    def __call__(self, text: np.ndarray) -> TextReward:
+        """Returns the numbers of `text` uint8 [L]."""
+        key = text.tobytes()
+        if key not in self._known:
+            self._known[key] = TextReward(*(float(lookup(text[None])[0]) for lookup in self._lookups))
+        return self._known[key]

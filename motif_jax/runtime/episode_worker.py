@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -53,6 +54,13 @@ class EpisodeRecord:
 
     def __len__(self) -> int:
         return len(self.actions)
+
+
+@dataclass(frozen=True)
+class WorkerFailure:
+    """An exception in a worker, which is a bug and not a crash of the engine; `trace` is its traceback."""
+
+    trace: str
 
 
 class WorkerPolicy(Protocol):
@@ -222,6 +230,8 @@ def serve_lanes(connection: Connection, setup: Mapping[str, Any]) -> None:
             connection.send(lanes.advance(steps, starts))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
+    except Exception:
+        connection.send(WorkerFailure(traceback.format_exc()))
     finally:
         lanes.close()
 
@@ -229,12 +239,16 @@ def serve_lanes(connection: Connection, setup: Mapping[str, Any]) -> None:
 def serve_episodes(connection: Connection, setup: Mapping[str, Any]) -> None:
     """Plays one whole episode for each (index, seed) received, until the parent closes the pipe or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    env = registry.make(setup["environment"], **setup["options"])
+    env = None
     try:
+        env = registry.make(setup["environment"], **setup["options"])
         while True:
             index, seed = connection.recv()
             connection.send(play_episode(env, index, seed, setup["policy"], setup["keep_fields"]))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
+    except Exception:
+        connection.send(WorkerFailure(traceback.format_exc()))
     finally:
-        env.close()
+        if env is not None:
+            env.close()

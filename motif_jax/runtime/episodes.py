@@ -260,7 +260,7 @@ def _play_in_workers(
             for connection in ready:
                 process, episode, _ = busy.pop(connection)
                 try:
-                    record = process.connection.recv()
+                    record = process.receive()
                 except (EOFError, ConnectionResetError):
                     deaths.note(episode[1])
                     process.close(timeout=0)

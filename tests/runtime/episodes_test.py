@@ -12,6 +12,7 @@ import textwrap
 import numpy as np
 import pytest
 
+from motif_jax.envs.recall import Recall
 from motif_jax.runtime import episode_worker, episodes
 from motif_jax.runtime.episode_worker import Uniforms
 from motif_jax.runtime.episodes import EpisodeError, play_episodes
@@ -53,7 +54,9 @@ def assert_same(first, second):
     for index, record in first.items():
         other = second[index]
         for name in ("actions", "rewards", "values", "log_probs", "texts", "text_index", "text_count"):
-            np.testing.assert_array_equal(getattr(record, name), getattr(other, name), err_msg=f"{index} {name}")
+            np.testing.assert_array_equal(
+                getattr(record, name), getattr(other, name), err_msg=f"{index} {name}"
+            )
         assert (record.seed, record.end, record.info) == (other.seed, other.end, other.info)
 
 
@@ -110,6 +113,24 @@ def test_an_episode_that_kills_its_workers_is_named():
     with pytest.raises(EpisodeError, match=f"seed {SEEDS[1]} ended 3 worker"):
         list(play_episodes("Recall-v0", OPTIONS, SEEDS[:3], KillOwnWorker(), workers=1))
     assert not multiprocessing.active_children()
+
+
+class Broken(RandomPolicy):
+    def actions(self, seed, num_actions):
+        raise KeyError("a bug in a worker")
+
+
+@pytest.mark.parametrize("policy", [Broken(), Counting()], ids=["random", "batched"])
+def test_an_exception_in_a_worker_is_shown_and_not_retried(policy, monkeypatch):
+    options = {"cues": -3} if isinstance(policy, Counting) else OPTIONS
+    monkeypatch.setattr(episodes.registry, "spec", lambda *a, **k: spec_of())
+    with pytest.raises(RuntimeError, match=r"a worker process failed:(.|\n)*(a bug in a worker|Error)"):
+        list(play_episodes("Recall-v0", options, SEEDS, policy, workers=1, lanes=2))
+    assert not multiprocessing.active_children()
+
+
+def spec_of():
+    return Recall.make_spec()
 
 
 def test_stop_ends_early_and_leaves_no_process():

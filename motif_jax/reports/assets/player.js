@@ -1,0 +1,328 @@
+"use strict";
+// Plays one episode that is stored in the page.
+
+const film = JSON.parse(document.getElementById("film").textContent);
+// The 16 colours of the terminal, light enough on the dark screen.
+const COLOURS = ["#6b7280", "#e5534b", "#57ab5a", "#c69026", "#6cb6ff", "#c678dd", "#56b6c2", "#c8ccd2",
+  "#8a919c", "#ff7b72", "#7ee787", "#f2cc60", "#a5d6ff", "#e2a8ff", "#8be9fd", "#ffffff"];
+const byId = (name) => document.getElementById(name);
+const last = film.steps - 1;
+const reward = film.intrinsic || film.taskRewards;
+const rewarded = [];
+for (let i = 0; i < film.steps; i += 1) if (Math.abs(reward[i]) > 0.005) rewarded.push(i);
+// Without an intrinsic reward the task's is shown; its small time penalty is no moment to jump to.
+const moments = film.intrinsic ? rewarded : rewarded.filter((i) => Math.abs(film.taskRewards[i]) > 0.015);
+
+let step = 0;
+let playing = false;
+let previousTime = 0;
+let screens = null;
+let probabilities = null;
+
+async function inflate(text) {
+  if (!text) return null;
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+function undoChanges(frames, size) {
+  for (let i = size; i < frames.length; i += 1) frames[i] ^= frames[i - size];
+  return frames;
+}
+
+function totals(values) {
+  const sums = [];
+  let sum = 0;
+  for (const value of values) sums.push(sum += value || 0);
+  return sums;
+}
+const returnSoFar = totals(film.taskRewards);
+const intrinsicSoFar = film.intrinsic ? totals(film.intrinsic) : null;
+
+function drawScreen() {
+  if (!screens) return;
+  const pre = byId("screen");
+  const size = film.rows * film.columns;
+  const start = step * size;
+  const cursor = film.cursor[2 * step] * film.columns + film.cursor[2 * step + 1];
+  const fragment = document.createDocumentFragment();
+  let run = "";
+  let colour = -1;
+  const flush = () => {
+    if (!run) return;
+    const span = document.createElement("span");
+    span.textContent = run;
+    if (colour >= 0) span.style.color = COLOURS[colour & 15];
+    fragment.append(span);
+    run = "";
+  };
+  for (let i = 0; i < size; i += 1) {
+    if (i % film.columns === 0 && i) run += "\n";
+    const byte = screens.chars[start + i];
+    const character = byte >= 32 && byte < 127 ? String.fromCharCode(byte) : " ";
+    const next = character === " " ? colour : screens.colors[start + i];
+    if (i === cursor && film.cursor[2 * step] >= 0) {
+      flush();
+      const span = document.createElement("span");
+      span.className = "cursor";
+      span.textContent = character;
+      span.style.color = COLOURS[screens.colors[start + i] & 15];
+      fragment.append(span);
+      continue;
+    }
+    if (next !== colour) { flush(); colour = next; }
+    run += character;
+  }
+  flush();
+  pre.replaceChildren(fragment);
+  // A window that is too narrow for 80 columns keeps the hero in view.
+  const hero = pre.querySelector(".cursor");
+  const box = pre.parentElement;
+  if (hero && box.scrollWidth > box.clientWidth) box.scrollLeft = hero.offsetLeft - box.offsetLeft - box.clientWidth / 2;
+}
+
+function number(value, digits = 3) {
+  if (value === null || value === undefined) return "n/a";
+  return (Number(value.toFixed(digits)) + 0).toLocaleString("en", { maximumFractionDigits: digits });
+}
+
+function facts() {
+  const text = film.textIndex[step];
+  const rows = [["step", `${step.toLocaleString("en")} of ${last.toLocaleString("en")}`]];
+  rows.push(["next action", step < last ? film.actionNames[film.actions[step]] : film.end]);
+  rows.push(["return so far", number(returnSoFar[step])]);
+  rows.push(["task reward of the last action", number(film.taskRewards[step])]);
+  if (film.intrinsic) {
+    rows.push(["intrinsic return so far", number(intrinsicSoFar[step])]);
+    rows.push(["intrinsic reward here", number(film.intrinsic[step])]);
+    rows.push(["message reward, normalised", number(film.normalised[text])]);
+    rows.push(["message reward, raw", number(film.raw[text], 4)]);
+    rows.push(["message seen (times)", String(film.textCount[step])]);
+  }
+  if (film.values) rows.push(["value estimate", step < last ? number(film.values[step]) : "n/a"]);
+  for (const [name, values] of Object.entries(film.vitals)) {
+    if (name !== "max hp") rows.push([name, name === "hp" ? `${values[step]} of ${film.vitals["max hp"][step]}` : String(values[step])]);
+  }
+  return rows;
+}
+
+function drawFacts() {
+  const table = document.createElement("table");
+  const body = table.createTBody();
+  for (const [name, value] of facts()) {
+    const row = body.insertRow();
+    row.insertCell().textContent = name;
+    const cell = row.insertCell();
+    cell.textContent = value;
+    cell.dataset.fact = name;
+  }
+  const box = document.createElement("div");
+  box.className = "scroll";
+  box.append(table);
+  if (film.intrinsic) {
+    const bar = document.createElement("div");
+    bar.className = "bar";
+    const value = Math.max(-4, Math.min(4, film.normalised[film.textIndex[step]]));
+    const fill = document.createElement("i");
+    fill.style.left = `${50 + Math.min(0, value) * 12.5}%`;
+    fill.style.width = `${Math.abs(value) * 12.5}%`;
+    bar.append(fill);
+    const scale = document.createElement("div");
+    scale.className = "scale";
+    for (const text of ["-4", "message reward, normalised", "4"]) {
+      const span = document.createElement("span");
+      span.textContent = text;
+      scale.append(span);
+    }
+    byId("facts").replaceChildren(box, scale, bar);
+  } else byId("facts").replaceChildren(box);
+}
+
+function drawProbabilities() {
+  const box = byId("probabilities");
+  if (!probabilities || step >= last) { box.replaceChildren(); return; }
+  const count = film.actionNames.length;
+  const ranked = [...Array(count).keys()].map((a) => [a, probabilities[step * count + a] / 255]);
+  ranked.sort((a, b) => b[1] - a[1]);
+  const shown = ranked.slice(0, 6);
+  if (!shown.some(([a]) => a === film.actions[step])) shown[5] = ranked.find(([a]) => a === film.actions[step]);
+  const heading = document.createElement("h3");
+  heading.textContent = "action probabilities";
+  const rows = shown.map(([action, share]) => {
+    const row = document.createElement("div");
+    row.className = action === film.actions[step] ? "row chosen" : "row";
+    const name = document.createElement("span");
+    name.textContent = film.actionNames[action];
+    const bar = document.createElement("div");
+    bar.className = "bar";
+    const fill = document.createElement("i");
+    fill.style.width = `${100 * share}%`;
+    bar.append(fill);
+    const text = document.createElement("span");
+    text.textContent = `${Math.round(100 * share)} %`;
+    row.append(name, bar, text);
+    return row;
+  });
+  box.replaceChildren(heading, ...rows);
+}
+
+const WIDE = Math.max(330, Math.min(800, byId("timeline").parentElement.clientWidth - 28)), HIGH = 150, LEFT = 46, RIGHT = 46, TOP = 12, BOTTOM = 22;
+const SVG = "http://www.w3.org/2000/svg";
+function element(name, attributes, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+const atStep = (i) => LEFT + (i / Math.max(1, last)) * (WIDE - LEFT - RIGHT);
+
+function drawTimeline() {
+  const svg = byId("timeline");
+  svg.setAttribute("viewBox", `0 0 ${WIDE} ${HIGH}`);
+  const high = Math.max(1e-9, ...reward.map((v) => v || 0));
+  const low = Math.min(0, ...reward.map((v) => v || 0));
+  const y = (v) => HIGH - BOTTOM - ((v - low) / (high - low)) * (HIGH - TOP - BOTTOM);
+  svg.append(element("line", { class: "axis", x1: LEFT, x2: WIDE - RIGHT, y1: y(0), y2: y(0) }));
+  let path = "";
+  for (const i of rewarded) path += `M${atStep(i).toFixed(1)} ${y(0).toFixed(1)}V${y(reward[i]).toFixed(1)}`;
+  svg.append(element("path", { class: "paid", d: path }));
+  svg.append(element("text", { x: LEFT - 6, y: TOP + 8, "text-anchor": "end" }, number(rewarded.length ? high : 0, 2)));
+  svg.append(element("text", { x: LEFT - 6, y: HIGH - BOTTOM + 4, "text-anchor": "end" }, number(low, 2)));
+  svg.append(element("text", { x: LEFT, y: HIGH - 5 }, "0"));
+  svg.append(element("text", { x: WIDE - RIGHT, y: HIGH - 5, "text-anchor": "end" }, `${last.toLocaleString("en")} steps`));
+  const legend = [["c1", film.intrinsic ? "intrinsic reward (left scale)" : "task reward (left scale)"]];
+  if (film.values && film.values.length) {
+    const top = Math.max(...film.values), bottom = Math.min(...film.values);
+    const v = (x) => HIGH - BOTTOM - ((x - bottom) / (top - bottom || 1)) * (HIGH - TOP - BOTTOM);
+    svg.append(element("path", { class: "value", d: film.values.map((x, i) => `${i ? "L" : "M"}${atStep(i).toFixed(1)} ${v(x).toFixed(1)}`).join("") }));
+    svg.append(element("text", { x: WIDE - RIGHT + 6, y: TOP + 8 }, number(top, 2)));
+    svg.append(element("text", { x: WIDE - RIGHT + 6, y: HIGH - BOTTOM + 4 }, number(bottom, 2)));
+    legend.push(["c0", "value estimate (right scale)"]);
+  }
+  svg.append(element("line", { class: "now", id: "now", y1: TOP - 6, y2: HIGH - BOTTOM + 4 }));
+  for (const [colour, text] of legend) {
+    const item = document.createElement("span");
+    const key = document.createElement("i");
+    key.className = `key ${colour}`;
+    item.append(key, text);
+    byId("legend").append(item);
+  }
+  let dragging = false;
+  const seek = (event) => {
+    const area = svg.getBoundingClientRect();
+    const x = ((event.clientX - area.left) / area.width) * WIDE;
+    show(Math.round(((x - LEFT) / (WIDE - LEFT - RIGHT)) * last));
+  };
+  svg.addEventListener("pointerdown", (event) => { dragging = true; svg.setPointerCapture(event.pointerId); seek(event); });
+  svg.addEventListener("pointermove", (event) => { if (dragging) seek(event); });
+  svg.addEventListener("pointerup", () => { dragging = false; });
+}
+
+function drawMoments() {
+  const box = byId("moments");
+  if (!moments.length) {
+    const empty = document.createElement("div");
+    empty.className = "empty";
+    empty.textContent = "no moment of this episode was rewarded";
+    box.replaceChildren(empty);
+    return;
+  }
+  box.replaceChildren(...moments.map((i) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.dataset.step = i;
+    for (const text of [`${i}`, `${reward[i] > 0 ? "+" : ""}${number(reward[i], 2)}`, film.texts[film.textIndex[i]] || "(no message)"]) {
+      const span = document.createElement("span");
+      span.textContent = text;
+      button.append(span);
+    }
+    button.addEventListener("click", () => show(i));
+    return button;
+  }));
+}
+
+function show(wanted) {
+  step = Math.max(0, Math.min(last, wanted));
+  drawScreen();
+  drawFacts();
+  drawProbabilities();
+  byId("seek").value = step;
+  const message = byId("message");
+  message.textContent = film.texts[film.textIndex[step]] || "\u00a0";
+  message.className = film.intrinsic && film.intrinsic[step] > 0 ? "rewarded" : "";
+  const now = document.getElementById("now");
+  now.setAttribute("x1", atStep(step));
+  now.setAttribute("x2", atStep(step));
+  document.querySelectorAll(".moments button.now").forEach((b) => b.classList.remove("now"));
+  const here = document.querySelector(`.moments button[data-step="${step}"]`);
+  if (here) here.classList.add("now");
+  byId("previous").disabled = !moments.some((i) => i < step);
+  byId("next").disabled = !moments.some((i) => i > step);
+}
+
+function play(on) {
+  playing = on;
+  byId("play").textContent = on ? "pause" : "play";
+  previousTime = 0;
+  if (on) {
+    if (step >= last) show(0);
+    requestAnimationFrame(tick);
+  }
+}
+
+function tick(time) {
+  if (!playing) return;
+  const gap = 1000 / Number(byId("speed").value);
+  if (!previousTime) previousTime = time;
+  const due = Math.floor((time - previousTime) / gap);
+  if (due > 0) {
+    previousTime += due * gap;
+    show(step + due);
+  }
+  if (step >= last) play(false);
+  else requestAnimationFrame(tick);
+}
+
+function jump(direction) {
+  const found = direction > 0 ? moments.find((i) => i > step) : moments.findLast((i) => i < step);
+  if (found !== undefined) show(found);
+}
+
+function changeSpeed(by) {
+  const select = byId("speed");
+  select.selectedIndex = Math.max(0, Math.min(select.options.length - 1, select.selectedIndex + by));
+}
+
+const commands = {
+  restart: () => show(0), finish: () => show(last), back: () => show(step - 1), forward: () => show(step + 1),
+  previous: () => jump(-1), next: () => jump(1), play: () => play(!playing),
+};
+for (const [name, run] of Object.entries(commands)) byId(name).addEventListener("click", run);
+byId("seek").max = last;
+byId("seek").addEventListener("input", (event) => show(Number(event.target.value)));
+document.addEventListener("keydown", (event) => {
+  if (event.target.tagName === "SELECT" || event.ctrlKey || event.metaKey || event.altKey) return;
+  const far = event.shiftKey ? 10 : 1;
+  const keys = {
+    " ": commands.play, ArrowLeft: () => show(step - far), ArrowRight: () => show(step + far), n: commands.next,
+    N: commands.next, p: commands.previous, P: commands.previous, Home: commands.restart, End: commands.finish,
+    ArrowUp: () => changeSpeed(1), ArrowDown: () => changeSpeed(-1),
+  };
+  const run = keys[event.key];
+  if (!run || (event.key === " " && event.target.tagName === "BUTTON")) return;
+  event.preventDefault();
+  run();
+});
+
+async function start() {
+  const size = film.rows * film.columns;
+  const [chars, colors, shares] = await Promise.all([inflate(film.chars), inflate(film.colors), inflate(film.probabilities)]);
+  if (chars) screens = { chars: undoChanges(chars, size), colors: undoChanges(colors, size) };
+  probabilities = shares;
+  drawTimeline();
+  drawMoments();
+  show(0);
+  document.documentElement.dataset.ready = "1";
+}
+start();

@@ -1,0 +1,190 @@
+"""Films as GIF, and as MP4 where ffmpeg is installed."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.reports.messages import as_text
+from motif_jax.runtime.watch import Film
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_bytes
+
+BACK = (12, 13, 16)
+# The page's player has the same 16 colours.
+COLOURS = (
+    (107, 114, 128), (229, 83, 75), (87, 171, 90), (198, 144, 38), (108, 182, 255), (198, 120, 221), (86, 182, 194),
+    (200, 204, 210), (138, 145, 156), (255, 123, 114), (126, 231, 135), (242, 204, 96), (165, 214, 255),
+    (226, 168, 255), (139, 233, 253), (255, 255, 255),
+)  # fmt: skip
+_BAR_HEIGHT, _TEXT_ROWS = 46, 2
+_BAR, _GOOD, _INK, _NOW = (194, 87, 12), (126, 231, 135), (200, 204, 210), (255, 255, 255)
+
+
+@lru_cache(maxsize=4)
+def _font(size: int) -> Any:
+    import matplotlib
+    from PIL import ImageFont
+
+    # matplotlib brings DejaVu Sans Mono along, so the picture is the same on every machine.
+    path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"
+    return ImageFont.truetype(str(path), size)
+
+
+@lru_cache(maxsize=4096)
+def _tile(character: int, color: int, size: int) -> np.ndarray:
+    """Returns uint8 [height, width, 3], one cell of the screen."""
+    from PIL import Image, ImageDraw
+
+    font = _font(size)
+    width, height = round(font.getlength("M")), size + 4
+    ink, back = COLOURS[color & 15], BACK
+    if color & 16:
+        ink, back = back, ink
+    image = Image.new("RGB", (width, height), back)
+    if 32 < character < 127:
+        ImageDraw.Draw(image).text((0, 1), chr(character), font=font, fill=ink)
+    return np.asarray(image)
+
+
+def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
+    """Draws one step: the screen, a line of numbers, and the intrinsic reward up to here as bars.
+
+    Returns:
+      uint8 [height, width, 3].
+    """
+    from PIL import Image, ImageDraw
+
+    cells = [
+        np.concatenate([_tile(int(c), int(k), size) for c, k in zip(chars, colors, strict=True)], axis=1)
+        for chars, colors in zip(film.chars[step], film.colors[step] & 31, strict=True)
+    ]
+    screen = np.concatenate(cells, axis=0)
+    height, width = screen.shape[:2]
+    line = size + 6
+    image = Image.new("RGB", (width, height + _TEXT_ROWS * line + _BAR_HEIGHT), BACK)
+    image.paste(Image.fromarray(screen), (0, 0))
+    draw, font = ImageDraw.Draw(image), _font(size)
+    rewards = film.task_rewards if film.intrinsic is None else film.intrinsic
+    action = film.action_names[film.actions[step]] if step < len(film.actions) else "end"
+    facts = f"step {step}/{len(film) - 1}  next {action}  return {film.task_rewards[: step + 1].sum():.1f}"
+    if film.intrinsic is not None:
+        facts += f"  intrinsic {film.intrinsic[: step + 1].sum():.2f} (here {round(float(film.intrinsic[step]), 2) + 0.0:+.2f})"
+    if film.values is not None and step < len(film.values):
+        facts += f"  value {film.values[step]:.2f}"
+    draw.text((4, height + 2), facts, font=font, fill=_INK)
+    text = as_text(film.texts[film.text_index[step]]) or "(no message)"
+    colour = _GOOD if film.intrinsic is not None and film.intrinsic[step] > 0 else _INK
+    draw.text(
+        (4, height + line + 2),
+        text[: width // max(1, round(font.getlength("M"))) - 1],
+        font=font,
+        fill=colour,
+    )
+    _draw_bars(draw, rewards, step, width, height + _TEXT_ROWS * line)
+    return np.asarray(image)
+
+
+def _draw_bars(draw: Any, rewards: np.ndarray, step: int, width: int, top: int) -> None:
+    high, low = max(float(rewards.max()), 1e-9), min(0.0, float(rewards.min()))
+    zero = top + _BAR_HEIGHT - 6 - (0 - low) / (high - low) * (_BAR_HEIGHT - 12)
+    for row in np.flatnonzero(np.abs(rewards) > 0.005):
+        x = 4 + row / max(1, len(rewards) - 1) * (width - 8)
+        y = zero - rewards[row] / (high - low) * (_BAR_HEIGHT - 12)
+        draw.line([(x, zero), (x, y)], fill=_BAR if row <= step else COLOURS[0])
+    x = 4 + step / max(1, len(rewards) - 1) * (width - 8)
+    draw.line([(x, top + 2), (x, top + _BAR_HEIGHT - 2)], fill=_NOW)
+
+
+def chosen_steps(film: Film, start: int, stop: int | None, every: int) -> list[int]:
+    """Returns the steps of a movie: every `every`-th of [start, stop), and every rewarded one."""
+    stop = len(film) if stop is None else min(stop, len(film))
+    rewards = film.task_rewards if film.intrinsic is None else film.intrinsic
+    return [
+        s for s in range(start, stop) if (s - start) % every == 0 or abs(rewards[s]) > 0.05 or s == stop - 1
+    ]
+
+
+def _frames(film: Film, steps: list[int], size: int) -> Iterator[np.ndarray]:
+    if not film.chars.size:
+        raise UserError(f"{film.task} has no screen, so there is nothing to make a movie of")
+    for step in steps:
+        yield frame(film, step, size)
+
+
+def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 10) -> bytes:
+    """Returns the steps of a film as an animated GIF.
+
+    Raises:
+      UserError: the film has no screen, or there are no steps.
+    """
+    from PIL import Image
+
+    if not steps:
+        raise UserError("a movie needs at least one step: the range that was asked for is empty")
+    # All frames share one palette, so that only what changes is stored.
+    colours = {BACK, _BAR, _GOOD, _INK, _NOW, *COLOURS}
+    mixed = {tuple((3 * a + b) // 4 for a, b in zip(c, BACK, strict=True)) for c in colours}
+    mixed |= {tuple((a + b) // 2 for a, b in zip(c, BACK, strict=True)) for c in colours}
+    mixed |= {tuple((a + 3 * b) // 4 for a, b in zip(c, BACK, strict=True)) for c in colours}
+    entries = sorted(colours | mixed)[:256]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([v for entry in entries for v in entry] + [0] * (768 - 3 * len(entries)))
+    images = [
+        Image.fromarray(array).quantize(palette=palette, dither=Image.Dither.NONE)
+        for array in _frames(film, steps, size)
+    ]
+    buffer = io.BytesIO()
+    duration = round(1000 / frames_per_second)
+    images[0].save(
+        buffer, "GIF", save_all=True, append_images=images[1:], duration=duration, loop=0, optimize=False
+    )
+    return buffer.getvalue()
+
+
+def has_ffmpeg() -> bool:
+    """Whether MP4 files can be written here."""
+    return shutil.which("ffmpeg") is not None
+
+
+def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 14) -> bytes:
+    """Returns the steps of a film as an MP4 (H.264) made by ffmpeg.
+
+    Raises:
+      UserError: there is no ffmpeg, the film has no screen, or there are no steps.
+    """
+    if not has_ffmpeg():
+        raise UserError("MP4 needs ffmpeg, which is not installed: install it, or ask for a GIF")
+    if not steps:
+        raise UserError("a movie needs at least one step: the range that was asked for is empty")
+    frames = _frames(film, steps, size)
+    first = next(frames)
+    height, width = (n - n % 2 for n in first.shape[:2])  # H.264 wants even sizes
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "movie.mp4"
+        command = [
+            "ffmpeg", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}",
+            "-r", str(frames_per_second), "-i", "-", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path),
+        ]  # fmt: skip
+        process = subprocess.Popen(command, stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        for array in (first, *frames):
+            process.stdin.write(np.ascontiguousarray(array[:height, :width]).tobytes())
+        process.stdin.close()
+        if process.wait() != 0:
+            raise RuntimeError(f"ffmpeg ended with {process.returncode}")
+        return path.read_bytes()
+
+
+def write(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes a movie's bytes whole or not at all."""
+    atomic_write_bytes(path, data)

@@ -1,0 +1,113 @@
+"""One episode as one HTML file: a player with time line, rewards and values, that fetches nothing."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from motif_jax.reports import html
+from motif_jax.reports.messages import as_text
+from motif_jax.runtime.watch import Film
+
+_ENDS = {0: "the recording ends", 1: "the game ended", 2: "step limit"}
+
+
+def _pack(array: np.ndarray) -> str:
+    """Deflated bytes as base64; the page inflates them with the browser's own DecompressionStream."""
+    return base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 9)).decode()
+
+
+def _changes(frames: np.ndarray) -> np.ndarray:
+    """Each frame xor the one before it: nearly all zeros, so that a game of 5,000 steps takes 1 MB."""
+    frames = frames.view(np.uint8)
+    changed = frames.copy()
+    changed[1:] ^= frames[:-1]
+    return changed
+
+
+def _floats(array: np.ndarray | None, digits: int = 4) -> list[float | None] | None:
+    if array is None:
+        return None
+    return [round(float(v), digits) if np.isfinite(v) else None for v in np.ravel(array)]
+
+
+def player_data(film: Film) -> dict[str, Any]:
+    """Returns everything the page's script reads; numbers are those of `film`, rounded to 4 digits."""
+    steps = len(film)
+    data: dict[str, Any] = {
+        "steps": steps,
+        "rows": film.chars.shape[1],
+        "columns": film.chars.shape[2],
+        "chars": _pack(_changes(film.chars)) if film.chars.size else "",
+        "colors": _pack(_changes(film.colors)) if film.colors.size else "",
+        "cursor": film.cursor.ravel().tolist(),
+        "actions": film.actions.tolist(),
+        "actionNames": list(film.action_names),
+        "taskRewards": _floats(film.task_rewards),
+        "texts": [as_text(text) for text in film.texts],
+        "textIndex": film.text_index.tolist(),
+        "textCount": film.text_count.tolist(),
+        "raw": _floats(film.raw),
+        "normalised": _floats(film.normalised),
+        "paid": _floats(film.paid),
+        "intrinsic": _floats(film.intrinsic),
+        "values": _floats(film.values),
+        "vitals": {name: values.tolist() for name, values in film.vitals.items()},
+        "end": _ENDS[film.end],
+    }
+    if film.probabilities is not None:
+        data["probabilities"] = _pack(np.round(film.probabilities * 255).astype(np.uint8))
+    return data
+
+
+def render(film: Film) -> str:
+    """Returns the page."""
+    facts = [
+        f"{film.task}",
+        f"seed {film.seed}",
+        f"{len(film.actions):,} steps",
+        f"return {film.info.get('return', float(film.task_rewards.sum())):.4g}",
+    ]
+    if film.intrinsic is not None:
+        facts.append(f"intrinsic return {float(film.intrinsic.sum()):.4g}")
+    buttons = (
+        ("restart", "|<", "to the start (Home)"),
+        ("previous", "< reward", "previous rewarded moment (P)"),
+        ("back", "-1", "one step back (Left)"),
+        ("play", "play", "play or pause (Space)"),
+        ("forward", "+1", "one step forward (Right)"),
+        ("next", "reward >", "next rewarded moment (N)"),
+        ("finish", ">|", "to the end (End)"),
+    )
+    controls = "".join(
+        f'<button type="button" id="{name}" title="{escape(title)}">{escape(text)}</button>'
+        for name, text, title in buttons
+    )
+    screen = (
+        '<div class="screenbox"><pre id="screen" role="img" aria-label="the game\'s screen"></pre></div>'
+        if film.chars.size
+        else '<div class="empty">this environment has no screen</div>'
+    )
+    body = (
+        f'<section class="stage">{screen}<p id="message" aria-live="off"></p>'
+        f'<div class="controls">{controls}<label>speed <select id="speed"><option value="2">2 / s</option>'
+        '<option value="5">5 / s</option><option value="10" selected>10 / s</option><option value="30">30 / s</option>'
+        '<option value="60">60 / s</option><option value="240">240 / s</option></select></label></div>'
+        '<input type="range" id="seek" min="0" value="0" aria-label="step">'
+        '<figure><svg id="timeline" class="chart" role="img" aria-label="intrinsic reward and value over the episode">'
+        '</svg><div class="legend" id="legend"></div></figure></section>'
+        '<section class="numbers"><div id="facts"></div><div id="probabilities"></div></section>'
+        '<section class="moments"><h2>rewarded moments</h2><div class="scroll list" id="moments"></div></section>'
+        '<section class="keys"><p class="explain">Keys: Space play or pause, Left and Right one step, with Shift ten, '
+        "N and P next and previous rewarded moment, Up and Down speed, Home and End.</p></section>"
+    )
+    page = html.page(film.title, " · ".join(facts), [f'<div class="player">{body}</div>'])
+    extra = (
+        f"<style>{html.asset('player.css')}</style>{html.embed_json(player_data(film), 'film')}"
+        f"<script>{html.asset('player.js')}</script>"
+    )
+    return page.replace("</body>", extra + "</body>")
