@@ -88,8 +88,17 @@ class Memory:
 
     def glyphs(self) -> np.ndarray:
         """int16 [count, 21, 79], as a view."""
-        flat = self.view_array[:, GLYPHS_AT : GLYPHS_AT + 2 * _GLYPHS].view(np.int16)
-        return flat.reshape(self.count, *MAP_SHAPE)
+        return np.ndarray(
+            (self.count, *MAP_SHAPE), np.int16, self.views, GLYPHS_AT, (VIEW_BYTES, 2 * MAP_SHAPE[1], 2)
+        )
+
+    def tty_chars(self) -> np.ndarray:
+        """uint8 [count, 24, 80], as a view."""
+        return self.chars[:, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]]
+
+    def tty_colors(self) -> np.ndarray:
+        """int8 [count, 24, 80], as a view."""
+        return self.colors[:, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]].view(np.int8)
 
 
 class Buffers:

@@ -145,6 +145,10 @@ class Game:
             raise EngineError(f"{_MAX_PROMPTS} prompts in a row")
         return self._ask(), bool(self._engine.in_normal_game())
 
+    def statuses(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The status after and before the newest step, read from memory."""
+        return b.read_status(self.buffers.now.memory), b.read_status(self.buffers.before.memory)
+
     def leave_level(self) -> None:
         """Notes what was seen of the level that the hero was on before this step."""
         before = self.buffers.before

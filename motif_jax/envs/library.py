@@ -14,6 +14,7 @@ import mmap
 import os
 import struct
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 _PAGE = mmap.PAGESIZE
@@ -62,7 +63,7 @@ def _shared(path: str) -> tuple[int, list[Segment]]:
 
 
 @functools.cache
-def _mmap() -> ctypes._CFuncPtr:
+def _mmap() -> Callable[..., int]:
     function = ctypes.CDLL(None, use_errno=True).mmap
     function.restype = ctypes.c_void_p
     function.argtypes = [

@@ -84,7 +84,7 @@ class NetHackEnvironment:
         fields = tuple(fields)
         self.spec = self.make_spec(name, fields=fields, max_episode_steps=max_episode_steps, compat=compat)
         quirks = switches(compat)
-        self._game = Game(name, engine if engine is not None else _new_engine(), max_episode_steps, quirks)
+        self._game = Game(name, engine if engine is not None else new_engine(), max_episode_steps, quirks)
         buffers = self._game.buffers
         self._windows = Windows(buffers, quirks.get("crop_row_offset", False))
         self._window_cache = self._windows.cache
@@ -155,8 +155,9 @@ class NetHackEnvironment:
         self._game.close()
 
 
-def _new_engine() -> b.Engine:
+def new_engine(buffers: b.Buffers | None = None) -> b.Engine:
+    """A game of nle's that is written into `buffers`."""
     # Imported here so that a spec can be had without loading the engine.
     from motif_jax.envs.engine import NetHackEngine
 
-    return NetHackEngine()
+    return NetHackEngine(buffers)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from motif_jax.envs.spec import Environment, EnvironmentSpec
+from motif_jax.envs.singles import SingleEnvironments
+from motif_jax.envs.spec import Environment, EnvironmentGroup, EnvironmentSpec
 from motif_jax.support.errors import UserError
 
 NETHACK_TASKS = (
@@ -47,6 +48,14 @@ def _load(name: str) -> Any:
 def make(name: str, **options: Any) -> Environment:
     """Makes the environment. `options` are those of its class; unknown ones raise TypeError."""
     return _load(name)(name, **options)
+
+
+def make_group(name: str, count: int, **options: Any) -> EnvironmentGroup:
+    """`count` environments that are played in step; options as for `make`."""
+    if name in NETHACK_TASKS:
+        group = importlib.import_module("motif_jax.envs.group").NetHackGroup
+        return group(name, count, **options)
+    return SingleEnvironments([make(name, **options) for _ in range(count)])
 
 
 def spec(name: str, **options: Any) -> EnvironmentSpec:

@@ -7,7 +7,7 @@ from an `EnvironmentSpec`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -75,6 +75,32 @@ class Environment(Protocol):
 
     def close(self) -> None:
         """Frees the engine. The object cannot be used afterwards."""
+
+
+class EnvironmentGroup(Protocol):
+    """Environments that are played in step, a column each; what costs time is done for all of them at once."""
+
+    spec: EnvironmentSpec
+    count: int
+
+    def start(self, column: int, seed: int) -> None:
+        """Starts in `column` the episode that `seed` determines."""
+
+    def step(self, actions: Sequence[int], columns: Sequence[int]) -> tuple[list[float], list[int]]:
+        """Plays `actions[column]` in each of `columns`, ascending; the others rest.
+
+        Returns rewards and ends (`RUNNING`, `TERMINATED`, `TRUNCATED`) of all columns; 0 where a column rests. A
+        column that has ended is to be started again before it is stepped again.
+        """
+
+    def observe(self, out: Mapping[str, np.ndarray]) -> None:
+        """Writes the newest observation of every column into the fields of `out`, each [count, *shape]."""
+
+    def episode_info(self, column: int) -> dict[str, float]:
+        """As `Environment.episode_info`, for the episode in `column`."""
+
+    def close(self) -> None:
+        """Frees the engines."""
 
 
 def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
