@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from motif_jax.runtime.batcher import IntrinsicReturn
 from motif_jax.support.files import atomic_write_text
@@ -22,8 +22,10 @@ _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"}
 class EpisodeLog:
     """Joins what actors report of an episode with the intrinsic return that the batcher sums up.
 
+    Of several hosts each joins its own episodes, all take in those of all, and one writes them.
+
     Args:
-      workdir: the run folder.
+      workdir: the run folder; None on a host that does not write.
       window: how many episodes the means are over.
       with_intrinsic: whether intrinsic returns come; without them the lines have null.
       resume_step: lines after this step are dropped (they are played again); None for a new run.
@@ -32,18 +34,19 @@ class EpisodeLog:
 
     def __init__(
         self,
-        workdir: str | os.PathLike[str],
+        workdir: str | os.PathLike[str] | None,
         window: int,
         with_intrinsic: bool,
         resume_step: int | None = None,
         newest: Iterable[Mapping[str, Any]] = (),
     ) -> None:
-        path = Path(workdir) / FILE_NAME
-        if path.exists():
-            atomic_write_text(path, "".join(_kept_lines(path, -1 if resume_step is None else resume_step)))
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
+        self._file = None if workdir is None else _open(Path(workdir) / FILE_NAME, resume_step)
         self._with_intrinsic = with_intrinsic
         self._newest: deque[dict[str, Any]] = deque((dict(row) for row in newest), maxlen=window)
+        # The newest episode of every environment that is done with.
+        self._done: dict[int, int] = {}
+        for row in self._newest:
+            self._mark_done(row)
         self._reports: dict[tuple[int, int], dict[str, Any]] = {}
         self._returns: dict[tuple[int, int], float] = {}
         self.count = 0
@@ -60,26 +63,41 @@ class EpisodeLog:
         self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
     ) -> None:
         """Takes the actors' reports and the intrinsic returns of episodes, in either order, at env step `step`."""
+        self.write(self.join(step, reports, returns))
+
+    def join(
+        self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
+    ) -> list[dict[str, Any]]:
+        """Like `add`, but gives the episodes that are complete instead of writing them."""
         for value in returns:
             self._returns[value.env, value.episode] = value.value
         for report in reports:
             self._reports[int(report["env"]), int(report["episode"])] = {"step": step, **report}
+        rows = []
         for key in list(self._reports):
             if not self._with_intrinsic:
-                self._finish(key, None)
+                rows.append(self._finish(key, None))
             elif key in self._returns:
-                self._finish(key, self._returns.pop(key))
+                rows.append(self._finish(key, self._returns.pop(key)))
         # A rollout that was lost with its actor brings no return: a later episode of the same environment that has
         # one shows that none will come. Returns of episodes that are not reported (those begun before the first
         # slot) go the same way.
-        newest: dict[int, int] = {}
-        for row in self._newest:
-            newest[row["env"]] = max(newest.get(row["env"], -1), row["episode"])
-        for key in [key for key in self._reports if newest.get(key[0], -1) > key[1]]:
-            self._finish(key, None)
-        for key in [key for key in self._returns if newest.get(key[0], -1) > key[1]]:
+        rows += [
+            self._finish(key, None) for key in list(self._reports) if self._done.get(key[0], -1) > key[1]
+        ]
+        for key in [key for key in self._returns if self._done.get(key[0], -1) > key[1]]:
             del self._returns[key]
-        self._file.flush()
+        return rows
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Takes in episodes that are complete."""
+        for row in rows:
+            self._newest.append(dict(row))
+            self.count += 1
+            if self._file is not None:
+                self._file.write(json.dumps(row) + "\n")
+        if self._file is not None:
+            self._file.flush()
 
     def means(self) -> dict[str, float]:
         """Mean of every number of the newest episodes, as `episode/NAME`."""
@@ -100,13 +118,22 @@ class EpisodeLog:
 
     def close(self) -> None:
         """Closes the file; may be called twice."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
-    def _finish(self, key: tuple[int, int], intrinsic_return: float | None) -> None:
+    def _finish(self, key: tuple[int, int], intrinsic_return: float | None) -> dict[str, Any]:
         row = {**self._reports.pop(key), "intrinsic_return": intrinsic_return}
-        self._newest.append(row)
-        self.count += 1
-        self._file.write(json.dumps(row) + "\n")
+        self._mark_done(row)
+        return row
+
+    def _mark_done(self, row: Mapping[str, Any]) -> None:
+        self._done[row["env"]] = max(self._done.get(row["env"], -1), row["episode"])
+
+
+def _open(path: Path, resume_step: int | None) -> IO[str]:
+    if path.exists():
+        atomic_write_text(path, "".join(_kept_lines(path, -1 if resume_step is None else resume_step)))
+    return open(path, "a", encoding="utf-8")
 
 
 def _kept_lines(path: Path, step: int) -> list[str]:

@@ -71,3 +71,26 @@ class Reading:
     def rate(self, name: str) -> float:
         """The sum a second; of times, the share of a thread's time."""
         return self.total(name) / self.seconds if self.seconds > 0 else 0.0
+
+
+def system_metrics(reading: Reading) -> dict[str, float]:
+    """Where the parts of the system spent their time, as shares of it, and what went through them."""
+    return {
+        "throughput/updates_per_second": reading.rate("learner/updates"),
+        "throughput/megabytes_per_second": reading.rate("learner/bytes") / 1e6,
+        "learner/wait_share": reading.rate("learner/wait"),
+        "learner/update_seconds": reading.mean("learner/update"),
+        "inference/rows_per_second": reading.rate("inference/rows"),
+        "inference/rows_per_call": reading.mean("inference/rows"),
+        "inference/padding_per_call": reading.mean("inference/padding"),
+        "inference/wait_share": reading.rate("inference/wait"),
+        "inference/device_share": reading.rate("inference/device"),
+        "inference/host_share": reading.rate("inference/host"),
+        "inference/device_milliseconds": 1e3 * reading.mean("inference/device"),
+        "inference/device_milliseconds_max": 1e3 * reading.largest("inference/device"),
+        "batcher/wait_share": reading.rate("batcher/wait"),
+        "batcher/blocked_share": reading.rate("batcher/blocked"),
+        "batcher/assemble_share": reading.rate("batcher/assemble"),
+        "batcher/lookup_share": reading.rate("batcher/lookup"),
+        "batcher/put_share": reading.rate("batcher/put"),
+    }

@@ -75,10 +75,13 @@ def columns(config: ConfigDict) -> int:
 
 
 def slots_per_group(config: ConfigDict) -> int:
-    """One slot that is filled, one to go on with, and this group's share of a batch that is being collected."""
+    """One slot that is being filled, and this group's share of a batch and of the rest of a slot that was split.
+
+    No more: what actors play ahead of the learner is played with old parameters.
+    """
     envs = config.actors.workers * config.actors.envs_per_worker
     per_group = config.actors.envs_per_worker // config.actors.groups_per_worker
-    return 2 + -(-(columns(config) + per_group) // envs)
+    return 1 + -(-(columns(config) + per_group) // envs)
 
 
 def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:

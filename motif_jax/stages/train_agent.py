@@ -1,7 +1,8 @@
-"""Trains an agent in a run folder."""
+"""Trains an agent in a run folder, on one host or on several."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from ml_collections import ConfigDict
@@ -26,24 +27,36 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for a value that is not allowed, or a folder that holds another run."""
+    """Raises UserError for a value that is not allowed, or a folder that holds another run.
+
+    A run of several hosts is joined here: how many devices there are is only known then.
+    """
     from motif_jax.algorithms import appo, schedules
     from motif_jax.networks import agent
-    from motif_jax.runtime import settings
+    from motif_jax.runtime import hosts, settings
 
     run_folder.check_identity(workdir, config, IDENTITY)
     settings.configure_jax(config)
-    agent.check(config)
-    schedules.check(config)
-    settings.check(config)
-    appo.check(settings.resolved(config))
+    with hosts.leave_at_once_on_error():
+        hosts.connect(config)
+        agent.check(config)
+        schedules.check(config)
+        settings.check(config)
+        appo.check(settings.resolved(config))
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Trains; returns the exit code of a run that was asked to stop early."""
+    from motif_jax.runtime.hosts import Hosts, leave_at_once_on_error
     from motif_jax.runtime.training import Training
 
-    with FolderLock(workdir), Interruption() as stop:
-        run_folder.prepare(workdir, config, IDENTITY)
+    with leave_at_once_on_error(), ExitStack() as stack:
+        stop = stack.enter_context(Interruption())
+
+        def take_folder() -> None:
+            stack.enter_context(FolderLock(workdir))
+            run_folder.prepare(workdir, config, IDENTITY)
+
+        Hosts().on_first(take_folder)
         finished = Training(config, workdir).run(stop)
     return None if finished else EXIT_CODE
