@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 
 from motif_jax.support.errors import UserError
@@ -129,6 +129,7 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 def _main(arguments: Sequence[str]) -> int:
     del arguments
+    logging.set_verbosity(logging.WARNING)  # libraries tell every backend that they looked for
     config = _CONFIG.value
     if _PRINT_CONFIG.value:
         _print_config(config)
