@@ -33,7 +33,10 @@ _PROGRAM_AT = MESSAGE_LENGTH
 _REST_BYTES = 320
 
 # Reads (x, y, score, time, dungeon, dungeon level, condition, waits for key or line, waits for space) from a view.
-read_status = struct.Struct(f"<2q{7 * 8}xq{10 * 8}xq{2 * 8}x3q{8}x2q").unpack_from
+_STATUS_FORMAT = f"<2q{7 * 8}xq{10 * 8}xq{2 * 8}x3q{8}x2q"
+read_status = struct.Struct(_STATUS_FORMAT).unpack_from
+# The same for each of several views one after the other.
+read_statuses = struct.Struct(f"{_STATUS_FORMAT}{VIEW_BYTES - GLYPHS_AT}x").iter_unpack
 NOW_X, NOW_Y, NOW_SCORE, NOW_TIME, NOW_DUNGEON, NOW_LEVEL, NOW_CONDITION = range(7)
 
 
@@ -63,7 +66,7 @@ class Memory:
         views, before: bytearrays of `count` views, now and before the newest step.
         view_array, before_array: the same as uint8 [count, VIEW_BYTES].
         rest: uint8 [count, ...], messages first. messages: uint8 [count, 256].
-        chars, colors: uint8 [count, 40, 80], the padded screens.
+        screens: uint8 [2, count, 40, 80], the padded characters (`chars`) and colours (`colors`).
     """
 
     def __init__(self, count: int) -> None:
@@ -74,17 +77,12 @@ class Memory:
         self.before_array = np.frombuffer(self.before, np.uint8).reshape(count, VIEW_BYTES)
         self.rest = np.zeros((count, _REST_BYTES), np.uint8)
         self.messages = self.rest[:, :MESSAGE_LENGTH]
-        self.chars = np.zeros((count, *PADDED_SHAPE), np.uint8)
-        self.colors = np.zeros((count, *PADDED_SHAPE), np.uint8)
+        self.screens = np.zeros((2, count, *PADDED_SHAPE), np.uint8)
+        self.chars, self.colors = self.screens
 
-    def status(self, before: bool = False) -> np.ndarray:
+    def blstats(self) -> np.ndarray:
         """All status numbers, int64 [count, 27], as a view."""
-        array = self.before_array if before else self.view_array
-        return array[:, :_STATUS_BYTES].view(np.int64)
-
-    def flags(self) -> np.ndarray:
-        """int64 [count, 2], not both zero exactly when the engine waits for a space, a line or a single key."""
-        return self.view_array[:, _STATUS_BYTES:GLYPHS_AT].view(np.int64)
+        return self.view_array[:, :_STATUS_BYTES].view(np.int64)
 
     def glyphs(self) -> np.ndarray:
         """int16 [count, 21, 79], as a view."""

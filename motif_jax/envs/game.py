@@ -145,10 +145,6 @@ class Game:
             raise EngineError(f"{_MAX_PROMPTS} prompts in a row")
         return self._ask(), bool(self._engine.in_normal_game())
 
-    def statuses(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The status after and before the newest step, read from memory."""
-        return b.read_status(self.buffers.now.memory), b.read_status(self.buffers.before.memory)
-
     def leave_level(self) -> None:
         """Notes what was seen of the level that the hero was on before this step."""
         before = self.buffers.before
@@ -156,32 +152,35 @@ class Game:
 
     def advance(self, action: int) -> tuple[float, int]:
         """Plays one step; returns (reward, end). A game that ended alive is quit by the next `start`."""
-        record = self.record
-        answer = record[1]
-        if answer is None:
-            key = TASK_KEYS[action]
-        elif action == YES_ACTION:
-            key = answer
-        else:
-            key = SPACE
         buffers = self.buffers
         memory = buffers.now.memory
         buffers.before.memory[:] = memory
-        self.press(key)
+        self.press(TASK_KEYS[action] if self.record[1] is None else self.key(action))
         now = b.read_status(memory)
         over, normal = False, True
         # The game's end zeroes the clock, so the engine need not be asked on every step whether it is over.
         if now[7] or now[8] or not now[3]:
             over, normal = self.dismiss()
             now = b.read_status(memory)
+        return self.judge(now, self.message_memory.tobytes(), over, normal)
+
+    def judge(self, now: tuple[int, ...], message: bytes, over: bool, normal: bool) -> tuple[float, int]:
+        """What a step came to: (reward, end).
+
+        Args:
+            now: status after the step, as `buffers.read_status` gives it; the view before the step is in memory.
+            message: the 256 bytes of the message.
+            over: the game has ended.
+            normal: the engine is in normal play.
+        """
         before = self.status
+        self.status = now
         if now[5] != before[5] or now[4] != before[4]:
             self.leave_level()
-        record = self.read(self.message_memory.tobytes())
+        record = self.read(message)
         self.length = length = self.length + 1
         limit = length >= self.max_steps
         reward, success = self.rule(now, before, record[2], limit, over, normal)
-        self.status = now
         self.total += reward
         if success or limit or over:
             return reward, self.finish(success, limit, over)

@@ -16,10 +16,10 @@ from motif_jax.envs.actions import TASK_KEYS
 from motif_jax.envs.game import Game
 from motif_jax.envs.nethack import MAX_EPISODE_STEPS, NetHackEnvironment, new_engine, switches
 from motif_jax.envs.spec import RUNNING
-from motif_jax.envs.tasks import FROZEN_PENALTY, TASKS
 from motif_jax.envs.window import GroupWindows
 
-_LEVEL = slice(b.DUNGEON, b.DUNGEON_LEVEL + 1)
+# Of a step without prompts: the game is not over, and in normal play.
+_USUAL = (False, True)
 
 
 class NetHackGroup:
@@ -45,10 +45,9 @@ class NetHackGroup:
         self._memory = memory = b.Memory(count)
         engines = [(make_engine or new_engine)(b.Buffers(memory, index)) for index in range(count)]
         self._games = [Game(name, engine, max_episode_steps, quirks) for engine in engines]
-        self._scores = TASKS[name].goal == "score"
         self._counting = not quirks.get("message_count_off", False)
-        self._status, self._status_before = memory.status(), memory.status(before=True)
-        self._flags = memory.flags()
+        self._status: list[tuple[int, ...]] = [(0,) * 9] * count
+        self._blstats = memory.blstats()
         self._counts = [1] * count
         self._windows = GroupWindows(memory, quirks.get("crop_row_offset", False))
         self._extra = tuple((field, getattr(memory, field)()) for field in fields)
@@ -58,6 +57,7 @@ class NetHackGroup:
         game = self._games[column]
         game.start(seed)
         self._counts[column] = game.record[0]
+        self._status[column] = game.status
 
     def step(self, actions: Sequence[int], columns: Sequence[int]) -> tuple[list[float], list[int]]:
         """Plays `actions[column]` in each of `columns`; returns rewards and ends of all columns, 0 for the others."""
@@ -65,70 +65,38 @@ class NetHackGroup:
         memory.before_array[:] = memory.view_array
         for column in columns:
             game = games[column]
-            if game.record[1] is None:
-                game.press(TASK_KEYS[actions[column]])
-            else:
-                game.press(game.key(actions[column]))
-        over, abnormal = self._dismiss(columns)
-        changed = (self._status[:, _LEVEL] != self._status_before[:, _LEVEL]).any(axis=1)
-        for column in np.flatnonzero(changed).tolist():
-            games[column].leave_level()
-        return self._judge(columns, over, abnormal)
-
-    def _dismiss(self, columns: Sequence[int]) -> tuple[set[int], set[int]]:
-        """Dismisses prompts where there are any; returns the columns whose game is over, or not in normal play."""
-        # The game's end zeroes the clock, so the engine need not be asked on every step whether it is over.
-        waiting = self._flags.any(axis=1) | (self._status[:, b.TIME] == 0)
-        over, abnormal = set(), set()
-        for column in np.flatnonzero(waiting).tolist():
-            if column in columns:
-                ended, normal = self._games[column].dismiss()
-                if ended:
-                    over.add(column)
-                if not normal:
-                    abnormal.add(column)
-        return over, abnormal
-
-    def _judge(
-        self, columns: Sequence[int], over: set[int], abnormal: set[int]
-    ) -> tuple[list[float], list[int]]:
-        """Reads the messages; rewards and ends."""
-        games, counts, scores = self._games, self._counts, self._scores
-        rewards = self._score_rewards(abnormal) if scores else [0.0] * self.count
-        ends = [RUNNING] * self.count
-        messages = self._memory.messages.tobytes()
+            action = actions[column]
+            game.press(TASK_KEYS[action] if game.record[1] is None else game.key(action))
+        status = list(b.read_statuses(memory.views))
+        unusual = self._dismiss(columns, status)
+        messages = memory.messages.tobytes()
+        rewards, ends, counts = [0.0] * self.count, [RUNNING] * self.count, self._counts
         for column in columns:
             game = games[column]
-            record = game.read(messages[column * b.MESSAGE_LENGTH : (column + 1) * b.MESSAGE_LENGTH])
-            counts[column] = record[0]
-            game.length = length = game.length + 1
-            dead, limit, success = column in over, length >= game.max_steps, False
-            if not scores and (record[2] or not game.rule.idle):
-                now, before = game.statuses()
-                normal = column not in abnormal
-                rewards[column], success = game.rule(now, before, record[2], limit, dead, normal)
-            game.total += rewards[column]
-            if success or limit or dead:
-                ends[column] = game.finish(success, limit, dead)
-        if len(columns) < self.count:
-            playing = set(columns)
-            rewards = [reward if column in playing else 0.0 for column, reward in enumerate(rewards)]
+            message = messages[column * b.MESSAGE_LENGTH : (column + 1) * b.MESSAGE_LENGTH]
+            over, normal = unusual.get(column, _USUAL)
+            rewards[column], ends[column] = game.judge(status[column], message, over, normal)
+            counts[column] = game.record[0]
+        self._status = status
         return rewards, ends
 
-    def _score_rewards(self, abnormal: set[int]) -> list[float]:
-        """What `ScoreRule` gives, for all columns."""
-        now, before = self._status, self._status_before
-        gained = now[:, b.SCORE] - before[:, b.SCORE]
-        if abnormal:
-            gained[list(abnormal)] = 0
-        return (gained + FROZEN_PENALTY * (now[:, b.TIME] == before[:, b.TIME])).tolist()
+    def _dismiss(self, columns: Sequence[int], status: list[tuple[int, ...]]) -> dict[int, tuple[bool, bool]]:
+        """Dismisses prompts, renewing `status` there; for those columns: game over, in normal play."""
+        found = {}
+        for column in columns:
+            now = status[column]
+            # The game's end zeroes the clock, so the engine need not be asked on every step whether it is over.
+            if now[7] or now[8] or not now[3]:
+                game = self._games[column]
+                found[column] = game.dismiss()
+                status[column] = b.read_status(game.buffers.now.memory)
+        return found
 
     def observe(self, out: Mapping[str, np.ndarray]) -> None:
         """Writes the newest observations of all columns, [count, ...] each."""
-        memory, status = self._memory, self._status
-        self._windows.write(status, out["window_chars"], out["window_colors"])
-        out["blstats"][...] = status
-        out["message"][...] = memory.messages
+        self._windows.write(self._status, out["window_chars"], out["window_colors"])
+        out["blstats"][...] = self._blstats
+        out["message"][...] = self._memory.messages
         out["message_count"][...] = self._counts if self._counting else 1
         for field, array in self._extra:
             out[field][...] = array

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from motif_jax.envs.buffers import PAD_ROWS, PADDED_SHAPE, SCREEN_SHAPE, Buffers, Memory, X, Y
+from motif_jax.envs.buffers import PAD_ROWS, PADDED_SHAPE, SCREEN_SHAPE, Buffers, Memory
 
 WINDOW = 12
 _HALF = WINDOW // 2
@@ -47,26 +49,30 @@ class GroupWindows:
     """The windows of all games of a group at once; places as in `Windows`."""
 
     def __init__(self, memory: Memory, row_offset: bool = False) -> None:
+        screens = memory.screens
         # Every run of cells that a window could start at, as overlapping 12x12 views of the flat screens.
-        cells = memory.chars.size - (WINDOW - 1) * _COLUMNS - WINDOW + 1
-        shape, strides = (cells, WINDOW, WINDOW), (1, _COLUMNS, 1)
-        self._chars = np.ndarray(shape, np.uint8, memory.chars.data, 0, strides)
-        self._colors = np.ndarray(shape, np.uint8, memory.colors.data, 0, strides)
+        cells = screens.size - (WINDOW - 1) * _COLUMNS - WINDOW + 1
+        self._windows = np.ndarray((cells, WINDOW, WINDOW), np.uint8, screens.data, 0, (1, _COLUMNS, 1))
         top = PAD_ROWS - _HALF + (0 if row_offset else 1)
-        screen = PADDED_SHAPE[0] * PADDED_SHAPE[1]
-        self._first = np.arange(memory.count) * screen + top * _COLUMNS - _HALF
+        cells_of_game = PADDED_SHAPE[0] * PADDED_SHAPE[1]
+        first = np.arange(memory.count) * cells_of_game + top * _COLUMNS - _HALF
+        self._first = first + np.array([[0], [screens[0].size]])
 
-    def write(self, status: np.ndarray, chars: np.ndarray, colors: np.ndarray) -> None:
-        """Writes the windows round the heroes of `status` (int64 [count, 27]) into uint8 [count, 12, 12] arrays."""
-        x = status[:, X]
-        first = status[:, Y] * _COLUMNS + x + self._first
-        chars[...] = self._chars[first]
-        colors[...] = self._colors[first]
-        at_edge = (x < _HALF) | (x > _COLUMNS - WINDOW + _HALF)
-        for column in np.flatnonzero(at_edge).tolist():
-            outside = _outside(int(x[column]) - _HALF)
-            chars[column, :, outside] = 0
-            colors[column, :, outside] = 0
+    def write(self, heroes: Sequence[Sequence[int]], chars: np.ndarray, colors: np.ndarray) -> None:
+        """Writes the windows round the heroes into uint8 [count, 12, 12] arrays.
+
+        Args:
+            heroes: for each game a sequence that starts with the hero's map column and row.
+            chars: where the characters go.
+            colors: where the colours go.
+        """
+        places = np.array([hero[1] * _COLUMNS + hero[0] for hero in heroes])
+        chars[...], colors[...] = self._windows[self._first + places]
+        for column, hero in enumerate(heroes):
+            if not _HALF <= hero[0] <= _COLUMNS - WINDOW + _HALF:
+                outside = _outside(hero[0] - _HALF)
+                chars[column, :, outside] = 0
+                colors[column, :, outside] = 0
 
 
 def _outside(left: int) -> slice | None:
