@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ml_collections import ConfigDict
 
-from motif_jax.support.config import default_workers, unknown_variant
+from motif_jax.support.config import available_cores, unknown_variant
 
 VARIANTS = ("", "smoke", "quickstart")
 
@@ -41,24 +41,27 @@ def get_config(variant: str | None = None) -> ConfigDict:
             # below), or 'agents' (checkpoints only).
             "policy": "mixture",
             "mixture": {
-                "uniform": 1.0,
-                "walker": 2.0,
+                "uniform": 2.0,
+                "walker": 1.0,
                 "runner": 3.0,
-                "kicker": 1.0,
+                "kicker": 6.0,
                 "searcher": 1.0,
-                "eater": 1.0,
+                "eater": 2.0,
                 "descender": 3.0,
                 # All of `agents` together.
                 "agents": 0.0,
             },
-            # Run folders of train_agent, separated by commas. RUN is its newest checkpoint, RUN@STEP that of a step,
-            # RUN@all every checkpoint there.
+            # Run folders of train_agent, separated by commas: RUN for its newest checkpoint, RUN@STEP, RUN@best, RUN@all.
+            # An episode's agent is drawn from all of these alike.
             "agents": "",
+            # Episodes that an agent plays at a time, an even number.
+            "lanes": 32,
             # data/tty_chars and data/tty_colors, most of a dataset's size; needed only to look at it.
             "screens": True,
             # data/glyphs, for rewards that read the map.
             "glyphs": False,
-            "workers": default_workers(),
+            # Processes; this one only hands out episodes, so all cores play.
+            "workers": available_cores(),
         }
     )
     if variant == "smoke":
@@ -67,5 +70,5 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.start_share = 0.1
     if variant == "quickstart":
         config.num_pairs = 20_000
-        config.start_share = 0.1
+        config.start_share = 0.05
     return config

@@ -14,6 +14,8 @@ LABELS = {0: "first", 1: "second", 2: "tie", 3: "unknown"}
 # Where collect keeps what is not finished; a folder that has it holds no whole dataset.
 STAGING = ".staging"
 META = "dataset.json"
+# One line for each game that a dataset written here was drawn from.
+EPISODES = "episodes.jsonl"
 
 # What annotators may read. Pictures of the same steps (tty_*, glyphs) do not change what a dataset is.
 CONTENT_ARRAYS = ("data/message", "data/blstats", "data/rewards", "info/score")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from motif_jax.envs.habits import HABITS
+from motif_jax.envs.habits import HABITS, Tape
 from motif_jax.runtime.record_worker import Job
 from motif_jax.support import seeds
 
@@ -19,18 +19,34 @@ class Players:
     """
 
     def __init__(self, weights: Mapping[str, float], seed: int) -> None:
-        """`weights`: name of a habit -> how often it plays, relative to the others."""
+        """`weights`: name of a habit or an agent -> how often it plays, relative to the others."""
         self.names = tuple(sorted(weights))
         self._seed = seed
         probabilities = np.array([weights[name] for name in self.names], np.float64)
         self._bounds = (probabilities / probabilities.sum()).cumsum()
+
+    def name(self, episode: int) -> str:
+        """The player of `episode`."""
+        return self.names[self.number(episode)]
 
     def number(self, episode: int) -> int:
         """The number of the player of `episode`."""
         uniform = seeds.rng(self._seed, "player", episode).random()
         return min(int(np.searchsorted(self._bounds, uniform, side="right")), len(self.names) - 1)
 
-    def job(self, episode: int) -> Job:
-        """What a recording process needs to play `episode`."""
-        number = self.number(episode)
-        return Job(episode, seeds.derive(self._seed, "episode", episode), number, HABITS[self.names[number]])
+    def seed(self, episode: int) -> int:
+        """The seed of the game of `episode`."""
+        return seeds.derive(self._seed, "episode", episode)
+
+    def job(self, episode: int, tape: np.ndarray | None = None) -> Job:
+        """What a recording process needs to play `episode`.
+
+        Args:
+          episode: its index.
+          tape: the actions of its player, needed if that is an agent.
+
+        Raises:
+          KeyError: the player is no habit, and there is no tape.
+        """
+        policy = HABITS[self.name(episode)] if tape is None else Tape(tape)
+        return Job(episode, self.seed(episode), self.number(episode), policy)

@@ -15,6 +15,7 @@ from motif_jax.annotation.captions import caption
 from motif_jax.datasets import chunks
 from motif_jax.datasets.assemble import CAPTION_KEY
 from motif_jax.envs import registry
+from motif_jax.envs.habits import Tape
 from motif_jax.envs.spec import RUNNING, empty_observation, row
 from motif_jax.support import seeds
 
@@ -77,11 +78,10 @@ class History:
         Raises:
           RuntimeError: the policy has no more actions before the episode ends.
         """
-        environment, step = self._environment, 0
+        environment = self._environment
         environment.reset(seed, row(self._arrays, 0))
         self._rewards[0] = 0.0
-        for action in policy.actions(seed, environment.spec.num_actions):
-            step += 1
+        for step, action in enumerate(policy.actions(seed, environment.spec.num_actions), 1):
             if step == len(self._rewards):
                 self._grow()
             self._rewards[step], end = environment.step(action, row(self._arrays, step))
@@ -137,8 +137,16 @@ def chunk_arrays(
 
 
 def record_episode(environment: Any, history: History, job: Job, recording: Recording) -> tuple[int, int]:
-    """Plays one episode and writes its chunk; returns (sub-sequences drawn, steps played)."""
+    """Plays one episode and writes its chunk; returns (sub-sequences drawn, steps played).
+
+    Raises:
+      RuntimeError: the player ran out of actions, or a tape went on after the episode's end.
+    """
     played, end = history.play(job.seed, job.policy)
+    if isinstance(job.policy, Tape) and len(job.policy.taken) != len(played["rewards"]):
+        raise RuntimeError(
+            f"episode {job.index} ended after {len(played['rewards'])} steps, its tape has more"
+        )
     info = environment.episode_info()
     arrays = chunk_arrays(played, job, recording, info)
     summary = {"end": float(end), **info}
@@ -149,8 +157,9 @@ def record_episode(environment: Any, history: History, job: Job, recording: Reco
     return count, steps
 
 
-def serve(connection: Connection, recording: Recording) -> None:
-    """Records each job received until the parent closes the pipe or dies."""
+def serve(connection: Connection, setup: Mapping[str, Any]) -> None:
+    """Records each job received as `setup["recording"]` says, until the parent closes the pipe or dies."""
+    recording: Recording = setup["recording"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
     environment = registry.make(recording.environment, **recording.options)
     history = History(environment)

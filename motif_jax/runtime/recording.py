@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,13 +12,9 @@ from typing import Any
 
 from motif_jax.datasets import chunks
 from motif_jax.runtime import record_worker
+from motif_jax.runtime.episode_processes import HANG_SECONDS, MAX_DEATHS, WorkerProcess
 from motif_jax.runtime.record_worker import Job, Recording
 from motif_jax.support.errors import UserError
-
-# A process that says nothing for so long hangs in the engine and is killed.
-HANG_SECONDS = 300.0
-# An episode that ended so many processes is left out of the dataset.
-MAX_DEATHS = 3
 
 
 @dataclass(frozen=True)
@@ -31,28 +27,23 @@ class Recorded:
     left_out: bool = False
 
 
-class _Worker:
+class _Worker(WorkerProcess):
+    """A recording process and the job that it has."""
+
     def __init__(self, recording: Recording) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, child = context.Pipe()
-        self.process = context.Process(target=record_worker.serve, args=(child, recording), daemon=True)
-        self.process.start()
-        child.close()  # so that a dead worker's pipe reads as closed
+        super().__init__(record_worker.serve, {"recording": recording})
         self.job: Job | None = None
         self.since = time.monotonic()
 
     def give(self, job: Job) -> None:
         self.job, self.since = job, time.monotonic()
-        try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # found dead when its answer is read
             self.connection.send(job)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # found dead when its answer is read
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Ends the process at once: what it was writing is written again by whoever takes the job."""
         self.process.kill()
-        self.process.join()
-        self.connection.close()
+        self.close()
 
 
 class _Pool:
@@ -98,16 +89,14 @@ class _Pool:
             raise UserError(
                 "the recording processes die before they have played one episode: see their output above"
             )
-        dead.close()
+        dead.end()
         fresh = _Worker(self._recording)
         self.workers[self.workers.index(dead)] = fresh
         return fresh, lost
 
     def close(self) -> None:
         for worker in self.workers:
-            worker.process.kill()
-        for worker in self.workers:
-            worker.close()
+            worker.end()
 
 
 def record(jobs: Iterator[Job], recording: Recording, workers: int, stop: Any) -> Iterator[Recorded]:

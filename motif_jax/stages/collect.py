@@ -4,57 +4,53 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.datasets import assemble, chunks, layout
+from motif_jax.datasets import layout
 from motif_jax.datasets.pairs import PairsDataset
-from motif_jax.datasets.writer import PairsWriter
 from motif_jax.envs import registry
-from motif_jax.envs.habits import HABITS
-from motif_jax.runtime import recording
-from motif_jax.runtime.players import Players
-from motif_jax.runtime.record_worker import Job, Recording
+from motif_jax.runtime.collection import Collection, Wanted
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder, seeds
+from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import FolderLock, atomic_write_text
+from motif_jax.support.files import FolderLock, atomic_write_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
-from motif_jax.support.progress import Progress
 
-POLICIES = ("random", "mixture")
+POLICIES = ("random", "mixture", "agents")
+AGENTS = "agents"
+# Which checkpoints 'latest' and the like meant when the collection was started.
+_SETTLED = "agents.json"
 # Everything that decides what the dataset holds; only the number of workers may change.
 IDENTITY = (
-    "seed num_pairs length start_share drop_equal_captions environment policy mixture screens glyphs"
+    "seed num_pairs length start_share drop_equal_captions environment policy mixture agents lanes screens glyphs"
 ).split()
 
 
-def _extra_fields(config: ConfigDict) -> tuple[str, ...]:
+def _fields(config: ConfigDict) -> tuple[str, ...]:
+    """Observation fields besides message and status."""
     screens = ("tty_chars", "tty_colors") if config.screens else ()
     return (*screens, "glyphs") if config.glyphs else screens
 
 
-def _options(config: ConfigDict) -> dict[str, Any]:
-    return {"max_episode_steps": config.environment.max_episode_steps, "fields": _extra_fields(config)}
-
-
 def _weights(config: ConfigDict) -> dict[str, float]:
-    """Player -> weight, for the players that take part."""
+    """Player -> weight, for the players that take part; all agents together are one."""
     if config.policy == "random":
         return {"uniform": 1.0}
+    if config.policy == "agents":
+        return {AGENTS: 1.0}
     return {name: float(weight) for name, weight in config.mixture.items() if weight > 0}
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a bad value, or a folder that holds something else."""
-    for key in ("num_pairs", "length", "workers", "environment.max_episode_steps", "start_share"):
+    for key in ("num_pairs", "length", "workers", "lanes", "environment.max_episode_steps", "start_share"):
         checks.positive(config, key)
     checks.fraction(config, "start_share")
     checks.choice(config, "policy", POLICIES)
+    checks.require(config.lanes % 2 == 0, "lanes", config.lanes, "an even number")
     steps = config.environment.max_episode_steps
     checks.require(
         config.length <= steps, "length", config.length, f"at most environment.max_episode_steps={steps}"
@@ -69,144 +65,71 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     if not (workdir / "config.json").exists() and (workdir / "data").exists():
         raise UserError(f"{workdir} holds a dataset that was not collected here: choose another --workdir")
+    if not (workdir / layout.META).exists():
+        _agents(config, workdir / layout.STAGING / _SETTLED)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Collects what is missing; returns the exit code of an interrupted stage when it was asked to stop."""
+    staging = workdir / layout.STAGING
     with FolderLock(workdir):
         run_folder.prepare(workdir, config, IDENTITY)
         if (workdir / layout.META).exists():
-            shutil.rmtree(workdir / layout.STAGING, ignore_errors=True)
+            shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is whole: {PairsDataset.open(workdir).num_pairs:,} pairs")
             return None
-        with Interruption() as stop:
-            return _Collection(config, workdir, stop).run()
-
-
-class _Collection:
-    """One collection, from the chunks that are there to the dataset."""
-
-    def __init__(self, config: ConfigDict, workdir: Path, stop: Interruption) -> None:
-        self._config, self._workdir, self._stop = config, workdir, stop
-        self._staging = workdir / layout.STAGING
-        self._folder = self._staging / "chunks"
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._players = Players(_weights(config), config.seed)
-        self._recording = Recording(
+        agents = _agents(config, staging / _SETTLED)
+        atomic_write_json(staging / _SETTLED, [vars(agent) for agent in agents.values()])
+        weights = _weights(config)
+        share = weights.pop(AGENTS, 0.0) / max(1, len(agents))
+        wanted = Wanted(
             environment=config.environment.name,
-            options=_options(config),
-            fields=("message", "blstats", *_extra_fields(config)),
+            options={
+                "max_episode_steps": config.environment.max_episode_steps,
+                "fields": _fields(config),
+            },
+            fields=("message", "blstats", *_fields(config)),
             seed=config.seed,
+            num_pairs=config.num_pairs,
             length=config.length,
-            share=config.start_share,
-            folder=str(self._folder),
+            start_share=config.start_share,
+            drop_equal_captions=config.drop_equal_captions,
+            players={**weights, **dict.fromkeys(agents, share)},
         )
-        self._counts = chunks.scan(self._folder)
-        self._drawn = sum(self._counts.values())
-        self._steps = 0
-
-    def run(self) -> int | None:
-        """Plays until there are enough pairs, and writes them."""
-        wanted = self._config.num_pairs
-        rows = 2 * wanted
-        with Progress(wanted, "pairs", "collect", min(self._drawn // 2, wanted)) as progress:
-            while True:
-                episodes = self._play(rows, progress)
-                if episodes is None:
-                    return EXIT_CODE
-                pairs, kept = self._pair(episodes)
-                if len(pairs) == wanted:
-                    break
-                progress.log(f"{kept:,} of {wanted:,} pairs have two different captions: playing on")
-                rows = assemble.more_rows(rows, wanted, kept)
-            progress.update(wanted, episodes=episodes)
-        if not self._write(pairs, episodes):
-            return EXIT_CODE
-        shutil.rmtree(self._staging)
-        return None
-
-    def _play(self, rows: int, progress: Progress) -> int | None:
-        """Records episodes until the first ones hold `rows` sub-sequences; their number, None when stopped."""
-        while (episodes := assemble.enough_episodes(self._counts.get, rows)) is None:
-            jobs = self._jobs(rows)
-            for done in recording.record(jobs, self._recording, self._config.workers, self._stop):
-                self._counts[done.job.index] = done.count
-                self._drawn += done.count
-                self._steps += done.steps
-                if done.left_out:
-                    progress.log(f"episode {done.job.index} ends every process that plays it: left out")
-                share = min(1.0, self._drawn / rows)
-                progress.update(
-                    int(share * self._config.num_pairs), episodes=len(self._counts), game_steps=self._steps
-                )
-            if self._stop.requested:
-                return None
-        return episodes
-
-    def _jobs(self, rows: int) -> Iterator[Job]:
-        """The episodes that have no chunk, in order, until the chunks hold enough."""
-        last = max(self._counts, default=-1)
-        index = 0
-        while index <= last or self._drawn < rows:
-            if index not in self._counts:
-                yield self._players.job(index)
-            index += 1
-
-    def _pair(self, episodes: int) -> tuple[np.ndarray, int]:
-        """Which of the first episodes' sub-sequences form which pair, and how many pairs there are at all."""
-        rows = sum(self._counts[episode] for episode in range(episodes))
-        keys = None
-        if self._config.drop_equal_captions:
-            keys = np.concatenate(
-                [
-                    self._load(episode)[assemble.CAPTION_KEY]
-                    for episode in range(episodes)
-                    if self._counts[episode]
-                ]
+        with Interruption() as stop:
+            collection = Collection(
+                wanted,
+                workdir,
+                staging,
+                agents=agents,
+                workers=config.workers,
+                lanes=config.lanes,
+                stop=stop,
             )
-        shuffle = seeds.rng(self._config.seed, "shuffle")
-        return assemble.draw_pairs(rows, self._config.num_pairs, shuffle, keys)
+            return None if collection.run(_meta(config)) else EXIT_CODE
 
-    def _load(self, episode: int) -> dict[str, np.ndarray]:
-        return chunks.load(self._folder, episode, self._counts[episode])
 
-    def _write(self, pairs: np.ndarray, episodes: int) -> bool:
-        """Writes the dataset; False when asked to stop before it was whole."""
-        counts = [self._counts[episode] for episode in range(episodes)]
-        lines: list[str] = []
+def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
+    """The agents that take part, by name; once there is the file `settled`, those in it.
 
-        def load(episode: int) -> dict[str, np.ndarray]:
-            arrays = self._load(episode)
-            lines.append(self._episode_line(episode, arrays))
-            return arrays
+    Raises:
+      UserError: a folder or a checkpoint is not there.
+    """
+    if AGENTS not in _weights(config):
+        return {}
+    from motif_jax.runtime import agent_players  # imports jax
 
-        with (
-            PairsWriter(self._workdir, len(pairs), self._staging) as writer,
-            Progress(episodes, "episodes", "write") as progress,
-        ):
-            for episode in assemble.fill(writer, pairs, counts, load):
-                progress.update(episode + 1)
-                if self._stop.requested:
-                    return False
-            atomic_write_text(self._workdir / "episodes.jsonl", "".join(lines))
-            writer.commit(self._meta(episodes))
-        return True
+    if settled.exists():
+        chosen = [agent_players.Agent(**entry) for entry in json.loads(settled.read_text(encoding="utf-8"))]
+    else:
+        chosen = agent_players.resolve(config.agents)
+    return {agent.name: agent for agent in chosen}
 
-    def _episode_line(self, episode: int, arrays: dict[str, np.ndarray]) -> str:
-        names, values = arrays["summary_names"].tolist(), arrays["summary_values"].tolist()
-        job = self._players.job(episode)
-        head = {"episode": episode, "seed": job.seed, "player": self._players.names[job.player]}
-        return json.dumps({**head, **dict(zip(names, values, strict=True))}) + "\n"
 
-    def _meta(self, episodes: int) -> dict[str, Any]:
-        config = run_folder.as_plain(self._config)
-        versions = run_folder.versions()
-        return {
-            "origin": "motif_jax collect",
-            "config": {key: config[key] for key in IDENTITY},
-            "players": list(self._players.names),
-            "episodes": episodes,
-            "left_out_episodes": [episode for episode in range(episodes) if not self._counts[episode]],
-            "length": self._config.length,
-            "engine": {name: versions[name] for name in ("nle", "gymnasium", "numpy") if name in versions},
-        }
+def _meta(config: ConfigDict) -> dict[str, Any]:
+    plain, versions = run_folder.as_plain(config), run_folder.versions()
+    return {
+        "origin": "motif_jax collect",
+        "config": {key: plain[key] for key in IDENTITY},
+        "engine": {name: versions[name] for name in ("nle", "numpy") if name in versions},
+    }

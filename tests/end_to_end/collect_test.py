@@ -181,7 +181,7 @@ def test_equal_captions_dropped(tmp_path):
         (["--config.num_pairs=0"], "config.num_pairs=0: must be a number above 0"),
         (["--config.start_share=1.5"], "config.start_share=1.5: must be a number between 0 and 1"),
         (["--config.length=1000"], "config.length=1000: must be at most environment.max_episode_steps=300"),
-        (["--config.policy=best"], "config.policy='best': must be one of random, mixture"),
+        (["--config.policy=best"], "config.policy='best': must be one of random, mixture, agents"),
         (
             ["--config.environment.name=Recall-v0"],
             "config.environment.name='Recall-v0': must be a NetHack task",

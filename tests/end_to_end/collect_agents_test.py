@@ -1,0 +1,118 @@
+"""Collecting with agents' checkpoints: who plays, kills, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from motif_jax.algorithms.appo import make_state
+from motif_jax.datasets import chunks
+from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.envs import registry
+from motif_jax.envs.habits import HABITS
+from motif_jax.networks.agent import make_agent_network
+from motif_jax.runtime import agent_checkpoints, agent_players
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+
+REPOSITORY = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory):
+    """An agent run with two checkpoints of random weights."""
+    folder = tmp_path_factory.mktemp("agent")
+    config = runpy.run_path(str(REPOSITORY / "configs" / "train_agent.py"))["get_config"]("smoke")
+    run_folder.prepare(folder, config)
+    network = make_agent_network(config.network, registry.spec("NetHackScore-v1"), config.compat)
+    shapes = jax.eval_shape(lambda: make_state(network, optax.adam(1e-3), jax.random.PRNGKey(0)))
+    with agent_checkpoints.open_checkpoints(folder, keep=5) as checkpoints:
+        for step in (100, 200):
+            rng = np.random.default_rng(step)
+            state = jax.tree.map(lambda a: (0.1 * rng.standard_normal(a.shape)).astype(a.dtype), shapes)  # noqa: B023
+            agent_checkpoints.save(checkpoints, step, state, {}, {}, asynchronous=False)
+    return folder
+
+
+def command(agent, workdir, *flags):
+    launch = [sys.executable, "-m", "motif_jax.launch", "--config=configs/collect.py:smoke"]
+    play = [
+        "--config.num_pairs=200",
+        "--config.start_share=0.2",
+        "--config.lanes=4",
+        f"--config.agents={agent}@all",
+    ]
+    weights = {**dict.fromkeys(HABITS, 0), "agents": 2, "uniform": 1}
+    mixture = [f"--config.mixture.{name}={weight}" for name, weight in weights.items()]
+    return [*launch, f"--workdir={workdir}", *play, *mixture, *flags]
+
+
+def collect(agent, workdir, *flags):
+    done = subprocess.run(
+        command(agent, workdir, *flags),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def rows(folder):
+    return [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
+
+
+def test_agents_take_part_and_kills_change_nothing(agent, tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    collect(agent, whole, "--config.workers=2")
+    players = {row["player"] for row in rows(whole)}
+    assert players == {f"{agent}@100", f"{agent}@200", "uniform"}
+
+    staging = killed / ".staging"
+    for moment in (
+        lambda: len(list((staging / "tapes").glob("*.npy"))) >= 2,
+        lambda: len(chunks.scan(staging / "chunks")) >= 2,
+    ):
+        process = subprocess.Popen(command(agent, killed), cwd=REPOSITORY, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not moment():
+            time.sleep(0.002)
+        assert process.poll() is None, "it was over before it could be killed"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    collect(agent, killed)
+    assert PairsDataset.open(killed).meta["digests"] == PairsDataset.open(whole).meta["digests"]
+    assert rows(killed) == rows(whole)
+    player = np.asarray(PairsDataset.open(whole).info["player"]).reshape(-1)
+    names = PairsDataset.open(whole).meta["players"]
+    assert any(names[number].endswith("@100") for number in player)
+
+
+def test_which_checkpoints(agent, tmp_path):
+    def steps(agents):
+        return [(found.folder, found.step) for found in agent_players.resolve(agents)]
+
+    folder = str(agent)
+    assert steps(folder) == steps(f"{folder}@latest") == [(folder, 200)]
+    assert steps(f"{folder}@all") == [(folder, 100), (folder, 200)]
+    assert steps(f"{folder}@100, {folder}") == [(folder, 100), (folder, 200)]
+    for agents, words in (
+        ("", "must name run folders"),
+        (f"{folder}@7", "the steps of .* are 100, 200"),
+        (f"{folder}@newest", "must end with @latest, @best, @all or @STEP"),
+        (str(tmp_path), "not a run folder"),
+    ):
+        with pytest.raises(UserError, match=words):
+            agent_players.resolve(agents)
