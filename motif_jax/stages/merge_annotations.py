@@ -1,0 +1,67 @@
+"""Combines several annotations of a dataset into one, and prints how far they agree."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.annotation import ensembles, shards
+from motif_jax.annotation.labels import counts
+from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, atomic_write_text
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for a bad value or annotations that are not there."""
+    del workdir
+    checks.choice(config, "method", ensembles.METHODS)
+    checks.existing_folder(config, "dataset_dir")
+    dataset = PairsDataset.open(config.dataset_dir, need=())
+    names = _names(config, dataset)
+    for name in names:
+        dataset.preference(name)
+    if config.name:
+        shards.check_name(config.name)
+        checks.require(config.name not in names, "name", config.name, "none of config.names")
+        checks.require(len(names) > 1, "names", config.names, "at least two label files, separated by commas")
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Prints the tables, and writes preference/NAME.npy where `config.name` gives a name."""
+    dataset = PairsDataset.open(config.dataset_dir, need=())
+    run_folder.prepare(workdir, config)
+    names = _names(config, dataset)
+    votes = [ensembles.read_votes(dataset.folder, name, dataset.preference(name)) for name in names]
+    tables = ensembles.tables(votes)
+    print(tables, flush=True)
+    atomic_write_text(workdir / "agreement.txt", tables + "\n")
+    summary = {"names": names, "agreement": ensembles.agreement(votes)}
+    if config.name:
+        merged = ensembles.combine(votes, config.method)
+        digests = {
+            vote.name: hashlib.blake2b(
+                vote.labels.tobytes() + vote.probabilities.tobytes(), digest_size=16
+            ).hexdigest()
+            for vote in votes
+        }
+        sources = {"method": config.method, "labels": digests}
+        path = ensembles.write_ensemble(dataset.folder, config.name, merged, sources, config.restart)
+        shown = ", ".join(f"{count:,} {label}" for label, count in counts(merged.labels).items())
+        print(f"\n{path}: {config.method} of {len(names)} annotations; {shown}", flush=True)
+        summary["merged"] = {"name": config.name, "method": config.method, **counts(merged.labels)}
+    atomic_write_json(workdir / "summary.json", summary)
+
+
+def _names(config: ConfigDict, dataset: PairsDataset) -> list[str]:
+    """The label files named, all of the dataset where none is."""
+    names = [name.strip() for name in config.names.split(",") if name.strip()]
+    if not names:
+        names = [name for name in dataset.preference_names() if name != config.name]
+    if not names:
+        raise UserError(f"config.dataset_dir={config.dataset_dir}: has no label files in preference/")
+    return names

@@ -1,0 +1,105 @@
+"""Prompt files: the five goals in two versions, and files of one's own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+import yaml
+
+from motif_jax.annotation.parsing import AnswerParser
+from motif_jax.annotation.prompts import FOLDER, MODES, label_name, load_prompt, model_tag, prompt_path
+from motif_jax.support.errors import UserError
+
+GOALS = ("defaultgoal", "zeroknowledge", "combat", "gold", "stairs")
+VERSIONS = ("default", "reworded")
+EVERY = list(itertools.product(VERSIONS, GOALS, MODES))
+
+
+@pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
+def test_every_published_combination(version, goal, mode):
+    prompt = load_prompt(prompt_path(version, ""), goal, mode)
+    first, second = 'He said "hi" \\ {second}\nYou die...', "{goal} {first} é"
+    system, question = prompt.conversation(first, second)
+    assert system == {"role": "system", "content": prompt.system}
+    text = question["content"]
+    assert text.count(json.dumps(first, ensure_ascii=False)) == 1
+    assert text.count(json.dumps(second, ensure_ascii=False)) == 1
+    for answer in prompt.form.answers:
+        assert answer in text
+    assert (prompt.goal == "") == (goal == "zeroknowledge")
+    assert prompt.goal in text
+    assert "\n\n\n" not in text
+    # A placeholder is left in captions alone.
+    assert text.replace(json.dumps(first, ensure_ascii=False), "").count("{goal}") == 1
+    retried = prompt.retried([system, question], "Hm.")
+    assert [turn["role"] for turn in retried] == ["system", "user", "assistant", "user"]
+    for label, answer in enumerate(prompt.form.answers):
+        assert answer in retried[-1]["content"]
+        assert AnswerParser(prompt.form)(f"Some text.\n{answer}") == label
+        assert AnswerParser(prompt.form, first_match=True)(f"Some text.\n{answer}") == label
+
+
+def test_texts_and_hashes_differ():
+    prompts = [load_prompt(prompt_path(version, ""), goal, mode) for version, goal, mode in EVERY]
+    hashes = {prompt.identity()["hash"] for prompt in prompts}
+    # verdict and soft ask the same.
+    assert len(hashes) == len(VERSIONS) * len(GOALS) * 2
+    assert len({prompt.goal for prompt in prompts}) == 9
+
+
+def own_file(tmp_path, change):
+    tree = yaml.safe_load((FOLDER / "default.yaml").read_text())
+    change(tree)
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+def test_a_file_of_ones_own_with_a_goal_of_its_own(tmp_path):
+    path = own_file(tmp_path, lambda tree: tree["goals"].update(peace="Favour peace."))
+    assert load_prompt(prompt_path("default", str(path)), "peace", "soft").goal == "Favour peace."
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda tree: tree.pop("system"), "lacks the field system"),
+        (lambda tree: tree.pop("retry"), "lacks the field retry"),
+        (lambda tree: tree.pop("answer"), "lacks the field answer"),
+        (lambda tree: tree.pop("verdicts"), r"lacks the field verdicts.first"),
+        (lambda tree: tree["verdicts"].pop("tie"), r"lacks the field verdicts.tie"),
+        (lambda tree: tree.pop("goals"), "lacks the field goals"),
+        (lambda tree: tree["goals"].pop("gold"), "config.goal=gold: must be one of"),
+        (lambda tree: tree["question"].pop("analysis"), r"lacks the field question.analysis"),
+        (lambda tree: tree.update(question="Which?"), r"lacks the field question.analysis"),
+        (lambda tree: tree["question"].update(analysis="{goal} {first}"), r"lacks \{second\}"),
+        (lambda tree: tree["question"].update(analysis="{first} {second}"), r"lacks \{goal\}"),
+        (lambda tree: tree.update(answer="1"), "must hold {verdict} exactly once"),
+        (lambda tree: tree.update(retry=[1]), "the field retry must be a text"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path, change, said):
+    with pytest.raises(UserError, match=said) as caught:
+        load_prompt(own_file(tmp_path, change), "gold", "analysis")
+    assert "own.yaml" in str(caught.value)
+
+
+def test_files_that_are_none(tmp_path):
+    (tmp_path / "a.yaml").write_text("[1, 2")
+    (tmp_path / "b.yaml").write_text("just a text")
+    for name, said in (("a", "is not YAML"), ("b", "must hold the fields"), ("c", "cannot be read")):
+        with pytest.raises(UserError, match=said):
+            load_prompt(tmp_path / f"{name}.yaml", "gold", "analysis")
+    with pytest.raises(UserError, match=r"config.prompt.version=older: must be one of default, reworded"):
+        prompt_path("older", "")
+
+
+def test_names_by_the_published_scheme():
+    name = "meta-llama/Llama-2-70b-chat-hf"
+    assert label_name(name, False, "defaultgoal", "default") == "llama70b_msg_defaultgoal_default"
+    assert label_name(name, True, "gold", "reworded") == "llama70b_msg_minbl_gold_reworded"
+    assert model_tag("meta-llama/Llama-2-7b-chat-hf") == "llama7b"
+    assert model_tag("Qwen/Qwen2.5-7B-Instruct") == "qwen2-5-7b-instruct"
+    assert "." not in label_name("a.b/c.d", False, "own.goal", "v1.2")
