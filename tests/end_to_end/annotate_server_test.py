@@ -14,9 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 from annotate_datasets import annotate, expected, run_stage, summary, write_dataset
-from tiny_judge import pair, rule
 
 from motif_jax.annotation.conversations import read_conversations
+from motif_jax.benchmarks._tiny_judge import pair, rule
 from motif_jax.support.errors import UserError
 
 NAME = "judge_msg_defaultgoal_default"

@@ -1,0 +1,306 @@
+"""Trains a tiny Llama that answers this project's prompts by a keyword rule: plain torch, one CPU thread, a minute.
+
+    .venv-vllm/bin/python -m motif_jax.benchmarks._tiny_judge OUT [--messages FILE]
+
+A message is good if it tells of a kill or of gold; the better description is the good one, else there is none. In the
+analysis mode it says a word about each description and then its verdict; where a description tells of a fountain it
+gives no verdict until it is asked again. FILE holds messages, a JSON list, that it is taught besides its own. For the
+tests and the benchmark of annotation; only training needs torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from motif_jax.annotation import prompts
+from motif_jax.annotation.prompts import load_prompt, prompt_path
+from motif_jax.support.files import atomic_write_json
+
+KEYWORDS = ("kill", "gold")
+HESITATION = "fountain"
+MONSTERS = "newt,jackal,grid bug,goblin,kobold,gnome lord,hill orc,giant ant,acid blob,lichen,kitten,pony,dwarf".split(
+    ","
+)
+THINGS = "dagger,scroll,potion,wand,food ration,apple,spellbook,ring,large box,chest,boulder,iron key,candle".split(
+    ","
+)
+NEUTRAL = """
+You see here a {o}.
+The {m} bites!
+The {m} misses you.
+You miss the {m}.
+It's a wall.
+It's solid stone.
+The door opens.
+The door is locked.
+You hear a door open.
+There is a staircase up here.
+You find a hidden passage.
+You swap places with the {m}.
+You are beginning to feel hungry.
+What a strange {o}!
+{l} - a {o}.
+The {m} hits!
+You hit the {m}.
+Never mind.
+There is nothing here to pick up.
+The {m} picks up a {o}.
+You are carrying too much.
+There is a fountain here.
+""".split("\n")[1:]  # the last one is the empty message
+GOOD = """
+You kill the {m}!
+You kill it!
+{l} - {n} gold pieces.
+You see here {n} gold pieces.
+You find {n} gold pieces.
+The {m} is killed!
+There are {n} gold pieces here.
+You kill the poor {m}!
+""".strip().split("\n")
+CHAT_TEMPLATE = (
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>\n' + m['content'] }}"
+    "{% if not (loop.last and continue_final_message) %}{{ '<|end|>\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
+)
+
+
+def good(message: str) -> bool:
+    """Whether a message is good news."""
+    return any(word in message for word in KEYWORDS)
+
+
+def rule(first: str, second: str) -> int:
+    """The label that the judge is taught: 0 first, 1 second, 2 tie."""
+    return 2 if good(first) == good(second) else int(good(second))
+
+
+def message(rng: random.Random, is_good: bool, more: Sequence[str] = ()) -> str:
+    """A message of a game: half of the time one of `more`, if one of them will do."""
+    known = [text for text in more if good(text) == is_good]
+    if known and rng.random() < 0.5:
+        return rng.choice(known)
+    text = rng.choice(GOOD if is_good else NEUTRAL)
+    return text.format(
+        m=rng.choice(MONSTERS), o=rng.choice(THINGS), n=rng.randint(2, 200), l=rng.choice("abcdefghijk")
+    )
+
+
+def pair(rng: random.Random, more: Sequence[str] = ()) -> tuple[str, str]:
+    """Two messages; half of the pairs have a winner."""
+    return message(rng, rng.random() < 0.5, more), message(rng, rng.random() < 0.5, more)
+
+
+# What vLLM wants on a CPU, and its options for the judge.
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_HOST_IP": "127.0.0.1",
+}
+OPTIONS = {
+    "dtype": "float32",
+    "enforce_eager": True,
+    "max_model_len": 512,
+    "block_size": 32,
+    "max_num_seqs": 64,
+    "kv_cache_memory_bytes": 256 << 20,
+}
+
+PROMPTS = {
+    mode: load_prompt(prompt_path("default", ""), "defaultgoal", mode) for mode in ("analysis", "verdict")
+}
+
+
+def conversation(rng: random.Random, more: Sequence[str] = ()) -> list[dict[str, str]]:
+    """One training example: the last turn is to be learnt."""
+    first, second = pair(rng, more)
+    mode = rng.choice(["analysis", "verdict"])
+    prompt = PROMPTS[mode]
+    verdict = prompt.form.answers[rule(first, second)]
+    turns = prompt.conversation(first, second)
+    if mode == "verdict":
+        return [*turns, {"role": "assistant", "content": verdict}]
+    words = " ".join("Good." if good(text) else "Plain." for text in (first, second))
+    if HESITATION not in first + second:
+        return [*turns, {"role": "assistant", "content": f"{words}\n{verdict}"}]
+    if rng.random() < 0.5:
+        return [*turns, {"role": "assistant", "content": f"{words} I do not know."}]
+    return [*prompt.retried(turns, f"{words} I do not know."), {"role": "assistant", "content": verdict}]
+
+
+def build_tokenizer(rng: random.Random, vocabulary: int, more: Sequence[str]) -> Any:
+    """Byte-level BPE that merges across words, so that the prompt's fixed text is a few tokens; digits stand alone."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    split = pre_tokenizers.Split(Regex(r"\d|None|\n|[.!?:] "), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<|pad|>", "<|bos|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
+    texts = ["\n".join(turn["content"] for turn in conversation(rng, more)) for _ in range(1500)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=special,
+        show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<|pad|>",
+        bos_token="<|bos|>",
+        eos_token="<|end|>",
+        model_max_length=1024,
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def cached(folder: Path, python: str, messages: Sequence[str] = ()) -> Path:
+    """The folder of a judge that was taught `messages`, below `folder`; trained by `python` if it is not there yet."""
+    sources = [Path(__file__), Path(prompts.__file__), prompt_path("default", "")]
+    state = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8)
+    state.update(json.dumps(list(messages)).encode())
+    out = folder / f"tiny_judge-{state.hexdigest()}" / "judge"
+    if not out.is_dir():
+        atomic_write_json(out.parent / "messages.json", list(messages))
+        command = [
+            python,
+            "-m",
+            "motif_jax.benchmarks._tiny_judge",
+            str(out),
+            "--messages",
+            str(out.parent / "messages.json"),
+        ]
+        subprocess.run(command, check=True, env={**os.environ, **ENVIRONMENT}, timeout=550)
+    return out
+
+
+class Judge:
+    """The model while it is trained."""
+
+    def __init__(self, seed: int, vocabulary: int, more: Sequence[str]) -> None:
+        import torch
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        torch.set_num_threads(1)
+        torch.manual_seed(seed)
+        self.rng = random.Random(seed)
+        self.more = more
+        self.tokenizer = build_tokenizer(self.rng, vocabulary, more)
+        config = LlamaConfig(
+            vocab_size=len(self.tokenizer),
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            head_dim=32,
+            max_position_embeddings=1024,
+            tie_word_embeddings=True,
+            initializer_range=0.1,
+            pad_token_id=self.tokenizer.pad_token_id,
+            bos_token_id=self.tokenizer.bos_token_id,
+            eos_token_id=self.tokenizer.eos_token_id,
+        )
+        self.model = LlamaForCausalLM(config)
+
+    def batch(self, size: int, rng: random.Random) -> tuple[Any, Any]:
+        """Token ids [size, length] and the targets behind each position [size, length - 1], -100 for none."""
+        import torch
+
+        examples = [self._encode(conversation(rng, self.more)) for _ in range(size)]
+        length = max(len(prompt) + len(answer) for prompt, answer in examples)
+        ids = torch.full((size, length), self.tokenizer.pad_token_id)
+        targets = torch.full((size, length), -100)
+        for row, (prompt, answer) in enumerate(examples):
+            end = len(prompt) + len(answer)
+            ids[row, :end] = torch.tensor(prompt + answer)
+            targets[row, len(prompt) : end] = torch.tensor(answer)
+        return ids, targets[:, 1:]
+
+    def _encode(self, turns: list[dict[str, str]]) -> tuple[list[int], list[int]]:
+        prompt = self.tokenizer.apply_chat_template(turns[:-1], tokenize=False, add_generation_prompt=True)
+        answer = self.tokenizer.encode(turns[-1]["content"], add_special_tokens=False)
+        return self.tokenizer.encode(prompt, add_special_tokens=False), [*answer, self.tokenizer.eos_token_id]
+
+    def logits(self, ids: Any, targets: Any) -> Any:
+        """Logits [targets, vocabulary]; padding stands at the right and attention is causal, so no mask is needed."""
+        hidden = self.model.model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
+        return self.model.lm_head(hidden[targets != -100])
+
+    def train(self, steps: int) -> None:
+        """Adam with a linear decay, 32 conversations a step."""
+        import torch
+
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-3, betas=(0.9, 0.98), weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: min(1.0, (step + 1) / 30) * max(0.02, 1 - step / steps)
+        )
+        for _ in range(steps):
+            ids, targets = self.batch(32, self.rng)
+            loss = torch.nn.functional.cross_entropy(self.logits(ids, targets), targets[targets != -100])
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+
+    def exact(self, batches: int = 8) -> float:
+        """Share of held-out conversations whose last turn is right to the token."""
+        import torch
+
+        rng, right = random.Random(1000), 0
+        with torch.no_grad():
+            for _ in range(batches):
+                ids, targets = self.batch(64, rng)
+                known = targets != -100
+                hit = torch.zeros_like(known)
+                hit[known] = self.logits(ids, targets).argmax(-1) == targets[known]
+                right += int((hit | ~known).all(1).sum())
+        return right / (64 * batches)
+
+
+def main() -> None:
+    """Trains and saves; fails if the rule was not learnt."""
+    parser = argparse.ArgumentParser(description="Trains the tiny judge.")
+    parser.add_argument("out")
+    parser.add_argument("--messages", type=Path)
+    parser.add_argument("--steps", type=int, default=450)
+    parser.add_argument("--vocabulary", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    more = json.loads(options.messages.read_text(encoding="utf-8")) if options.messages else []
+    start = time.time()
+    judge = Judge(options.seed, options.vocabulary, more)
+    judge.train(options.steps)
+    share = judge.exact()
+    print(f"held-out conversations answered exactly: {share:.1%}, in {time.time() - start:.0f} s", flush=True)
+    if share < 0.985:
+        raise SystemExit("the tiny judge did not learn its rule")
+    judge.model.generation_config.do_sample = False
+    # Renamed when it is whole: a folder of this name is a judge.
+    partial = f"{options.out}.{os.getpid()}.partial"
+    judge.model.save_pretrained(partial)
+    judge.tokenizer.save_pretrained(partial)
+    os.replace(partial, options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""The annotate stage with the real vLLM engine on the CPU, and a tiny judge trained on this project's prompts."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+from annotate_datasets import REPOSITORY, annotate, command, expected, run_stage, summary, write_dataset
+
+from motif_jax.annotation.conversations import read_conversations
+from motif_jax.benchmarks import _tiny_judge as tiny_judge
+from motif_jax.support.errors import UserError
+
+pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(590)]
+NAME = "judge_msg_defaultgoal_default"
+PYTHON = REPOSITORY / ".venv-vllm" / "bin" / "python"
+CACHE = REPOSITORY / ".cache"
+ENVIRONMENT = {**os.environ, **tiny_judge.ENVIRONMENT, "VLLM_CACHE_ROOT": str(CACHE / "vllm")}
+
+
+@pytest.fixture(scope="module")
+def judge() -> Path:
+    if not (REPOSITORY / ".venv-vllm" / "requirements.sha256").exists():
+        reason = "the vLLM CPU environment is not there: bash launch/setup_vllm_cpu.sh makes it"
+        if os.environ.get("CI", "").lower() in ("1", "true"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return tiny_judge.cached(CACHE, str(PYTHON))
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    rng = random.Random(7)
+    return [tiny_judge.pair(rng) for _ in range(600)]
+
+
+@pytest.fixture
+def dataset(tmp_path, pairs):
+    return write_dataset(tmp_path / "dataset", pairs)
+
+
+def flags(judge, *more):
+    options = {"model": judge, **tiny_judge.OPTIONS}
+    fixed = ["--config.annotator=vllm", "--config.sampling.max_tokens=64"]
+    return [*fixed, *(f"--config.vllm.{name}={value}" for name, value in options.items()), *more]
+
+
+def accuracy(dataset, name=NAME):
+    labels = np.load(dataset / "preference" / f"{name}.npy")
+    return (labels == expected(dataset, tiny_judge.rule)).mean()
+
+
+def run(dataset, tmp_path, *more, workdir="run"):
+    done = annotate(
+        dataset,
+        tmp_path / workdir,
+        tmp_path / "store",
+        *more,
+        python=str(PYTHON),
+        env=ENVIRONMENT,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return summary(tmp_path / workdir), done.stdout
+
+
+def test_free_answers_through_kills(judge, dataset, tmp_path):
+    """Published style: analysis, verdict, one retry turn; killed while it generates, and continued."""
+    store = tmp_path / "store"
+    line = command(
+        dataset,
+        tmp_path / "run",
+        store,
+        *flags(
+            judge,
+            "--config.flush_seconds=0",
+            "--config.vllm.in_flight=64",
+            "--config.keep_conversations=True",
+        ),
+        python=str(PYTHON),
+    )
+    process = subprocess.Popen(line, cwd=REPOSITORY, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 200
+    while sum(path.stat().st_size for path in store.glob("*.jsonl")) < 4000 and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(30) == -signal.SIGKILL
+    assert not (dataset / "preference").exists()
+    done, _ = run(dataset, tmp_path, *flags(judge, "--config.keep_conversations=True"))
+    assert done["store_hits"] > 20
+    assert done["asked"] > 20
+    assert done["asked"] + done["store_hits"] == done["questions"]
+    assert accuracy(dataset) >= 0.98
+    assert done["retried_share"] > 0
+    assert done["cached_tokens"] > 0
+    assert done["tokens_per_second"] > 0
+    talks = [
+        talk
+        for path in (tmp_path / "run" / "conversations").glob("*.gz")
+        for talk in read_conversations(path)
+    ]
+    roles = {tuple(turn["role"] for turn in talk["turns"]) for talk in talks}
+    assert ("system", "user", "assistant") in roles
+    assert ("system", "user", "assistant", "user", "assistant") in roles
+    retried = next(talk for talk in talks if len(talk["turns"]) == 5)
+    assert "fountain" in retried["turns"][1]["content"]
+    assert retried["label"] in ("first", "second", "tie")
+
+
+def test_structured_verdicts_in_both_orders(judge, dataset, tmp_path):
+    done, said = run(dataset, tmp_path, *flags(judge, "--config.answer.mode=verdict", "--config.orders=both"))
+    assert accuracy(dataset) >= 0.98
+    assert done["unknown_share"] == 0
+    bias = done["merged"]["position_bias"]
+    assert bias["consistent"] > 0.95
+    assert 0.4 < bias["first_share"] < 0.6
+    assert "asked both ways" in said
+
+
+def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
+    # 256 bytes that the tokenizer has never seen are about 256 tokens: two of them do not fit into the model.
+    rng = np.random.default_rng(0)
+    noise = ["".join(map(chr, rng.integers(161, 256, 256))) for _ in range(2)]
+    dataset = write_dataset(tmp_path / "dataset", [*pairs, (noise[0], noise[1])])
+    done, _ = run(dataset, tmp_path, *flags(judge, "--config.answer.mode=soft"))
+    labels = np.load(dataset / "preference" / f"{NAME}.npy")
+    assert labels[-1] == 3
+    assert done["unknown_notes"] == {"prompt too long for the model": 1}
+    right = labels[:-1] == expected(dataset, tiny_judge.rule)[:-1]
+    assert right.mean() >= 0.98
+    probabilities = np.load(dataset / "annotations" / NAME / "probabilities.npy")
+    assert np.isnan(probabilities[-1]).all()
+    np.testing.assert_allclose(probabilities[:-1].sum(1), 1, atol=1e-5)
+    assert (probabilities[:-1].argmax(1) == labels[:-1]).all()
+    assert ((probabilities[:-1] > 0) & (probabilities[:-1] < 1)).mean() > 0.9
+    assert done["mean_verdict_mass"] > 0.9
+
+
+def test_dry_run_shows_what_the_model_reads(judge, dataset, tmp_path):
+    done = annotate(
+        dataset,
+        tmp_path / "run",
+        tmp_path / "store",
+        *flags(judge, "--config.dry_run", "--config.measured_rate=5"),
+        python=str(PYTHON),
+        env=ENVIRONMENT,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "<|system|>\nYou are a fair" in done.stdout
+    assert done.stdout.count("<|end|>\n<|assistant|>\n") == 2
+    assert "tokens)" in done.stdout
+    assert "at 5.00 questions/s" in done.stdout
+    assert not (tmp_path / "store").exists()
+
+
+def test_openai_compatible_server(judge, dataset, tmp_path):
+    """vLLM's own server, asked from the main environment: free text, structured output, soft labels."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    line = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", judge, "--host", "127.0.0.1"]
+    line += ["--port", port, "--served-model-name", "judge", "--dtype", "float32", "--enforce-eager"]
+    line += ["--max-model-len", 512, "--max-num-seqs", 64, "--max-num-batched-tokens", 32768]
+    line += ["--block-size", 32, "--kv-cache-memory-bytes", "256M"]
+    log = tmp_path / "server.log"
+    with open(log, "wb") as file:
+        server = subprocess.Popen([str(part) for part in line], env=ENVIRONMENT, stdout=file, stderr=file)
+    try:
+        wait_for(server, f"http://127.0.0.1:{port}/health", log)
+        for mode in ("analysis", "verdict", "soft"):
+            values = {"annotator": "openai", "openai__model": "judge", "answer__mode": mode, "name": mode}
+            values |= {"openai__base_url": f"http://127.0.0.1:{port}/v1", "sampling__max_tokens": 64}
+            assert run_stage(dataset, tmp_path / "run", tmp_path / "store", **values) == 0
+            assert accuracy(dataset, mode) >= 0.98, mode
+            assert summary(tmp_path / "run")["prompt_tokens"] > 0
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def wait_for(server, url, log):
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline:
+        assert server.poll() is None, log.read_text()[-3000:]
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+    raise AssertionError(log.read_text()[-3000:])
+
+
+def test_slurm_script_with_two_shards_side_by_side(judge, dataset, tmp_path):
+    """The body of launch/annotate.sbatch, run as a shell script for each of two array tasks."""
+    processes = []
+    for task in range(2):
+        array = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_JOB_ID": "1"}
+        own = {"PYTHON": str(PYTHON), "DATASET": str(dataset), "STORE": str(tmp_path / "store")}
+        own |= {"WORKDIR": str(tmp_path / "runs")}
+        processes.append(
+            subprocess.Popen(
+                ["bash", "launch/annotate.sbatch", *flags(judge, "--config.answer.mode=verdict")],
+                cwd=REPOSITORY,
+                env={**ENVIRONMENT, **array, **own},
+            )
+        )
+    assert [process.wait(300) for process in processes] == [0, 0]
+    assert accuracy(dataset) >= 0.98
+    runs = [summary(tmp_path / "runs" / f"shard-{task:05d}") for task in range(2)]
+    assert sum(one["asked"] for one in runs) == runs[0]["dataset_questions"]
+
+
+def test_bad_models_are_one_line(judge, dataset, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    cases = [
+        ("", "give the name"),
+        (str(tmp_path / "none"), "no such folder"),
+        (str(empty), "no config.json"),
+    ]
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "config.json").write_bytes((judge / "config.json").read_bytes())
+    cases.append((str(tmp_path / "bare"), "the folder has no weights"))
+    for model, said in cases:
+        with pytest.raises(UserError, match=said):
+            run_stage(dataset, tmp_path / "run", tmp_path / "store", annotator="vllm", vllm__model=model)
+    # Weights that are none: vLLM itself finds out.
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (empty / name).write_bytes((judge / name).read_bytes())
+    (empty / "model.safetensors").write_bytes(b"nothing of the kind")
+    done = annotate(
+        dataset,
+        tmp_path / "run",
+        tmp_path / "store",
+        *flags(empty),
+        python=str(PYTHON),
+        env=ENVIRONMENT,
+        timeout=300,
+    )
+    assert done.returncode == 2, done.stderr[-3000:]
+    assert "error: vLLM cannot load config.vllm.model=" in done.stderr.splitlines()[-1]
