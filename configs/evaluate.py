@@ -34,7 +34,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.episodes = 100
     config.workers = default_workers()
     config.lanes = 32  # episodes of an agent played at a time; the network sees lanes / 2 at once
-    config.record_every = 0  # every Nth episode leaves a recording; 0 leaves none
+    config.record_every = 0  # every Nth episode leaves a recording and a player; 0 leaves none
+    config.show_best = 0  # so many of the best and of the worst episodes do, by intrinsic return, else return
     config.resamples = 2000  # of the bootstrap
     config.confidence = 0.95  # of the intervals
 
@@ -50,6 +51,16 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.reward.quantile = 0.5
     config.reward.count_exponent = 3.0
 
+    config.forms = ConfigDict()  # what a recorded episode leaves in recordings/ besides its .json
+    config.forms.html = True  # a player
+    config.forms.ttyrec = True  # for nle-ttyplay2
+    config.forms.gif = False
+    config.forms.mp4 = False  # needs ffmpeg
+    config.forms.frames_per_second = 10.0
+    config.forms.start = 0  # steps of gif and mp4: [start, stop), every `every`-th and the rewarded ones
+    config.forms.stop = placeholder(int)
+    config.forms.every = 1
+
     # Of the environment without an agent; with one, its own hold.
     config.compat = compat("sober_mask", "oracle_patch_edge", "crop_row_offset", "message_count_off")
 
@@ -60,6 +71,6 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.environment.max_episode_steps = 200
         return config
     if variant == "quickstart":
-        config.episodes, config.record_every = 100, 20
+        config.episodes, config.show_best = 100, 2
         return config
     raise unknown_variant(variant, ("", "smoke", "quickstart"))

@@ -61,11 +61,27 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
     )
 
 
-def terminal(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str = "") -> Table:
-    """Returns a rich table; cells are shown literally, markup in them is not interpreted."""
+def terminal(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    title: str,
+    caption: str = "",
+    text_first: bool = False,
+) -> Table:
+    """Returns a rich table; cells are shown literally, markup in them is not interpreted.
+
+    Args:
+      header, rows: of the table; the first column stands left, the others right.
+      title, caption: above and below it.
+      text_first: the first column holds text of any length, which wraps; else the others do, an interval '[a, b]'
+        below its value.
+    """
     table = Table(title=Text(title), caption=Text(caption) if caption else None, title_justify="left")
     for position, name in enumerate(header):
-        table.add_column(Text(name), justify="left" if position == 0 else "right", no_wrap=position == 0)
+        first = position == 0
+        table.add_column(
+            Text(name), justify="left" if first else "right", no_wrap=first != text_first, overflow="fold"
+        )
     for row in rows:
-        table.add_row(*(Text(cell.replace(" [", "\n[")) for cell in row))
+        table.add_row(*(Text(cell if text_first else cell.replace(" [", "\n[")) for cell in row))
     return table

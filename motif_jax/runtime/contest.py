@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.runtime import policies
-from motif_jax.runtime.episode_rewards import EpisodeRater, load_rater
+from motif_jax.runtime.episode_rewards import EpisodeRater, TextRater, load_rater
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 
@@ -28,6 +28,7 @@ class Contest:
       environment, options, spec: where it plays.
       checkpoint: step of the agent's checkpoint, None for the random policy.
       rater: the intrinsic reward, None without one.
+      reward: its config section, None without one.
       plan: all of this in words and numbers, JSON-able.
     """
 
@@ -37,7 +38,12 @@ class Contest:
     spec: EnvironmentSpec
     checkpoint: int | None
     rater: EpisodeRater | None
+    reward: ConfigDict | None
     plan: dict[str, Any]
+
+    def text_rater(self) -> TextRater | None:
+        """Loads the reward's numbers of single texts, for people who watch; None without a reward."""
+        return None if self.reward is None else TextRater(self.reward, self.spec)
 
 
 def check(config: ConfigDict) -> None:
@@ -100,4 +106,4 @@ def open_contest(config: ConfigDict, checkpoint: int | None = None) -> Contest:
         "options": options,
         "reward": None if reward is None else run_folder.as_plain(reward),
     }
-    return Contest(policy, name, options, spec, step, rater, plan)
+    return Contest(policy, name, options, spec, step, rater, reward, plan)

@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from motif_jax.envs import replay, vitals
-from motif_jax.envs.episode import given_actions
+from motif_jax.envs import vitals
 from motif_jax.envs.spec import TRUNCATED
-from motif_jax.reports import journal, measures, messages, text_tables
-from motif_jax.runtime import contest
+from motif_jax.reports import films, journal, measures, messages, text_tables
+from motif_jax.runtime import contest, watch
 from motif_jax.runtime.episode_worker import EpisodeRecord
 from motif_jax.runtime.episodes import play_episodes
+from motif_jax.runtime.rerecord import record_actions
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text
@@ -26,13 +25,16 @@ from motif_jax.support.progress import Progress
 
 IDENTITY = ("seed", "greedy", "lanes", *contest.IDENTITY)
 PLAN = "plan.json"
+RECORDINGS = "recordings"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
     for key in ("episodes", "workers", "resamples"):
         checks.positive(config, key)
-    checks.positive(config, "record_every", allow_zero=True)
+    for key in ("record_every", "show_best"):
+        checks.positive(config, key, allow_zero=True)
+    films.check(config)
     checks.fraction(config, "confidence")
     checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
     contest.check(config)
@@ -47,6 +49,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         player.play(rows, stop)
         if len(rows.done) < config.episodes:
             return interruption.EXIT_CODE
+        if config.show_best or config.record_every:
+            player.film([row for row in rows.rows if row["index"] < config.episodes])
         _write(config, workdir, player.plan, rows.rows)
     return None
 
@@ -134,16 +138,35 @@ class _Player:
 
     def _record(self, record: EpisodeRecord) -> None:
         """Leaves the episode as seed and actions, checked by playing it again."""
-        recorder = replay.Recorder(self._contest.environment, **self._contest.options)
-        try:
-            rewards = [m.reward for m in recorder.record(record.seed, given_actions(record.actions))][1:]
-        finally:
-            recorder.close()
-        if not np.array_equal(np.array(rewards, np.float32), record.rewards) or recorder.recording is None:
+        who = self._contest
+        recording = record_actions(who.environment, who.options, record.seed, record.actions)
+        if recording.info != record.info:
             raise RuntimeError(
                 f"episode {record.index} with seed {record.seed} does not play the same way twice"
             )
-        recorder.recording.save(self._workdir / "recordings" / f"episode-{record.index:05d}.json")
+        recording.save(self._workdir / RECORDINGS / f"episode-{record.index:05d}.json")
+
+    def film(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Makes players of the recorded episodes, and of the best and the worst ones."""
+        folder, count = self._workdir / RECORDINGS, self._config.show_best
+        key = "intrinsic_return" if all("intrinsic_return" in row for row in rows) else "return"
+        ranked = sorted(rows, key=lambda row: -row[key])
+        extremes = {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
+        who, rater = self._contest, self._contest.text_rater()
+        policy = None if who.checkpoint is None else who.policy
+        for row in rows:
+            stem = f"episode-{row['index']:05d}"
+            recorded = (folder / f"{stem}.json").exists()
+            if (folder / f"{stem}.html").exists() or not (recorded or row["index"] in extremes):
+                continue
+            actions = journal.decode_actions(row["actions"])
+            recording = record_actions(who.environment, who.options, row["seed"], actions)
+            recording.save(folder / f"{stem}.json")
+            title = f"Episode {row['index']} of {who.plan['policy']}"
+            film = watch.film_recording(
+                recording, title, policy, None if rater is None else lambda spec: rater
+            )
+            films.write(folder, stem, film, self._config.forms)
 
     def _row(self, record: EpisodeRecord) -> dict[str, Any]:
         row: dict[str, Any] = {"index": record.index, "seed": record.seed}

@@ -1,0 +1,149 @@
+"""An episode on the terminal: the map in colour, the reward as a bar, what the policy thinks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Group
+from rich.panel import Panel
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from motif_jax.envs import vitals
+from motif_jax.reports import text_tables
+from motif_jax.reports.messages import MessageTally, as_text
+from motif_jax.reports.movie import BACK, COLOURS
+from motif_jax.runtime.watch import SCREEN_FIELDS, Sight
+
+# The game is shown on its own dark ground: its colours cannot be read on a light terminal.
+_GROUND = "rgb({},{},{})".format(*BACK)
+_STYLES = [Style(color=f"rgb({r},{g},{b})", bgcolor=_GROUND) for r, g, b in COLOURS]
+TOP_MESSAGES = 100
+BAR_RANGE = 4.0
+
+
+@dataclass
+class Totals:
+    """What has been collected in the episode so far."""
+
+    task: float = 0.0
+    intrinsic: float = 0.0
+
+
+def screen_text(chars: np.ndarray, colors: np.ndarray, cursor: tuple[int, int] | None = None) -> Text:
+    """Returns the game's screen uint8, int8 [rows, columns] as text in colour; the cursor in reverse."""
+    text = Text(no_wrap=True, end="")
+    for row, (line, shades) in enumerate(zip(chars.tolist(), colors.tolist(), strict=True)):
+        start = 0
+        for column in range(1, len(line) + 1):
+            if column == len(line) or shades[column] != shades[start]:
+                shown = "".join(chr(c) if 32 <= c < 127 else " " for c in line[start:column])
+                style = _STYLES[shades[start] & 15]
+                text.append(shown, style + Style(reverse=True) if shades[start] & 16 else style)
+                start = column
+        if cursor is not None and cursor[0] == row and 0 <= cursor[1] < len(line):
+            place = len(text) - len(line) + cursor[1]
+            text.stylize(Style(reverse=True), place, place + 1)
+        text.append("\n")
+    return text
+
+
+def bar(value: float, width: int = 32, limit: float = BAR_RANGE) -> Text:
+    """Returns a bar from the middle: green to the right above 0, red to the left below."""
+    half = width // 2
+    length = min(half, round(abs(value) / limit * half))
+    if value >= 0:
+        return Text.assemble(" " * half, "|", ("█" * length, "green"), " " * (half - length))
+    return Text.assemble(" " * (half - length), ("█" * length, "red"), "|", " " * half)
+
+
+def _numbers(sight: Sight, totals: Totals, names: Sequence[str]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(no_wrap=True)
+    table.add_row("step", f"{sight.step:,}")
+    table.add_row("return", f"{totals.task:.2f}   last reward {sight.task_reward:+.2f}")
+    if sight.reward is not None:
+        table.add_row("intrinsic return", f"{totals.intrinsic:.2f}   here {sight.intrinsic:+.3f}")
+        table.add_row(
+            "message reward", f"{sight.reward.normalised:+.3f} normalised, {sight.reward.raw:+.4f} raw"
+        )
+        table.add_row(f"-{BAR_RANGE:g} to {BAR_RANGE:g}", bar(sight.reward.normalised))
+    if sight.text is not None:
+        table.add_row("message seen", f"{sight.count} times")
+    if sight.choice is not None and sight.choice.value is not None:
+        table.add_row("value estimate", f"{sight.choice.value:.3f}")
+    if sight.choice is not None:
+        table.add_row("next action", names[sight.choice.action])
+    return table
+
+
+def _probabilities(sight: Sight, names: Sequence[str], most: int = 6) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True, width=15)
+    table.add_column(no_wrap=True)
+    if sight.choice is None or sight.choice.probabilities is None:
+        return table
+    shares = sight.choice.probabilities
+    ranked = np.argsort(-shares, kind="stable")[:most].tolist()
+    if sight.choice.action not in ranked:
+        ranked[-1] = sight.choice.action
+    for action in ranked:
+        style = "bold" if action == sight.choice.action else ""
+        table.add_row(
+            Text(names[action], style=style),
+            Text(f"{'▇' * round(20 * float(shares[action]))} {shares[action]:.0%}"),
+        )
+    return table
+
+
+def view(sight: Sight, totals: Totals, names: Sequence[str], title: str, status: str) -> Group:
+    """Returns everything about one moment: fits a terminal of 80 columns and 40 lines."""
+    parts: list = [Text(title, style="bold", no_wrap=True)]
+    if SCREEN_FIELDS[0] in sight.observation:
+        cursor = None
+        if vitals.STATUS_FIELD in sight.observation:
+            row, column = vitals.cursor(sight.observation[vitals.STATUS_FIELD])
+            cursor = (int(row), int(column))
+        parts.append(screen_text(*(sight.observation[name] for name in SCREEN_FIELDS), cursor))
+    if sight.text is not None:
+        paid = sight.reward is not None and sight.intrinsic > 0
+        parts.append(
+            Text(as_text(sight.text) or "(no message)", style="bold green" if paid else "", no_wrap=True)
+        )
+    numbers = Table.grid(padding=(0, 3))
+    numbers.add_row(_numbers(sight, totals, names), _probabilities(sight, names))
+    parts += [Panel(numbers, padding=(0, 1)), Text(status, style="dim")]
+    return Group(*parts)
+
+
+def message_tables(tallies: Sequence[MessageTally], title: str, most: int = TOP_MESSAGES) -> list[Table]:
+    """Returns the messages of an episode by count, and with a reward by what they paid in all.
+
+    Columns: the message, how often it was seen, its normalised reward, and what it paid after threshold and count
+    discount in the whole episode.
+    """
+
+    def cells(tally: MessageTally) -> tuple[str, ...]:
+        paid = ("", "") if tally.reward is None else (f"{tally.reward:+.3f}", f"{tally.total:+.3f}")
+        return (tally.text or "(no message)", f"{tally.count:,}", *paid)
+
+    rewarded = any(tally.reward is not None for tally in tallies)
+    header = ("message", "times", "reward", "paid") if rewarded else ("message", "times")
+    width = len(header)
+    by_count = sorted(tallies, key=lambda t: (-t.count, t.text))[:most]
+    tables = [
+        text_tables.terminal(
+            header, [cells(t)[:width] for t in by_count], f"{title}: most frequent messages", text_first=True
+        )
+    ]
+    if rewarded:
+        by_total = sorted((t for t in tallies if t.total), key=lambda t: -(t.total or 0))[:most]
+        rows = [cells(t)[:width] for t in by_total]
+        tables.append(
+            text_tables.terminal(header, rows, f"{title}: messages that paid most", text_first=True)
+        )
+    return tables

@@ -1,0 +1,154 @@
+"""Plays episodes on the terminal, or records them without one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from ml_collections import ConfigDict
+from rich.console import Console
+from rich.live import Live
+
+from motif_jax.envs import registry
+from motif_jax.envs.action_names import action_names
+from motif_jax.reports import films, messages, terminal
+from motif_jax.runtime import contest, keyboard, watch
+from motif_jax.runtime.rerecord import record_actions
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder, seeds
+from motif_jax.support.files import FolderLock
+
+_HELP = "Space pause  Right step  +/- speed  n next reward  e end of episode  q quit"
+SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for values that cannot work, before anything is played."""
+    contest.check(config)
+    films.check(config)
+    checks.positive(config, "episodes")
+    checks.positive(config, "top_messages")
+    checks.positive(config, "steps_per_second", allow_zero=True)
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Plays `config.episodes` episodes."""
+    run_folder.prepare(workdir, config)
+    console = Console()
+    with FolderLock(workdir):
+        who = contest.open_contest(config)
+        rater = who.text_rater()
+        for index in range(config.episodes):
+            seed = seeds.derive(config.seed, "evaluate", index)
+            title = f"episode {index}: {who.plan['policy']} on {who.environment}, seed {seed}"
+            player = _Player(config, who, rater, seed, title)
+            live = config.live and keyboard.is_terminal()
+            film = player.show(console) if live else player.play()
+            recording = record_actions(who.environment, who.options, film.seed, film.actions)
+            recording.save(workdir / f"episode-{index:05d}.json")
+            written = films.write(workdir, f"episode-{index:05d}", film, config.forms)
+            for table in terminal.message_tables(_tallies(film), f"episode {index}", config.top_messages):
+                console.print(table)
+            end = ", ".join(f"{key} {value:g}" for key, value in film.info.items())
+            console.print(f"{title}: {end}", markup=False, highlight=False, soft_wrap=True)
+            console.print(
+                f"written: {', '.join(str(path) for path in written)}", markup=False, soft_wrap=True
+            )
+            if player.quit:
+                return
+
+
+def _tallies(film: watch.Film) -> list[messages.MessageTally]:
+    """The film's messages; the reward shown is the normalised one, before any threshold."""
+    width = max(map(len, film.texts))
+    texts = np.array([list(text.ljust(width, b"\0")) for text in film.texts], np.uint8)
+    if film.normalised is None or film.intrinsic is None:
+        return messages.tally_episode(texts, film.text_index)
+    return messages.tally_episode(texts, film.text_index, film.normalised[film.text_index], film.intrinsic)
+
+
+class _Player:
+    """Plays one episode, with or without showing it."""
+
+    def __init__(
+        self, config: ConfigDict, who: contest.Contest, rater: object, seed: int, title: str
+    ) -> None:
+        screen = {"fields": watch.SCREEN_FIELDS} if who.environment in registry.NETHACK_TASKS else {}
+        self._environment = registry.make(who.environment, **who.options, **screen)
+        spec = self._environment.spec
+        self._names = action_names(who.environment, spec.num_actions)
+        chooser = watch.PolicyActions(who.policy, seed, spec.num_actions, config.greedy)
+        self._sights = watch.watch(self._environment, seed, chooser, rater)
+        self._maker = watch.FilmMaker(who.environment, who.options, seed, spec, title)
+        self._title, self._totals = title, terminal.Totals()
+        self._paused, self._skipping, self._finishing, self.quit = False, False, False, False
+        self._speed = float(config.steps_per_second)
+
+    def _next(self) -> Iterator[watch.Sight]:
+        for sight in self._sights:
+            self._maker.add(sight)
+            self._totals.task += sight.task_reward
+            self._totals.intrinsic += sight.intrinsic
+            yield sight
+
+    def _finish(self) -> watch.Film:
+        film = self._maker.film(self._environment.episode_info())
+        self._environment.close()
+        return film
+
+    def play(self) -> watch.Film:
+        """Plays to the end without showing anything."""
+        for _ in self._next():
+            pass
+        return self._finish()
+
+    def show(self, console: Console) -> watch.Film:
+        """Plays on the terminal; ends early when q is pressed."""
+        with keyboard.Keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+            for sight in self._next():
+                rewarded = sight.intrinsic > 0 if sight.reward is not None else abs(sight.task_reward) > 0.015
+                # On the way to a reward nothing is drawn, on the way to the end every 50th step.
+                hurry = (self._finishing and sight.step % 50) or (self._skipping and not rewarded)
+                if hurry and sight.choice is not None:
+                    continue
+                self._skipping = False
+                live.update(self._view(sight), refresh=True)
+                self._wait(keys, live, sight)
+                if self.quit:
+                    break
+        return self._finish()
+
+    def _view(self, sight: watch.Sight) -> object:
+        state = "paused" if self._paused else f"{self._speed:g} steps/s" if self._speed else "full speed"
+        return terminal.view(sight, self._totals, self._names, self._title, f"{state}   {_HELP}")
+
+    def _wait(self, keys: keyboard.Keyboard, live: Live, sight: watch.Sight) -> None:
+        """Waits until the next step is due, or, when paused and at the end, for a key."""
+        due = time.monotonic() + (1 / self._speed if self._speed else 0.0)
+        at_end = sight.choice is None
+        while True:
+            hold = (self._paused or at_end) and not self._finishing
+            key = keys.key(0.5 if hold else max(0.0, due - time.monotonic()))
+            if key is None and not hold:
+                return
+            if key is not None and (self._press(key) or at_end):
+                return
+            live.update(self._view(sight), refresh=True)
+
+    def _press(self, key: str) -> bool:
+        """Takes a key; returns whether the episode goes on at once."""
+        if key == " ":
+            self._paused = not self._paused
+        elif key in ("+", "=", "up", "-", "down"):
+            faster = key not in ("-", "down")
+            speeds = [s for s in SPEEDS if (s > self._speed if faster else s < self._speed)]
+            self._speed = (speeds[0] if faster else speeds[-1]) if speeds else self._speed
+        elif key == "n":
+            self._skipping = True
+        elif key == "e":
+            self._finishing = True
+        elif key == "q":
+            self.quit = True
+        return key in ("right", ".", "n", "e", "q")
