@@ -24,6 +24,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
+from motif_jax.runtime import rendezvous
 from motif_jax.runtime.parallel import AXIS, DataParallel
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
@@ -36,8 +37,10 @@ _SLURM_NODES = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
 _PORTS = range(61_440, 65_536)
 _SMALLEST_MESSAGE = 256
 _LAST_WORDS_SECONDS = 2.0
+# All hosts are there when jax connects them.
+_JOIN_SECONDS = 120
 # What may differ between the configs of one run's hosts.
-_OWN_KEYS = ("index",)
+_OWN_KEYS = ("index", "count")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,53 +114,30 @@ def connect(config: ConfigDict) -> None:
     """Joins the run's hosts; does nothing in a run of one. To be called before jax's first computation.
 
     Raises:
-      UserError: the hosts do not find each other in time, or were not given the same config.
+      UserError: the hosts do not find each other in time, or were not told the same.
     """
     here = place(config)
     if here.count == 1 or jax.distributed.is_initialized():
         return
-    # It would take over SIGTERM, which asks for a checkpoint here.
-    jax.config.update("jax_enable_preemption_service", False)
-    timeout = int(config.hosts.heartbeat_timeout_seconds)
-    try:
-        jax.distributed.initialize(
-            here.coordinator,
-            here.count,
-            here.index,
-            cluster_detection_method="deactivate",
-            initialization_timeout=int(config.hosts.connect_timeout_seconds),
-            heartbeat_timeout_seconds=timeout,
-            # A host that is done waits so long for the others before it leaves.
-            shutdown_timeout_seconds=timeout,
-        )
-    except RuntimeError as error:
-        reason = str(error).split("\n")[0]
-        raise UserError(
-            f"host {here.index} of {here.count} could not join the others at {here.coordinator} ({reason}): start all "
-            f"hosts within {config.hosts.connect_timeout_seconds} s, each with its own config.hosts.index"
-        ) from None
-    _compare(config)
-
-
-def _compare(config: ConfigDict) -> None:
-    """Raises UserError unless all hosts were given the same config and have equally many devices."""
     plain = run_folder.as_plain(config)
     for key in _OWN_KEYS:
         plain["hosts"].pop(key)
-    others = Hosts().gather({"config": plain, "devices": jax.local_device_count()})
-    for number, other in enumerate(others):
-        keys = [*plain, *other["config"]]
-        changed = run_folder.differences(others[0]["config"], other["config"], keys)
-        if changed:
-            shown = (
-                "; ".join(changed).replace(" before, ", " on host 0, ").replace(" now", f" on host {number}")
-            )
-            raise UserError(f"the hosts of a run need the same config: {shown}")
-        if other["devices"] != others[0]["devices"]:
-            raise UserError(
-                f"the hosts of a run need equally many devices: host 0 has {others[0]['devices']}, host {number} "
-                f"{other['devices']}"
-            )
+    assert here.coordinator is not None
+    rendezvous.meet(here.coordinator, here.index, here.count, plain, config.hosts.connect_timeout_seconds)
+    # It would take over SIGTERM, which asks for a checkpoint here.
+    jax.config.update("jax_enable_preemption_service", False)
+    timeout = int(config.hosts.heartbeat_timeout_seconds)
+    jax.distributed.initialize(
+        here.coordinator,
+        here.count,
+        here.index,
+        cluster_detection_method="deactivate",
+        initialization_timeout=_JOIN_SECONDS,
+        heartbeat_timeout_seconds=timeout,
+        # A host that is done waits so long for the others before it leaves.
+        shutdown_timeout_seconds=timeout,
+    )
+    Hosts().require_equal(jax.local_device_count(), "the hosts of a run need equally many devices")
 
 
 class Hosts:

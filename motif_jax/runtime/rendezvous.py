@@ -1,0 +1,139 @@
+"""The hosts of a run meet before jax connects them, so that a wrong count, number or config is told in one line.
+
+The first host listens; the others say who they are and what they were told to run, and hear whether all is well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+
+_RETRY_SECONDS = 0.2
+_HELLO_SECONDS = 10.0
+_LONGEST_HELLO = 1 << 20
+
+
+def meet(coordinator: str, index: int, count: int, config: Mapping[str, Any], timeout: float) -> None:
+    """Returns on every host when all are there and agree.
+
+    Args:
+      coordinator: 'HOST:PORT' of the first host.
+      index: number of this host, 0 to count - 1.
+      count: hosts of the run.
+      config: plain data that must be the same everywhere.
+      timeout: seconds that hosts wait for each other.
+
+    Raises:
+      UserError: on all hosts that are there; says which are missing, or which were told something else.
+    """
+    host, _, port = coordinator.rpartition(":")
+    hello = {"index": index, "count": count, "config": dict(config)}
+    deadline = time.monotonic() + timeout
+    if index == 0:
+        _receive_all(int(port), hello, deadline)
+    else:
+        _introduce(host, int(port), hello, deadline)
+
+
+def _receive_all(port: int, mine: dict[str, Any], deadline: float) -> None:
+    """The first host's side."""
+    count = mine["count"]
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(_listen(port, deadline))
+        known, guests = {0}, []
+        problem = None
+        while len(known) < count and problem is None:
+            server.settimeout(max(0.01, deadline - time.monotonic()))
+            try:
+                guest, _ = server.accept()
+            except TimeoutError:
+                missing = [str(i) for i in range(count) if i not in known]
+                problem = f"of the run's {count} hosts, number {', '.join(missing)} did not come to port {port} in time"
+                break
+            stack.enter_context(guest)
+            hello = _read(guest)
+            if hello is None:
+                continue  # somebody else's connection
+            problem = _compare(mine, hello, known)
+            known.add(hello["index"])
+            guests.append(guest)
+        for guest in guests:
+            with contextlib.suppress(OSError):
+                guest.sendall(json.dumps({"problem": problem}).encode() + b"\n")
+        for guest in guests:
+            _read(guest)  # they hang up first, which leaves the port free for jax
+    if problem is not None:
+        raise UserError(problem)
+
+
+def _listen(port: int, deadline: float) -> socket.socket:
+    while True:
+        try:
+            if socket.has_dualstack_ipv6():
+                return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+            return socket.create_server(("", port))
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise UserError(
+                    f"config.hosts.coordinator: port {port} cannot be used here ({error.strerror}): choose another"
+                ) from None
+        time.sleep(_RETRY_SECONDS)
+
+
+def _compare(mine: dict[str, Any], hello: dict[str, Any], known: set[int]) -> str | None:
+    index, count = hello["index"], hello["count"]
+    if count != mine["count"]:
+        return f"config.hosts.count={mine['count']} on host 0 and {count} on host {index}: must be the same"
+    if index in known:
+        return f"config.hosts.index={index} was given to two hosts: every host needs its own"
+    keys = [*mine["config"], *hello["config"]]
+    changed = run_folder.differences(mine["config"], hello["config"], keys)
+    if changed:
+        shown = "; ".join(changed).replace(" before, ", " on host 0, ").replace(" now", f" on host {index}")
+        return f"the hosts of a run need the same config: {shown}"
+    return None
+
+
+def _introduce(host: str, port: int, hello: dict[str, Any], deadline: float) -> None:
+    """The side of all others."""
+    answer, reason = None, "no answer"
+    while answer is None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise UserError(
+                f"host {hello['index']} of {hello['count']} did not find host 0 at {host}:{port} in time ({reason}): "
+                "start all hosts at about the same time, and check config.hosts.coordinator"
+            )
+        try:
+            with socket.create_connection((host, port), timeout=left) as connection:
+                connection.sendall(json.dumps(hello).encode() + b"\n")
+                answer = _read(connection, left)
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if answer is None:
+            time.sleep(_RETRY_SECONDS)
+    if answer["problem"] is not None:
+        raise UserError(answer["problem"])
+
+
+def _read(connection: socket.socket, timeout: float = _HELLO_SECONDS) -> dict[str, Any] | None:
+    """One line of JSON, None if something else comes or nothing in time."""
+    connection.settimeout(timeout)
+    data = b""
+    try:
+        while not data.endswith(b"\n") and len(data) < _LONGEST_HELLO:
+            part = connection.recv(1 << 16)
+            if not part:
+                return None
+            data += part
+        value = json.loads(data)
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

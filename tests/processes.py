@@ -1,0 +1,128 @@
+"""What tests share that start programs of their own, kill them, and look for what they leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.create_server(("", 0)) as server:
+        return server.getsockname()[1]
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 240.0) -> None:
+    """Returns when `condition` holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not happen in {seconds} s: {what}"
+        time.sleep(0.1)
+
+
+def process_table() -> dict[int, tuple[int, str]]:
+    """Process id -> parent's id, state letter ('Z': a zombie)."""
+    table = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            table[int(path.parent.name)] = (int(fields[1]), fields[0])
+    return table
+
+
+def descendants(pid: int) -> set[int]:
+    """Process ids of everything that `pid` has started and that is still there."""
+    table, found, new = process_table(), set(), {pid}
+    while new:
+        new = {child for child, (parent, _) in table.items() if parent in new} - found
+        found |= new
+    return found
+
+
+def still_there(pids: set[int]) -> set[int]:
+    """Those of `pids` that run or lie there as zombies."""
+    return pids & set(process_table())
+
+
+def shared_memory() -> set[str]:
+    """Names in /dev/shm."""
+    return set(os.listdir("/dev/shm"))
+
+
+class Program:
+    """A program in a session of its own whose output goes to a file.
+
+    Attributes:
+      process: the program.
+      log: its output, standard error included.
+    """
+
+    def __init__(self, arguments: Sequence[str], log: Path, environment: dict[str, str]) -> None:
+        self.log = log
+        with open(log, "ab") as file:
+            self.process = subprocess.Popen(
+                arguments,
+                cwd=REPOSITORY,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self.process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal to the program alone, not to what it has started."""
+        os.kill(self.pid, number)
+
+    def wait(self, seconds: float = 240.0) -> int:
+        """The exit code, negative for the signal that ended it."""
+        return self.process.wait(seconds)
+
+    def text(self) -> str:
+        """The output so far."""
+        return self.log.read_text(errors="replace")
+
+
+def launch(workdir: Path, config: str, *flags: str, log: Path, **environment: str) -> Program:
+    """Starts `python -m motif_jax.launch` on the CPU with the device count of the flags."""
+    arguments = [
+        sys.executable,
+        "-m",
+        "motif_jax.launch",
+        f"--config=configs/{config}",
+        f"--workdir={workdir}",
+        *flags,
+    ]
+    # The tests' own four devices are not meant for the program.
+    return Program(arguments, log, {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **environment})
+
+
+@contextlib.contextmanager
+def ended(programs: list[Program]) -> Iterator[None]:
+    """Kills what is left of `programs`, and of what they have started, when the block ends."""
+    try:
+        yield
+    finally:
+        left = {pid for program in programs for pid in descendants(program.pid)}
+        for program in programs:
+            if program.process.poll() is None:
+                left |= {program.pid}
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for program in programs:
+            program.process.wait(30)
