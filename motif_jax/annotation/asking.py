@@ -76,6 +76,10 @@ class Asking:
                     yield from waiting
                     waiting = []
                     flushed = time.monotonic()
+        except Exception:
+            # Ctrl-C reaches an engine's own processes too, and to stop is what was asked for.
+            if not self.stopped():
+                raise
         finally:
             self._write(waiting)
             self.report()

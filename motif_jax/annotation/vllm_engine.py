@@ -133,6 +133,16 @@ class VllmAnnotator(ChatAnnotator):
         )
         return options
 
+    @property
+    def engine(self) -> Any:
+        """The vllm.LLM, once started."""
+        return self._llm
+
+    @property
+    def max_tokens(self) -> int:
+        """How long an answer may be."""
+        return VERDICT_TOKENS if self.mode == "verdict" else self._config.sampling.max_tokens
+
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """Yields each answer when it is complete."""
         waiting = iter(enumerate(questions))
@@ -168,6 +178,8 @@ class VllmAnnotator(ChatAnnotator):
 
     def _enqueue(self, dialogues: list[Dialogue], queued: dict[str, Dialogue]) -> list[Dialogue]:
         """Puts conversations into the engine's queue; returns those that are too long for the model."""
+        from vllm.exceptions import VLLMError
+
         if not dialogues:
             return []
         try:
@@ -179,11 +191,11 @@ class VllmAnnotator(ChatAnnotator):
                 continue_final_message=self._prefill is not None,
                 chat_template_kwargs=self._template_options or None,
             )
-        except ValueError as error:
+        except (ValueError, VLLMError) as error:
             if len(dialogues) > 1:
                 # One of them is refused, and none was queued: find it.
                 return [late for dialogue in dialogues for late in self._enqueue([dialogue], queued)]
-            if "length" in str(error) or ("token" in str(error) and "template" not in str(error)):
+            if "context length" in str(error) or "max_model_len" in str(error):
                 return dialogues
             raise UserError(f"vLLM refuses a conversation: {_first_line(error)}") from error
         for request, dialogue in zip(ids, dialogues, strict=True):
@@ -207,11 +219,10 @@ class VllmAnnotator(ChatAnnotator):
             temperature=sampling.temperature,
             top_k=sampling.top_k,
             top_p=sampling.top_p,
-            max_tokens=sampling.max_tokens,
+            max_tokens=self.max_tokens,
             seed=self.seed(dialogue),
         )
         if self.mode == "verdict":
-            parameters.max_tokens = VERDICT_TOKENS
             parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.form.answers))
         return parameters
 

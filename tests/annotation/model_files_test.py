@@ -1,0 +1,83 @@
+"""Fingerprints of model folders, and verdicts from a server's log-probabilities."""
+
+from __future__ import annotations
+
+import math
+import types
+
+import pytest
+
+from motif_jax.annotation import model_files
+from motif_jax.annotation.openai_client import verdict_log_probabilities
+from motif_jax.support.errors import UserError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(bytes(3 << 20))
+    return folder
+
+
+def test_fingerprint_follows_the_content_and_not_the_place(folder, tmp_path):
+    before = model_files.revision(str(folder), None)
+    moved = folder.rename(tmp_path / "moved")
+    assert model_files.revision(str(moved), None) == before
+    with open(moved / "model.safetensors", "r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"x")
+    changed = model_files.revision(str(moved), None)
+    assert changed != before
+    (moved / "tokenizer.json").write_text('{"a": 1}')
+    assert model_files.revision(str(moved), None) != changed
+
+
+def test_a_commit_needs_no_hub():
+    assert model_files.revision("some/model", "0123456789" * 4) == "0123456789" * 4
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ("config.json", "no config.json"),
+        ("model.safetensors", "no weights"),
+        ("tokenizer.json", "no tokenizer"),
+    ],
+)
+def test_folders_that_are_no_model(folder, gone, said):
+    model_files.check_model(str(folder), "vllm.model")
+    (folder / gone).unlink()
+    with pytest.raises(UserError, match=said):
+        model_files.check_model(str(folder), "vllm.model")
+
+
+def choice(*tokens):
+    """Tokens as (said, its probability, {candidate: probability})."""
+    content = [
+        types.SimpleNamespace(
+            token=said,
+            logprob=math.log(probability),
+            top_logprobs=[types.SimpleNamespace(token=t, logprob=math.log(p)) for t, p in candidates.items()],
+        )
+        for said, probability, candidates in tokens
+    ]
+    return types.SimpleNamespace(logprobs=types.SimpleNamespace(content=content))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "want"),
+    [
+        ([(" 1", 0.6, {" 1": 0.6, " 2": 0.3, " None": 0.05, "x": 0.05})], [0.6, 0.3, 0.05]),
+        # A blank first: what follows counts with its probability.
+        ([(" ", 0.8, {" ": 0.8, " None": 0.2}), ("1", 0.5, {"1": 0.5, "2": 0.25})], [0.4, 0.2, 0.2]),
+        # Two spellings of one verdict.
+        ([("1", 0.5, {"1": 0.5, " 1": 0.2, "none": 0.1})], [0.7, 0, 0.1]),
+        ([("x", 1.0, {"x": 1.0}), ("1", 1.0, {"1": 1.0})], [0, 0, 0]),
+    ],
+)
+def test_verdicts_from_log_probabilities(tokens, want):
+    got = [math.exp(value) for value in verdict_log_probabilities(choice(*tokens), ("1", "2", "None"))]
+    assert got == pytest.approx(want)
