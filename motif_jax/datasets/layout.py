@@ -39,6 +39,10 @@ class ArrayLayout:
     kinds: str
     itemsize: int | None = None
 
+    def step_bytes(self) -> int:
+        """Bytes of one step as the project writes it."""
+        return int(np.prod(self.steps[0])) * np.dtype(self.dtype).itemsize
+
 
 DATA_ARRAYS: Mapping[str, ArrayLayout] = {
     "message": ArrayLayout(((MESSAGE_BYTES,),), "uint8", "u", 1),

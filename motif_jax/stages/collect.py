@@ -66,7 +66,25 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if not (workdir / "config.json").exists() and (workdir / "data").exists():
         raise UserError(f"{workdir} holds a dataset that was not collected here: choose another --workdir")
     if not (workdir / layout.META).exists():
+        _check_disk(config, workdir)
         _agents(config, workdir / layout.STAGING / _SETTLED)
+
+
+def _check_disk(config: ConfigDict, workdir: Path) -> None:
+    """Refuses to start a collection that the disk cannot hold; one that goes on has taken its room already."""
+    if (workdir / layout.STAGING).exists():
+        return
+    there = next(folder for folder in (workdir.absolute(), *workdir.absolute().parents) if folder.exists())
+    fields = ("message", "blstats", "rewards", *_fields(config))
+    step = sum(layout.DATA_ARRAYS[name].step_bytes() for name in fields)
+    # Once as chunks and once as the dataset; info/ is small beside it.
+    needed = int(2 * 1.05 * step * config.length * 2 * config.num_pairs)
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise UserError(
+            f"config.num_pairs={config.num_pairs} needs about {needed / 1e9:.1f} GB while it is collected, {there} has "
+            f"{free / 1e9:.1f} GB: choose another --workdir, fewer pairs, or --config.screens=False"
+        )
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:

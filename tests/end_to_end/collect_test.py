@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from motif_jax.annotation.captions import caption
@@ -104,7 +105,7 @@ def test_whole_dataset_is_left_alone(whole):
 def test_killed_again_and_again(whole, tmp_path):
     """SIGKILL after every few episodes and while the arrays are written; then more processes finish the work."""
     staging = tmp_path / ".staging"
-    kills = 0
+    kills, orphans = 0, []
     for attempt in range(12):
         process = subprocess.Popen(
             command(tmp_path, *SMALL, f"--config.workers={1 + attempt % 2}"),
@@ -115,6 +116,7 @@ def test_killed_again_and_again(whole, tmp_path):
         while process.poll() is None:
             writing = (staging / "assembled").exists() and kills < 6
             if writing or len(chunks.scan(staging / "chunks")) >= start + 9:
+                orphans += psutil.Process(process.pid).children(recursive=True)
                 process.send_signal(signal.SIGKILL)
                 kills += 1
                 break
@@ -122,6 +124,9 @@ def test_killed_again_and_again(whole, tmp_path):
         if process.wait() == 0:
             break
     assert kills >= 3
+    assert orphans
+    _, alive = psutil.wait_procs(orphans, timeout=20)
+    assert not alive, f"processes outlive their killed parent: {alive}"
     collect(tmp_path, *SMALL)
     assert digests(tmp_path) == digests(whole)
     assert (tmp_path / "episodes.jsonl").read_text() == (whole / "episodes.jsonl").read_text()
@@ -194,6 +199,15 @@ def test_bad_values_are_one_line(tmp_path, flags, words):
     lines = collect(tmp_path / "new", *flags, code=2).strip().splitlines()
     assert len(lines) == 1
     assert words in lines[0]
+    assert not (tmp_path / "new").exists()
+
+
+def test_too_little_disk_is_said_before_work(tmp_path):
+    config = load_config(None)
+    with pytest.raises(
+        UserError, match=r"config.num_pairs=900000000 needs about \d+\.\d GB .* has \d+\.\d GB"
+    ):
+        stage.check(config, tmp_path / "new" / "deeper")
     assert not (tmp_path / "new").exists()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -149,6 +151,13 @@ def test_nothing_can_be_played(tmp_path, capfd):
         list(recording.record(jobs, how(tmp_path), 1, RUNNING))
     assert not multiprocessing.active_children()
     assert "no more actions" in capfd.readouterr().err
+
+
+def test_recording_processes_are_light():
+    """They and the stage without agents run on numpy alone."""
+    code = "import sys, motif_jax.stages.collect, motif_jax.runtime.record_worker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"jax", "flax", "optax", "orbax", "matplotlib"} & set(done.stdout.split())
 
 
 def test_stops_when_asked(tmp_path):
