@@ -23,6 +23,9 @@ _GROUND = "rgb({},{},{})".format(*BACK)
 _STYLES = [Style(color=f"rgb({r},{g},{b})", bgcolor=_GROUND) for r, g, b in COLOURS]
 TOP_MESSAGES = 100
 BAR_RANGE = 4.0
+# Lines that everything takes, and the screen's rows between the message and the status lines.
+FULL_HEIGHT = 38
+_MAP_ROWS = slice(1, 22)
 
 
 @dataclass
@@ -100,24 +103,53 @@ def _probabilities(sight: Sight, names: Sequence[str], most: int = 6) -> Table:
     return table
 
 
-def view(sight: Sight, totals: Totals, names: Sequence[str], title: str, status: str) -> Group:
-    """Returns everything about one moment: fits a terminal of 80 columns and 40 lines."""
-    parts: list = [Text(title, style="bold", no_wrap=True)]
+def _facts(sight: Sight, totals: Totals, names: Sequence[str]) -> Text:
+    """The numbers in one line."""
+    parts = [f"step {sight.step}", f"return {totals.task:.2f}"]
+    if sight.reward is not None:
+        parts += [
+            f"intrinsic {totals.intrinsic:.2f} ({sight.intrinsic:+.2f})",
+            f"message {sight.reward.normalised:+.2f}",
+        ]
+        parts.append(f"x{sight.count}")
+    if sight.choice is not None:
+        if sight.choice.value is not None:
+            parts.append(f"value {sight.choice.value:.2f}")
+        chance = (
+            ""
+            if sight.choice.probabilities is None
+            else f" {sight.choice.probabilities[sight.choice.action]:.0%}"
+        )
+        parts.append(f"{names[sight.choice.action]}{chance}")
+    return Text("  ".join(parts), no_wrap=True)
+
+
+def view(
+    sight: Sight, totals: Totals, names: Sequence[str], title: str, status: str, height: int = FULL_HEIGHT
+) -> Group:
+    """Returns everything about one moment for a terminal of 80 columns and `height` lines.
+
+    Below `FULL_HEIGHT` lines the numbers share one line, and of the screen only the map is shown.
+    """
+    compact = height < FULL_HEIGHT
+    parts: list = [] if compact else [Text(title, style="bold", no_wrap=True)]
     if SCREEN_FIELDS[0] in sight.observation:
         cursor = None
+        rows = _MAP_ROWS if compact else slice(None)
         if vitals.STATUS_FIELD in sight.observation:
             row, column = vitals.cursor(sight.observation[vitals.STATUS_FIELD])
-            cursor = (int(row), int(column))
-        parts.append(screen_text(*(sight.observation[name] for name in SCREEN_FIELDS), cursor))
+            cursor = (int(row) - (rows.start or 0), int(column))
+        parts.append(screen_text(*(sight.observation[name][rows] for name in SCREEN_FIELDS), cursor))
     if sight.text is not None:
         paid = sight.reward is not None and sight.intrinsic > 0
         parts.append(
             Text(as_text(sight.text) or "(no message)", style="bold green" if paid else "", no_wrap=True)
         )
+    if compact:
+        return Group(*parts, _facts(sight, totals, names), Text(status, style="dim", no_wrap=True))
     numbers = Table.grid(padding=(0, 3))
     numbers.add_row(_numbers(sight, totals, names), _probabilities(sight, names))
-    parts += [Panel(numbers, padding=(0, 1)), Text(status, style="dim")]
-    return Group(*parts)
+    return Group(*parts, Panel(numbers, padding=(0, 1)), Text(status, style="dim", no_wrap=True))
 
 
 def message_tables(tallies: Sequence[MessageTally], title: str, most: int = TOP_MESSAGES) -> list[Table]:

@@ -85,6 +85,7 @@ class _Player:
         self._title, self._totals = title, terminal.Totals()
         self._paused, self._skipping, self._finishing, self.quit = False, False, False, False
         self._speed = float(config.steps_per_second)
+        self._height = terminal.FULL_HEIGHT
 
     def _next(self) -> Iterator[watch.Sight]:
         for sight in self._sights:
@@ -106,6 +107,7 @@ class _Player:
 
     def show(self, console: Console) -> watch.Film:
         """Plays on the terminal; ends early when q is pressed."""
+        self._height = console.size.height
         with keyboard.Keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
             for sight in self._next():
                 rewarded = sight.intrinsic > 0 if sight.reward is not None else abs(sight.task_reward) > 0.015
@@ -122,7 +124,9 @@ class _Player:
 
     def _view(self, sight: watch.Sight) -> object:
         state = "paused" if self._paused else f"{self._speed:g} steps/s" if self._speed else "full speed"
-        return terminal.view(sight, self._totals, self._names, self._title, f"{state}   {_HELP}")
+        return terminal.view(
+            sight, self._totals, self._names, self._title, f"{state}   {_HELP}", self._height
+        )
 
     def _wait(self, keys: keyboard.Keyboard, live: Live, sight: watch.Sight) -> None:
         """Waits until the next step is due, or, when paused and at the end, for a key."""

@@ -298,7 +298,13 @@ const commands = {
   restart: () => show(0), finish: () => show(last), back: () => show(step - 1), forward: () => show(step + 1),
   previous: () => jump(-1), next: () => jump(1), play: () => play(!playing),
 };
-for (const [name, run] of Object.entries(commands)) byId(name).addEventListener("click", run);
+for (const [name, run] of Object.entries(commands)) {
+  byId(name).addEventListener("click", (event) => {
+    run();
+    // After a click with the mouse Space should play, not press the same button again; Tab and Space still do.
+    if (event.detail) event.currentTarget.blur();
+  });
+}
 byId("seek").max = last;
 byId("seek").addEventListener("input", (event) => show(Number(event.target.value)));
 document.addEventListener("keydown", (event) => {

@@ -1,0 +1,169 @@
+"""visualize and replay through their real flags; the live view on a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from motif_jax.envs.replay import Recording
+from motif_jax.reports import journal
+
+LAUNCH = [sys.executable, "-m", "motif_jax.launch"]
+
+
+def launch(repository: Path, *flags: str) -> subprocess.CompletedProcess:
+    return subprocess.run([*LAUNCH, *flags], cwd=repository, capture_output=True, text=True, timeout=200)
+
+
+def test_without_a_terminal_it_records(repository, tmp_path):
+    done = launch(
+        repository, "--config=configs/visualize.py:smoke", f"--workdir={tmp_path}", "--config.episodes=2",
+        "--config.forms.gif=True", "--config.forms.stop=10", "--config.environment.max_episode_steps=40",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "episode 1: most frequent messages" in done.stdout
+    for index in (0, 1):
+        recording = Recording.load(tmp_path / f"episode-{index:05d}.json")
+        assert recording.info["length"] <= 40
+        page = (tmp_path / f"episode-{index:05d}.html").read_text()
+        assert f"seed {recording.seed}" in page
+        assert (tmp_path / f"episode-{index:05d}.gif").read_bytes().startswith(b"GIF8")
+        assert (tmp_path / f"episode-{index:05d}.ttyrec3.bz2").read_bytes().startswith(b"BZh")
+
+
+class Terminal:
+    """A process on a pseudo-terminal of 100 columns."""
+
+    def __init__(self, repository: Path, lines: int, *flags: str) -> None:
+        self.pid, self.descriptor = pty.fork()
+        if self.pid == 0:
+            os.chdir(repository)
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 100, 0, 0))
+            # readline, which pytest loads, leaves sizes in the environment that would overrule the terminal's.
+            environment = {k: v for k, v in os.environ.items() if k not in ("LINES", "COLUMNS")}
+            os.execve(sys.executable, [*LAUNCH, *flags], environment | {"TERM": "xterm-256color"})
+        self.output = b""
+
+    def read(self, until: bytes, timeout: float = 60, since: int = 0) -> None:
+        deadline = time.monotonic() + timeout
+        while until not in self.output[since:]:
+            assert time.monotonic() < deadline, self.output[-2000:]
+            if select.select([self.descriptor], [], [], 0.2)[0]:
+                try:
+                    data = os.read(self.descriptor, 65536)
+                except OSError:  # the process has ended
+                    data = b""
+                assert data or until in self.output[since:], self.output[-2000:]
+                self.output += data
+
+    def press(self, keys: bytes) -> int:
+        before = len(self.output)
+        os.write(self.descriptor, keys)
+        return before
+
+    def end(self) -> int:
+        while True:
+            try:
+                data = os.read(self.descriptor, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            self.output += data
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def test_live_on_a_terminal_keys_work(repository, tmp_path):
+    terminal = Terminal(
+        repository, 45, "--config=configs/visualize.py", f"--workdir={tmp_path}", "--config.steps_per_second=15",
+        "--config.environment.max_episode_steps=400",
+    )  # fmt: skip
+    terminal.read(b"15 steps/s")
+    at = terminal.press(b" ")
+    terminal.read(b"paused", since=at)
+    at = terminal.press(b"+")
+    at = terminal.press(b" ")
+    terminal.read(b"30 steps/s", since=at)
+    terminal.press(b"e")
+    time.sleep(1.0)
+    terminal.press(b"x")
+    assert terminal.end() == 0
+    assert b"most frequent messages" in terminal.output
+    assert b"message seen" in terminal.output
+    assert Recording.load(tmp_path / "episode-00000.json").info["end"] != 0
+
+
+def test_quitting_keeps_what_was_played(repository, tmp_path):
+    terminal = Terminal(
+        repository, 24, "--config=configs/visualize.py", f"--workdir={tmp_path}", "--config.steps_per_second=4",
+        "--config.episodes=3",
+    )  # fmt: skip
+    terminal.read(b"4 steps/s")
+    terminal.press(b".....q")
+    assert terminal.end() == 0
+    names = sorted(path.name for path in tmp_path.glob("episode-*.json"))
+    assert names == ["episode-00000.json"]
+    assert 0 < Recording.load(tmp_path / names[0]).info["length"] < 100
+
+
+def test_replay_of_an_evaluation_and_of_recordings(repository, tmp_path):
+    done = launch(
+        repository, "--config=configs/evaluate.py:smoke", f"--workdir={tmp_path / 'e'}", "--config.episodes=3",
+        "--config.show_best=1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = journal.read_evaluation(tmp_path / "e")["rows"]
+    best = max(rows, key=lambda row: row["return"])["index"]
+    worst = min(rows, key=lambda row: row["return"])["index"]
+    shown = {path.stem for path in (tmp_path / "e" / "recordings").glob("*.html")}
+    assert shown == {f"episode-{index:05d}" for index in (best, worst)}
+    done = launch(
+        repository, "--config=configs/replay.py", f"--workdir={tmp_path / 'r'}", f"--config.evaluation={tmp_path / 'e'}",
+        "--config.episodes=best,1", f"--config.recordings={tmp_path / 'e' / 'recordings'}",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    made = {path.stem for path in (tmp_path / "r").glob("*.html")}
+    assert made == shown | {f"episode-{best:05d}", "episode-00001"}
+    # A journal that does not fit the engine is noticed.
+    lines = [json.loads(line) for line in (tmp_path / "e" / "episodes.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["return"] += 1
+    (tmp_path / "e" / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = launch(
+        repository,
+        "--config=configs/replay.py",
+        f"--workdir={tmp_path / 'x'}",
+        f"--config.evaluation={tmp_path / 'e'}",
+    )
+    assert done.returncode == 2
+    assert "the engine is another one now" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--config=configs/replay.py"], "config.evaluation=None: must be given, or recordings"),
+        (["--config=configs/replay.py", "--config.recordings=/nowhere.json"], "files or folders that exist"),
+        (["--config=configs/visualize.py", "--config.steps_per_second=-1"], "must be a number of at least 0"),
+        (
+            ["--config=configs/visualize.py", "--config.forms.stop=0"],
+            "config.forms.stop=0: must be above start=0",
+        ),
+    ],
+)
+def test_mistakes_are_told_in_one_line(repository, tmp_path, flags, said):
+    done = launch(repository, *flags, f"--workdir={tmp_path}")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

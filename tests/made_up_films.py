@@ -1,0 +1,56 @@
+"""A film of a real game with a made-up reward, for tests of players, movies and ttyrecs."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from motif_jax.envs import registry
+from motif_jax.runtime import watch
+from motif_jax.runtime.episode_rewards import TextReward
+from motif_jax.runtime.policies import RandomPolicy
+
+
+class MadeUpRater:
+    """Pays for what begins with certain letters; depends on the text alone."""
+
+    count_exponent = 3.0
+
+    def __call__(self, text: np.ndarray) -> TextReward:
+        raw = float(text[:20].astype(np.int64).sum() % 97) / 97
+        normalised = 4 * raw - 2
+        return TextReward(raw, normalised, normalised if normalised > 0.5 else 0.0)
+
+
+class MadeUpPolicy:
+    """A batch policy without a network: prefers an action that depends on the status line and the steps so far."""
+
+    name = "made up"
+
+    def initial_state(self, batch_size: int) -> np.ndarray:
+        return np.zeros(batch_size, np.int64)
+
+    def act(self, observation, first, state):
+        state = np.where(first, 0, state) + 1
+        logits = np.zeros((len(first), 23), np.float32)
+        favourite = (np.asarray(observation["blstats"], np.int64).sum(-1) + state) % 23
+        logits[np.arange(len(first)), favourite] = 2.0
+        return logits, np.sin(state / 9).astype(np.float32), state
+
+
+@functools.cache
+def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watch.Film:
+    """A random game filmed with the made-up reward and policy."""
+    fields = {"fields": watch.SCREEN_FIELDS} if screen else {}
+    environment = registry.make("NetHackScore-v1", max_episode_steps=steps, **fields)
+    actions = [a for a, _ in zip(RandomPolicy().actions(seed, 23), range(steps), strict=False)]
+    maker = watch.FilmMaker(
+        "NetHackScore-v1", {"max_episode_steps": steps}, seed, environment.spec, "A <b>made-up</b> film"
+    )
+    chooser = watch.GivenActions(np.array(actions), MadeUpPolicy())
+    for sight in watch.watch(environment, seed, chooser, MadeUpRater()):
+        maker.add(sight)
+    made = maker.film(environment.episode_info())
+    environment.close()
+    return made

@@ -1,0 +1,101 @@
+"""ttyrec3 files in NLE's own readers, GIF and MP4."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_up_films import film
+from PIL import Image
+
+from motif_jax.envs.actions import TASK_KEYS
+from motif_jax.reports import movie, ttyrec
+from motif_jax.support.errors import UserError
+
+
+def test_nles_converter_reads_back_every_screen_key_and_score(tmp_path):
+    from nle import _pyconverter as converter
+    from nle.dataset import dataset
+
+    shot = film()
+    path = tmp_path / f"a{ttyrec.SUFFIX}"
+    ttyrec.write(path, shot)
+    n = len(shot)
+    reader = converter.Converter(24, 80, 3)
+    reader.load_ttyrec(str(path), gameid=1, part=0)
+    chars, colors = np.zeros((n, 24, 80), np.uint8), np.zeros((n, 24, 80), np.int8)
+    cursors, times = np.zeros((n, 2), np.int16), np.zeros(n, np.int64)
+    inputs, scores = np.zeros(n, np.uint8), np.zeros(n, np.int32)
+    left = reader.convert(chars, colors, cursors, times, inputs, scores)
+    read = n - left
+    assert read >= n - 1, "one frame per key pressed"
+    np.testing.assert_array_equal(chars[:read], shot.chars[:read])
+    visible = shot.chars[:read] != 32
+    np.testing.assert_array_equal(colors[:read][visible], shot.colors[:read][visible])
+    np.testing.assert_array_equal(inputs[: n - 1], [TASK_KEYS[a] for a in shot.actions])
+    np.testing.assert_array_equal(scores[: n - 1], shot.vitals["score"][: n - 1])
+    known = shot.cursor[: n - 1, 0] >= 0
+    np.testing.assert_array_equal(cursors[: n - 1][known], shot.cursor[: n - 1][known])
+    assert dataset is not None
+
+
+def test_nles_player_reads_it(tmp_path):
+    path = tmp_path / f"a{ttyrec.SUFFIX}"
+    ttyrec.write(path, film())
+    reader = Path(sys.executable).with_name("nle-read-tty")
+    done = subprocess.run(
+        [str(reader), "--no_pager", "--end", "5", str(path)], capture_output=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"Agent" in done.stdout
+
+
+def test_gif_shows_every_chosen_step():
+    shot = film()
+    steps = movie.chosen_steps(shot, 0, 60, 10)
+    paid = [s for s in range(60) if abs(shot.intrinsic[s]) > 0.05]
+    assert set(steps) == {0, 10, 20, 30, 40, 50, 59, *paid}
+    picture = Image.open(io.BytesIO(movie.gif(shot, steps)))
+    shown = 0
+    colours = set()
+    for number in range(picture.n_frames):
+        picture.seek(number)
+        shown += picture.info["duration"]
+        colours |= set(picture.convert("RGB").get_flattened_data())
+    assert shown == 100 * len(steps), "equal frames may be joined, the time may not change"
+    assert len(colours) > 10
+    first = np.asarray(picture.convert("RGB"))
+    assert first.std() > 5
+
+
+def test_frames_show_the_screen():
+    shot = film()
+    frame = movie.frame(shot, 20)
+    assert frame.dtype == np.uint8
+    assert frame.shape[2] == 3
+    other = movie.frame(shot, 60)
+    assert frame.shape == other.shape
+    assert (frame != other).any()
+
+
+def test_mp4_needs_ffmpeg(monkeypatch):
+    monkeypatch.setattr(movie.shutil, "which", lambda name: None)
+    with pytest.raises(UserError, match="ffmpeg"):
+        movie.mp4(film(), [0, 1])
+    monkeypatch.undo()
+    if not movie.has_ffmpeg():
+        pytest.skip("ffmpeg is not installed: MP4 cannot be made here")
+    assert movie.mp4(film(), list(range(10)))[4:8] == b"ftyp"
+
+
+def test_no_screen_no_movie():
+    with pytest.raises(UserError, match="no screen"):
+        movie.gif(film(40, 3, False), [0])
+    with pytest.raises(UserError, match="no screen"):
+        ttyrec.encode(film(40, 3, False))
+    with pytest.raises(UserError, match="empty"):
+        movie.gif(film(), [])

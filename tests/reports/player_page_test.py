@@ -1,0 +1,158 @@
+"""The player of an episode in a real browser: what it shows is what was filmed."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import browser
+import numpy as np
+import pytest
+from made_up_films import film
+from made_up_runs import HOSTILE
+
+from motif_jax.reports import player
+from motif_jax.reports.messages import as_text
+
+pytestmark = pytest.mark.browser
+
+
+def load(driver, path):
+    driver.get(f"file://{path}")
+    deadline = time.monotonic() + 20
+    while not driver.execute_script("return document.documentElement.dataset.ready"):
+        assert time.monotonic() < deadline, browser.errors(driver)
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    browser.require_browser()
+    folder = tmp_path_factory.mktemp("player")
+    path = folder / "player.html"
+    path.write_text(player.render(film()), encoding="utf-8")
+    with browser.open_browser(folder) as driver:
+        yield driver, folder, path
+
+
+def fact(driver, name):
+    return driver.execute_script(f"return document.querySelector('[data-fact=\"{name}\"]').textContent")
+
+
+def seek(driver, step):
+    driver.execute_script(
+        "const s = document.getElementById('seek'); s.value = arguments[0]; s.dispatchEvent(new Event('input'))",
+        step,
+    )
+
+
+def press(driver, *keys):
+    from selenium.webdriver import ActionChains
+
+    ActionChains(driver).send_keys(*keys).perform()
+
+
+def test_every_screen_is_the_films(opened):
+    driver, _, path = opened
+    load(driver, path)
+    shot = film()
+    for step in (0, 1, 77, len(shot) - 1):
+        seek(driver, step)
+        shown = driver.execute_script("return document.getElementById('screen').textContent").split("\n")
+        expected = [
+            "".join(chr(c) if 32 <= c < 127 else " " for c in row) for row in shot.chars[step].tolist()
+        ]
+        assert shown == expected
+        assert driver.execute_script("return document.getElementById('message').textContent").strip() == (
+            as_text(shot.texts[shot.text_index[step]]).strip()
+        )
+
+
+def test_numbers_are_the_films(opened):
+    driver, _, path = opened
+    load(driver, path)
+    shot = film()
+    for step in (0, 60, 120):
+        seek(driver, step)
+        number = lambda name: float(fact(driver, name).replace(",", ""))  # noqa: E731
+        assert number("intrinsic reward here") == pytest.approx(shot.intrinsic[step], abs=6e-4)
+        assert number("intrinsic return so far") == pytest.approx(shot.intrinsic[: step + 1].sum(), abs=1e-2)
+        assert number("return so far") == pytest.approx(shot.task_rewards[: step + 1].sum(), abs=1e-2)
+        assert number("value estimate") == pytest.approx(shot.values[step], abs=6e-4)
+        assert number("message seen (times)") == shot.text_count[step]
+        assert fact(driver, "next action") == shot.action_names[shot.actions[step]]
+        row = driver.find_element("css selector", "#probabilities .chosen").text
+        assert row.split("\n")[0] == shot.action_names[shot.actions[step]]
+        share = shot.probabilities[step, shot.actions[step]]
+        assert int(row.split("\n")[-1].rstrip(" %")) == pytest.approx(100 * share, abs=1.01)
+
+
+def test_keys_buttons_and_jumps(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    driver, _, path = opened
+    load(driver, path)
+    shot = film()
+    paid = np.flatnonzero(np.abs(shot.intrinsic) > 0.005)
+    step = lambda: int(driver.execute_script("return document.getElementById('seek').value"))  # noqa: E731
+    press(driver, Keys.END)
+    assert step() == len(shot) - 1
+    press(driver, Keys.HOME)
+    assert step() == 0
+    press(driver, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
+    assert step() == 1
+    press(driver, "n")
+    assert step() == paid[paid > 1][0]
+    press(driver, "n", "p")
+    assert step() == paid[paid > 1][0]
+    driver.find_elements("css selector", "#moments button")[-1].click()
+    assert step() == paid[-1]
+    assert len(driver.find_elements("css selector", "#moments button")) == len(paid)
+    driver.find_element("id", "restart").click()
+    driver.execute_script("document.getElementById('speed').value = '60'")
+    press(driver, " ")
+    deadline = time.monotonic() + 10
+    while step() < 20:
+        assert time.monotonic() < deadline, "it plays"
+        time.sleep(0.02)
+    press(driver, " ")
+    stopped = step()
+    time.sleep(0.3)
+    assert step() == stopped
+    assert driver.find_element("id", "play").text == "play"
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (390, True)])
+def test_it_fits_and_shows_no_errors(opened, width, dark):
+    driver, folder, path = opened
+    browser.view(driver, width, 844, dark)
+    load(driver, path)
+    seek(driver, 60)
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+    picture = folder / f"player-{width}.png"
+    browser.screenshot(driver, picture)
+    assert picture.stat().st_size > 20_000
+    assert browser.errors(driver) == []
+
+
+def test_text_of_the_game_is_text_and_empty_states_speak(opened):
+    driver, folder, _ = opened
+    shot = film()
+    hostile = dataclasses.replace(shot, texts=[HOSTILE.encode(), *shot.texts[1:]], title=HOSTILE)
+    path = folder / "hostile.html"
+    path.write_text(player.render(hostile), encoding="utf-8")
+    load(driver, path)
+    seek(driver, int(np.flatnonzero(hostile.text_index == 0)[0]))
+    assert driver.execute_script("return document.getElementById('message').textContent") == HOSTILE
+    assert driver.title == HOSTILE
+    bare = dataclasses.replace(
+        film(40, 3, False), raw=None, normalised=None, paid=None, intrinsic=None, values=None, probabilities=None,
+        task_rewards=np.zeros(len(film(40, 3, False)), np.float32),
+    )  # fmt: skip
+    path = folder / "bare.html"
+    path.write_text(player.render(bare), encoding="utf-8")
+    load(driver, path)
+    body = driver.find_element("tag name", "body").text
+    assert "this environment has no screen" in body
+    assert "no moment of this episode was rewarded" in body
+    assert browser.errors(driver) == []
