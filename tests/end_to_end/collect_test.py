@@ -204,6 +204,7 @@ def test_bad_values_are_one_line(tmp_path, flags, words):
 
 def test_too_little_disk_is_said_before_work(tmp_path):
     config = load_config(None)
+    config.num_pairs = 900_000_000
     with pytest.raises(
         UserError, match=r"config.num_pairs=900000000 needs about \d+\.\d GB .* has \d+\.\d GB"
     ):
