@@ -57,6 +57,18 @@ SHAPES = {
 }
 
 
+class EmbeddingTable(nn.Module):
+    """The table of an embedding, standard normal at first, for callers that look it up themselves."""
+
+    entries: int
+    features: int
+
+    @nn.compact
+    def __call__(self) -> jax.Array:
+        """Returns the table float32 [entries, features]."""
+        return self.param("embedding", nn.initializers.normal(1.0), (self.entries, self.features))
+
+
 class MessageEncoder(nn.Module):
     """Bytes -> embedding -> convolutions with ReLU and maxima over 3 -> linear layers with ReLU.
 
@@ -74,7 +86,7 @@ class MessageEncoder(nn.Module):
         shape, full = self.shape, self.shape.num_bytes
         # One column of padding must stay to stand for the rest.
         size = full if max_length is None else min(full, max_length + 1)
-        embedding = self.param("embedding", nn.initializers.normal(1.0), (256, shape.embedding))
+        embedding = EmbeddingTable(256, shape.embedding, name="embedding")()
         # The padding byte's row counts as zero, so it gets no gradient and never matters.
         embedding = jnp.asarray(embedding).at[0].set(0.0).astype(self.dtype)
         x = jnp.take(embedding, messages[:, :size].astype(jnp.int32), axis=0)

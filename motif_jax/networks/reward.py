@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from motif_jax.networks import glyphs as glyph_layers
 from motif_jax.networks.layers import Dense
-from motif_jax.networks.message import SHAPES, MessageEncoder
+from motif_jax.networks.message import SHAPES, EmbeddingTable, MessageEncoder
 from motif_jax.networks.status import COLUMN, ROW, StatusEncoder, scale_status
 
 MESSAGE_MODELS = (*SHAPES, "none")
@@ -112,9 +112,7 @@ class RewardModule(nn.Module):
         if a.status:
             self.status = StatusEncoder(dtype=dtype)
         if a.crop or a.glyphs:
-            self.glyph_embedding = self.param(
-                "glyph_embedding", nn.initializers.normal(1.0), (glyph_layers.NUM_GLYPHS, a.embedding_dim)
-            )
+            self.glyph_embedding = EmbeddingTable(glyph_layers.NUM_GLYPHS, a.embedding_dim)
         if a.crop:
             self.crop = glyph_layers.GlyphConvolutions("crop", a.num_layers, 1, dtype)
         if a.glyphs:
@@ -137,9 +135,9 @@ class RewardModule(nn.Module):
             status = scale_status(inputs["blstats"])
             found["status"] = self.status(status)
         if a.crop:
-            found["crop"] = self.crop(self.glyph_embedding, hero_window(a, inputs))
+            found["crop"] = self.crop(self.glyph_embedding(), hero_window(a, inputs))
         if a.glyphs:
-            found["glyphs"] = self.map(self.glyph_embedding, inputs["glyphs"].astype(jnp.int32))
+            found["glyphs"] = self.map(self.glyph_embedding(), inputs["glyphs"].astype(jnp.int32))
         if a.message != "none":
             encoded = inputs.get("message_features")
             found["message"] = self.message(inputs["message"], max_length) if encoded is None else encoded

@@ -65,6 +65,8 @@ class TrainedReward:
         if quantile is not None:
             places = np.flatnonzero(np.isclose(self.statistics["quantile_levels"], quantile, atol=1e-9))
             if not places.size:
+                if not self.statistics["quantiles"]:
+                    raise UserError(f"{self.folder} has no quantiles: use config.reward.quantile=None")
                 levels = ", ".join(f"{level:g}" for level in QUANTILE_LEVELS)
                 raise UserError(f"config.reward.quantile={quantile}: must be one of {levels}, or None")
             threshold = self.statistics["quantiles"][places[0]]
@@ -177,6 +179,12 @@ def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
     return TrainedReward(
         folder, step, network, items["params"], members, items["statistics"], config, items["curve"]["rows"]
     )
+
+
+def saved_steps(folder: str | Path) -> list[int]:
+    """The evaluations that the reward run in `folder` has, ascending."""
+    with Checkpoints(Path(folder) / "checkpoints", keep=None, read_only=True) as checkpoints:
+        return checkpoints.steps()
 
 
 def abstract_params(network: RewardNetwork, members: int) -> Any:

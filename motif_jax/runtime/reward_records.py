@@ -178,7 +178,7 @@ class RewardRecords:
         ]
         validation = ["iter,total_val_loss,score_validation_accs,validation_accs"]
         names = ("csv_validation_loss", "csv_score_accuracy", "csv_validation_accuracy")
-        validation += [f"{row['step']}," + ",".join(_cell(row[name]) for name in names) for row in rows]
+        validation += [f"{row['epoch']}," + ",".join(_cell(row[name]) for name in names) for row in rows]
         levels = [round(0.05 * i, 2) for i in range(1, 20)]
         quantiles = [",".join(f"{level:.2f}" for level in levels)]
         for row in rows:

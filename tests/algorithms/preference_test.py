@@ -93,7 +93,7 @@ def test_train_step_equals_golden(step_case):
         if name == "reward_head/bias":
             continue
         np.testing.assert_allclose(np.linalg.norm(array), g[f"update/{name}/l2"], rtol=1e-3, err_msg=name)
-    assert not np.asarray(new.params["message"]["embedding"])[0].any()
+    assert not np.asarray(new.params["message"]["embedding"]["embedding"])[0].any()
 
 
 def test_each_distinct_message_once_is_the_same_loss_and_gradient(step_case):

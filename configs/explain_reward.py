@@ -1,0 +1,37 @@
+"""Shows what a trained reward likes: a table and a page of every distinct message of a dataset.
+
+    python -m motif_jax.launch --config=configs/explain_reward.py --workdir=runs/explain --config.reward_dir=runs/reward
+
+Two rewards side by side: --config.other_dir=runs/reward_combat. Any text: --config.text="You see here a key." (several
+with | between them) is answered on the terminal and on the page. Out come explain.html (one file that needs no network),
+messages.csv (every message), texts.csv and summary.json. Seconds; a minute for many messages and evaluations.
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+from motif_jax.support.config import unknown_variant
+
+
+def get_config(variant: str | None = None) -> ConfigDict:
+    if variant not in (None, "", "smoke", "quickstart"):
+        raise unknown_variant(variant, ("", "smoke", "quickstart"))
+    config = ConfigDict()
+    config.stage = "explain_reward"
+    config.seed = 0
+    config.reward_dir = placeholder(
+        str
+    )  # run folder of train_reward, or a .safetensors file of export_reward
+    config.step = placeholder(int)  # its evaluation; None: the newest
+    config.other_dir = placeholder(str)  # a second reward to compare with
+    config.other_step = placeholder(int)
+    config.dataset_dir = placeholder(str)  # whose messages; None: the one the reward was trained on
+    config.quantile = placeholder(float)  # threshold; None: no threshold
+    config.quantile = 0.5
+    config.text = ""  # messages to rate, with | between them
+    config.max_evaluations = 12  # of the change over training, spread evenly
+    config.max_rows = 5000  # messages on the page, the most frequent ones; messages.csv has all
+    config.max_steps = 200_000  # a reward that reads more than the message is averaged over so many steps
+    return config
