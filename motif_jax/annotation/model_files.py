@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -32,12 +33,30 @@ def check_model(model: str, key: str) -> None:
         raise UserError(f"config.{key}={model}: not a model folder, it has no config.json")
     if not _weights(folder):
         raise UserError(f"config.{key}={model}: the folder has no weights ({', '.join(_WEIGHTS)})")
+    for path in folder.glob("*.safetensors"):
+        if not _whole(path):
+            raise UserError(f"config.{key}={model}: {path.name} is cut off or damaged")
     if not any(folder.glob("tokenizer*")):
         raise UserError(f"config.{key}={model}: the folder has no tokenizer")
 
 
 def _weights(folder: Path) -> list[Path]:
     return sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern) if path.stat().st_size)
+
+
+def _whole(path: Path) -> bool:
+    """Whether a .safetensors file is as long as its header says."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > size - 8:
+            return False
+        try:
+            header = json.loads(file.read(length))
+            ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        except (ValueError, AttributeError, KeyError, TypeError, IndexError):
+            return False
+    return 8 + length + max(ends, default=0) == size
 
 
 def revision(model: str, wanted: str | None, download_dir: str | None = None) -> str:

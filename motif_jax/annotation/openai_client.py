@@ -89,6 +89,7 @@ class OpenAIAnnotator(ChatAnnotator):
         )
         self._config = config
         self._settings = settings
+        self._send_max_tokens = True
         # A server of one's own wants no key, but the client insists on some text.
         self._key = os.environ.get(settings.key_variable) or "none"
 
@@ -153,11 +154,17 @@ class OpenAIAnnotator(ChatAnnotator):
         """One turn, sent again after growing waits while the fault may pass; None if the prompt is too long."""
         request = self._request(dialogue)
         async for last in self._tries(dialogue):
+            if not self._send_max_tokens:
+                request.pop("max_tokens", None)
             try:
                 # The client's own time-out starts anew with every byte that comes.
                 async with asyncio.timeout(self._settings.timeout_seconds):
                     usage, choice = _checked(await client.chat.completions.create(**request))
             except openai.BadRequestError as error:
+                if self.mode == "analysis" and "max_tokens" in str(error) and "max_tokens" in request:
+                    # The context does not hold the longest answer besides the prompt: the server sees to what is left.
+                    self._send_max_tokens = False
+                    return await self._complete(client, dialogue)
                 if any(word in str(error).lower() for word in _LENGTH_WORDS):
                     return None
                 raise self._failure("refuses the request", error) from None

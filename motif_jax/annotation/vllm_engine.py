@@ -107,7 +107,7 @@ class VllmAnnotator(ChatAnnotator):
             options = self._for_cpu(options)
         try:
             self._llm = vllm.LLM(**options)
-        except (OSError, RuntimeError, TypeError, ValueError) as error:
+        except Exception as error:  # the engine, torch, the hub and the tokenizers have errors of their own
             raise UserError(
                 f"vLLM cannot load config.vllm.model={options['model']}: {_first_line(error)}"
             ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import types
 
@@ -18,7 +19,10 @@ def folder(tmp_path):
     folder.mkdir()
     (folder / "config.json").write_text("{}")
     (folder / "tokenizer.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(bytes(3 << 20))
+    header = json.dumps(
+        {"weight": {"dtype": "U8", "shape": [3 << 20], "data_offsets": [0, 3 << 20]}}
+    ).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(3 << 20))
     return folder
 
 
@@ -51,6 +55,14 @@ def test_folders_that_are_no_model(folder, gone, said):
     model_files.check_model(str(folder), "vllm.model")
     (folder / gone).unlink()
     with pytest.raises(UserError, match=said):
+        model_files.check_model(str(folder), "vllm.model")
+
+
+@pytest.mark.parametrize("size", [0, 5, 60, 3 << 20])
+def test_weights_that_are_cut_off(folder, size):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(UserError, match=r"model.safetensors is cut off|no weights"):
         model_files.check_model(str(folder), "vllm.model")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -117,3 +119,38 @@ def test_asked_to_stop_it_writes_and_says_so(tmp_path, number):
     assert stopped["asked"] > 0
     run_stage(dataset, tmp_path / "run", tmp_path / "store")
     assert summary(tmp_path / "run")["store_hits"] == stopped["asked"]
+
+
+def test_slurm_task_hands_the_signal_on_and_asks_to_be_queued_again(tmp_path):
+    """launch/annotate.sbatch as a shell script, with a scontrol that writes down what it is told."""
+    dataset = write_dataset(tmp_path / "dataset", drawn_pairs(3000, length=80))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "scontrol").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n')
+    (tmp_path / "bin" / "scontrol").chmod(0o755)
+    own = {
+        "DATASET": dataset,
+        "STORE": tmp_path / "store",
+        "WORKDIR": tmp_path / "runs",
+        "PYTHON": sys.executable,
+    }
+    slurm = {
+        "SLURM_JOB_ID": "8",
+        "SLURM_ARRAY_JOB_ID": "7",
+        "SLURM_ARRAY_TASK_ID": "0",
+        "SLURM_ARRAY_TASK_COUNT": "1",
+    }
+    environment = {**os.environ, **{key: str(value) for key, value in own.items()}, **slurm}
+    environment["PATH"] = f"{tmp_path / 'bin'}:{environment['PATH']}"
+    line = ["bash", "launch/annotate.sbatch", "--config.annotator=lexicon"]
+    task = subprocess.Popen([*line, SLOW], cwd=REPOSITORY, env=environment)
+    deadline = time.monotonic() + 60
+    while size(dataset) == 0 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    task.send_signal(signal.SIGUSR1)
+    assert task.wait(60) == EXIT_CODE
+    assert (tmp_path / "told").read_text() == "requeue 7_0\n"
+    stopped = summary(tmp_path / "runs" / "shard-00000")
+    assert not stopped["finished"]
+    assert subprocess.run(line, cwd=REPOSITORY, env=environment, timeout=120, check=False).returncode == 0
+    assert summary(tmp_path / "runs" / "shard-00000")["store_hits"] == stopped["asked"]
+    assert (tmp_path / "told").read_text() == "requeue 7_0\n"

@@ -114,7 +114,7 @@ def run(server, dataset, tmp_path, monkeypatch):
 
     def run(**values):
         fixed = {"annotator": "openai", "openai__base_url": server.url, "openai__model": "judge"}
-        fixed |= {"openai__retries": 1, "openai__concurrency": 8, "flush_seconds": 0.0}
+        fixed |= {"openai__retries": 1, "openai__concurrency": 8, "flush_seconds": 0.1}
         assert run_stage(dataset, tmp_path / "run", tmp_path / "store", **{**fixed, **values}) == 0
         return summary(tmp_path / "run")
 
@@ -241,6 +241,15 @@ def test_a_prompt_that_is_too_long_is_unknown(run, server, dataset):
     done = run()
     assert done["unknown_notes"] == {"prompt too long for the model": 1}
     assert (labels(dataset) == 3).sum() >= 1
+
+
+def test_an_answer_longer_than_the_context_is_left_to_the_server(run, server, dataset):
+    refusal = {
+        "error": {"message": "'max_tokens' is too large: 4096. The maximum context length is 4096 tokens."}
+    }
+    server.behave = lambda number, request: (400, refusal) if "max_tokens" in request else None
+    run()
+    assert (labels(dataset) == expected(dataset, rule)).all()
 
 
 def test_a_server_that_is_down_is_one_line(dataset, tmp_path):

@@ -50,7 +50,7 @@ def dataset(tmp_path, pairs):
 
 def flags(judge, *more):
     options = {"model": judge, **tiny_judge.OPTIONS}
-    fixed = ["--config.annotator=vllm", "--config.sampling.max_tokens=64"]
+    fixed = ["--config.annotator=vllm"]
     return [*fixed, *(f"--config.vllm.{name}={value}" for name, value in options.items()), *more]
 
 
@@ -179,7 +179,7 @@ def test_openai_compatible_server(judge, dataset, tmp_path):
         wait_for(server, f"http://127.0.0.1:{port}/health", log)
         for mode in ("analysis", "verdict", "soft"):
             values = {"annotator": "openai", "openai__model": "judge", "answer__mode": mode, "name": mode}
-            values |= {"openai__base_url": f"http://127.0.0.1:{port}/v1", "sampling__max_tokens": 64}
+            values |= {"openai__base_url": f"http://127.0.0.1:{port}/v1"}
             assert run_stage(dataset, tmp_path / "run", tmp_path / "store", **values) == 0
             assert accuracy(dataset, mode) >= 0.98, mode
             assert summary(tmp_path / "run")["prompt_tokens"] > 0
@@ -234,18 +234,10 @@ def test_bad_models_are_one_line(judge, dataset, tmp_path):
     for model, said in cases:
         with pytest.raises(UserError, match=said):
             run_stage(dataset, tmp_path / "run", tmp_path / "store", annotator="vllm", vllm__model=model)
-    # Weights that are none: vLLM itself finds out.
-    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        (empty / name).write_bytes((judge / name).read_bytes())
-    (empty / "model.safetensors").write_bytes(b"nothing of the kind")
-    done = annotate(
-        dataset,
-        tmp_path / "run",
-        tmp_path / "store",
-        *flags(empty),
-        python=str(PYTHON),
-        env=ENVIRONMENT,
-        timeout=300,
-    )
+    # What only vLLM knows.
+    more = flags(judge, """--config.vllm.engine={"no_such_option": 1}""")
+    done = annotate(dataset, tmp_path / "run", tmp_path / "store", *more, python=str(PYTHON), env=ENVIRONMENT)
     assert done.returncode == 2, done.stderr[-3000:]
-    assert "error: vLLM cannot load config.vllm.model=" in done.stderr.splitlines()[-1]
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("error: vLLM cannot load config.vllm.model=")
+    assert "no_such_option" in last
