@@ -10,14 +10,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from conftest import load_golden
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.envs.status import BLSTATS_SCALE
+from motif_jax.envs.tiles import load_tiles
 from motif_jax.networks import layout
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
-from motif_jax.networks.encoders import NetHackTables
 
 NETHACK_SPEC = EnvironmentSpec(
     {
@@ -99,15 +99,9 @@ def agent_config(**network: Any) -> ConfigDict:
     return config
 
 
-def tables() -> NetHackTables:
-    """Tiles and status scales as the golden files have them."""
-    drawn = load_golden("render_and_vector.npz")
-    return NetHackTables(drawn["char_cache"], drawn["blstat_scale"])
-
-
 def nethack_network(**network: Any) -> AgentNetwork:
     """The network of NetHack, published sizes but for the keyword arguments."""
-    return make_agent_network(agent_config(**network).network, NETHACK_SPEC, {}, tables())
+    return make_agent_network(agent_config(**network).network, NETHACK_SPEC, {})
 
 
 def flat_network(**network: Any) -> AgentNetwork:
@@ -136,7 +130,7 @@ def recipe_params(network: AgentNetwork, shapes: Mapping[str, list[int]]) -> Any
 
 @functools.cache
 def _tile_numbers() -> dict[bytes, int]:
-    tiles = tables().tiles.reshape(-1, 6 * 6 * 3)
+    tiles = load_tiles().reshape(-1, 6 * 6 * 3)
     return {tile.tobytes(): number for number, tile in enumerate(tiles)}
 
 
@@ -151,7 +145,7 @@ def window_of(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def blstats_of(features: np.ndarray) -> np.ndarray:
     """Status numbers int32 [..., 27] whose scaled features are `features`."""
-    scale = tables().blstats_scale
+    scale = BLSTATS_SCALE.astype(np.float64)
     return np.where(scale > 0, np.round(features / np.where(scale > 0, scale, 1)), 0).astype(np.int32)
 
 

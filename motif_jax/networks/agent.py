@@ -13,8 +13,9 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.envs.tiles import load_tiles
 from motif_jax.networks.cores import CORES, Core, state_size
-from motif_jax.networks.encoders import FlatEncoder, NetHackEncoder, NetHackTables
+from motif_jax.networks.encoders import FlatEncoder, NetHackEncoder
 from motif_jax.networks.image import IMAGE_ENCODERS
 from motif_jax.networks.layers import ACTIVATIONS, Dense
 from motif_jax.support.config import choice, positive, require
@@ -150,7 +151,6 @@ def make_agent_network(
     config: ConfigDict,
     spec: EnvironmentSpec,
     compat: Mapping[str, bool],
-    tables: NetHackTables | None = None,
 ) -> AgentNetwork:
     """Builds the network of an environment.
 
@@ -163,7 +163,6 @@ def make_agent_network(
         conv 'auto' ('patches' on CPU, else 'conv'); dtype 'float32' or 'bfloat16' of the computation.
       spec: the environment's specification.
       compat: switches; `oni_obs_scale` leaves the pixels as they are.
-      tables: constants of the NetHack encoder, by default those of the environments.
 
     Returns:
       The network.
@@ -180,7 +179,6 @@ def make_agent_network(
         missing = [field for field in fields if field not in spec.observation]
         if missing:
             raise ValueError(f"config.network.encoder='nethack' needs the fields {', '.join(missing)}")
-        tables = NetHackTables.load() if tables is None else tables
     else:
         fields = tuple(sorted(name for name in spec.observation if name != spec.count_field))
 
@@ -194,7 +192,7 @@ def make_agent_network(
         if conv == "auto":
             conv = "patches" if jax.default_backend() == "cpu" else "conv"
         encoder = NetHackEncoder(
-            tables,
+            load_tiles(),
             config.image_encoder,
             config.image_features,
             config.vector_features,

@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import chex
 import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.networks.image import ImageEncoder, draw_window
+from motif_jax.envs.status import BLSTATS_CLIP, BLSTATS_SCALE
+from motif_jax.networks.image import ImageEncoder
 from motif_jax.networks.layers import ACTIVATIONS, Dense
 
 Array = chex.Array
-BLSTATS_CLIP = 5.0
 BYTE_SCALE = 255.0
 
 
-class NetHackTables(NamedTuple):
-    """Constants that turn the raw fields into the network's inputs.
-
-    Attributes:
-      tiles: uint8 [256 characters, 16 colours, 6, 6, 3], the drawn glyphs.
-      blstats_scale: float [27], factors of the status numbers.
-    """
-
-    tiles: np.ndarray
-    blstats_scale: np.ndarray
-
-    @classmethod
-    def load(cls) -> NetHackTables:
-        """The tables that the environments come with."""
-        from motif_jax.envs.status import BLSTATS_SCALE
-        from motif_jax.envs.tiles import load_tiles
-
-        return cls(load_tiles(), np.asarray(BLSTATS_SCALE))
-
-
-def scale_blstats(blstats: Array, scale: Array) -> Array:
-    """Status numbers [..., 27] -> features float32 [..., 27]: times `scale`, clipped to [-5, 5]."""
-    scaled = blstats.astype(jnp.float32) * jnp.asarray(scale, jnp.float32)
-    return jnp.clip(scaled, -BLSTATS_CLIP, BLSTATS_CLIP)
+def scale_blstats(blstats: Array) -> Array:
+    """Status numbers [..., 27] -> features float32 [..., 27]: scaled, clipped to [-5, 5]."""
+    return jnp.clip(blstats.astype(jnp.float32) * BLSTATS_SCALE, -BLSTATS_CLIP, BLSTATS_CLIP)
 
 
 class NetHackEncoder(nn.Module):
@@ -51,7 +29,7 @@ class NetHackEncoder(nn.Module):
     The scaled status numbers are also passed on as they are.
 
     Attributes:
-      tables: tiles and status scales.
+      tiles: uint8 [256 characters, 16 colours, 6, 6, 3], the drawn glyphs.
       image_encoder: one of `image.IMAGE_ENCODERS`.
       image_features, vector_features, message_features: widths of the three parts.
       obs_scale: pixels are divided by it.
@@ -60,7 +38,7 @@ class NetHackEncoder(nn.Module):
       dtype: of the computation.
     """
 
-    tables: NetHackTables
+    tiles: np.ndarray
     image_encoder: str
     image_features: int
     vector_features: int
@@ -73,8 +51,8 @@ class NetHackEncoder(nn.Module):
     @nn.compact
     def __call__(self, observation: Mapping[str, Array]) -> Array:
         """Encodes N rows."""
-        window = (observation["window_chars"], observation["window_colors"])
         image = ImageEncoder(
+            self.tiles,
             self.image_encoder,
             self.image_features,
             self.obs_scale,
@@ -82,8 +60,8 @@ class NetHackEncoder(nn.Module):
             self.conv,
             self.dtype,
             name="image",
-        )(draw_window(jnp.asarray(self.tables.tiles), *window))
-        status = scale_blstats(observation["blstats"], self.tables.blstats_scale)
+        )(observation["window_chars"], observation["window_colors"])
+        status = scale_blstats(observation["blstats"])
         vector = self._two_layers(status, self.vector_features, "vector")
         message = observation["message"].astype(jnp.float32) / BYTE_SCALE
         message = self._two_layers(message, self.message_features, "message")

@@ -13,7 +13,24 @@ Array = chex.Array
 Activation = Callable[[Array], Array]
 Initializer = jax.nn.initializers.Initializer
 
-ACTIVATIONS: dict[str, Activation] = {"elu": nn.elu, "relu": nn.relu, "tanh": jnp.tanh}
+
+@jax.custom_jvp
+def elu(x: Array) -> Array:
+    """Exponential linear unit (Clevert et al. 2016) of any shape: x above 0, exp(x) - 1 below.
+
+    Half the time of `jax.nn.elu` on CPU: exp(x) - 1 is accurate enough here without expm1, and the backward
+    pass needs the output alone.
+    """
+    return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0)) - 1)
+
+
+@elu.defjvp
+def _elu_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    y = elu(*primals)
+    return y, tangents[0] * jnp.where(y > 0, 1, y + 1)
+
+
+ACTIVATIONS: dict[str, Activation] = {"elu": elu, "relu": nn.relu, "tanh": jnp.tanh}
 
 
 def uniform(limit: float) -> Initializer:
@@ -70,8 +87,8 @@ class Conv(nn.Module):
       size: side of the kernel.
       stride: step of the kernel.
       padding: zeros added on each side.
-      form: 'conv' lets XLA choose an algorithm; 'patches' gathers the patches and multiplies matrices,
-        several times as fast as XLA's strided convolutions on CPU. Both give the same numbers up to rounding.
+      form: 'conv' lets XLA choose an algorithm; 'patches' multiplies matrices (`convolve_patches`), several
+        times as fast as XLA's strided convolutions on CPU. Both give the same numbers up to rounding.
       dtype: of the computation; parameters are float32.
     """
 
@@ -100,10 +117,10 @@ class Conv(nn.Module):
 
 
 def convolve_patches(x: Array, kernel: Array, stride: int) -> Array:
-    """Unpadded cross-correlation as one matrix product over gathered patches.
+    """Unpadded cross-correlation as a sum of matrix products over shifted pictures.
 
     A kernel whose side is a multiple of the stride is first turned into one of stride 1: blocks of
-    stride x stride pixels become channels, so that a patch is a few long runs of memory.
+    stride x stride pixels become channels, so that there are few shifts and long rows.
 
     Args:
       x: [N, H, W, C].
@@ -114,21 +131,22 @@ def convolve_patches(x: Array, kernel: Array, stride: int) -> Array:
       [N, (H - k) // stride + 1, (W - k) // stride + 1, O].
     """
     chex.assert_rank([x, kernel], 4)
-    size, channels, features = kernel.shape[0], kernel.shape[2], kernel.shape[3]
+    size = kernel.shape[0]
     rows, columns = ((side - size) // stride + 1 for side in x.shape[1:3])
     if stride > 1 and size % stride == 0:
         x, kernel = _space_to_depth(x, stride), _kernel_to_depth(kernel, stride)
-        size, stride, channels = size // stride, 1, channels * stride * stride
-    patches = jnp.concatenate(
-        [
-            x[:, i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride]
-            for i in range(size)
-            for j in range(size)
-        ],
-        axis=-1,
+        size, stride = size // stride, 1
+
+    def shifted(i: int, j: int) -> Array:
+        return x[:, i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride]
+
+    offsets = [(i, j) for i in range(size) for j in range(size)]
+    if stride == 1:
+        return sum(shifted(i, j) @ kernel[i, j] for i, j in offsets)
+    # Kernels that do not divide have many small shifts: one product over all of them.
+    return jnp.concatenate([shifted(i, j) for i, j in offsets], axis=-1) @ kernel.reshape(
+        -1, kernel.shape[-1]
     )
-    matrix = kernel.reshape(size * size * channels, features)
-    return (patches.reshape(-1, matrix.shape[0]) @ matrix).reshape(x.shape[0], rows, columns, features)
 
 
 def _space_to_depth(x: Array, block: int) -> Array:

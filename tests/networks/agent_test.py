@@ -17,7 +17,6 @@ from agents import (
     observation_of,
     recipe_params,
     summary_errors,
-    tables,
     time_major,
 )
 
@@ -108,7 +107,7 @@ def variant(golden: Any, name: str) -> tuple[agent.AgentNetwork, Any]:
     network = nethack_network(**VARIANTS[name])
     params = recipe_params(network, golden("core_variants_shapes.json")[name])
     if name == "resnet_impala_reduced":
-        stages = params["actor"]["encoder"]["image"]
+        stages = params["actor"]["encoder"]["image"]["convolutions"]
         for layer in stages:
             if "stage" in layer:
                 stages[layer]["kernel"] = stages[layer]["kernel"] * 0.5
@@ -225,10 +224,8 @@ def test_bfloat16_is_close_and_keeps_float32_outside() -> None:
 
 def test_pixels_are_left_alone_under_the_switch() -> None:
     settings = agent_config(hidden_size=16).network
-    raw = agent.make_agent_network(settings, NETHACK_SPEC, {"oni_obs_scale": True}, tables())
-    scaled = agent.make_agent_network(
-        agent_config(hidden_size=16, obs_scale=1.0).network, NETHACK_SPEC, {}, tables()
-    )
+    raw = agent.make_agent_network(settings, NETHACK_SPEC, {"oni_obs_scale": True})
+    scaled = agent.make_agent_network(agent_config(hidden_size=16, obs_scale=1.0).network, NETHACK_SPEC, {})
     params = raw.init(jax.random.key(0))
     first = np.zeros((1, 2), bool)
     ours, theirs = (n.apply(params, network_input(2), n.initial_state(2), first)[0] for n in (raw, scaled))
