@@ -48,7 +48,8 @@ def agent(tmp_path_factory):
 def command(agent, workdir, *flags):
     launch = [sys.executable, "-m", "motif_jax.launch", "--config=configs/collect.py:smoke"]
     play = [
-        "--config.num_pairs=200",
+        "--config.num_pairs=100",
+        "--config.environment.max_episode_steps=100",
         "--config.start_share=0.2",
         "--config.lanes=4",
         f"--config.agents={agent}@all",
