@@ -90,18 +90,28 @@ def write_script(task: str, games: int, length: int, seed: int) -> Script:
     script: Script = []
     for index in range(games):
         game = Game(task, NetHackEngine(), MAX_EPISODE_STEPS, {})
+        keys: list[int] = []
+        game.press = _listen(game.press, keys)
         episode, steps = 0, []
         game.start(episode_seed(seed, index, episode))
         for action in rng(seed, "actions", index).integers(0, 23, length).tolist():
-            key = game.key(action)
+            keys.clear()
             end = game.advance(action)[1]
-            steps.append((action, key, bool(end)))
+            steps.append((action, keys[0], bool(end)))
             if end:
                 episode += 1
                 game.start(episode_seed(seed, index, episode))
         game.close()
         script.append(steps)
     return script
+
+
+def _listen(press: Callable[[int], None], keys: list[int]) -> Callable[[int], None]:
+    def pressed(key: int) -> None:
+        keys.append(key)
+        press(key)
+
+    return pressed
 
 
 class Bare:

@@ -33,10 +33,7 @@ _PROGRAM_AT = MESSAGE_LENGTH
 _REST_BYTES = 320
 
 # Reads (x, y, score, time, dungeon, dungeon level, condition, waits for key or line, waits for space) from a view.
-_STATUS_FORMAT = f"<2q{7 * 8}xq{10 * 8}xq{2 * 8}x3q{8}x2q"
-read_status = struct.Struct(_STATUS_FORMAT).unpack_from
-# The same for each of several views one after the other.
-read_statuses = struct.Struct(f"{_STATUS_FORMAT}{VIEW_BYTES - GLYPHS_AT}x").iter_unpack
+read_status = struct.Struct(f"<2q{7 * 8}xq{10 * 8}xq{2 * 8}x3q{8}x2q").unpack_from
 NOW_X, NOW_Y, NOW_SCORE, NOW_TIME, NOW_DUNGEON, NOW_LEVEL, NOW_CONDITION = range(7)
 
 
@@ -106,6 +103,7 @@ class Buffers:
         now, before: the `View` that the engine writes and the one before the newest step.
         misc: int32 memory [3]: waits for a single key, for a line, for a space.
         message_memory: the 256 bytes of the message.
+        low_words: the status numbers as 32-bit integers [27], as the engine's own are (a little-endian machine).
         blstats int64 [27], message uint8 [256], program_state int32 [6], glyphs int16 [21, 79], tty_chars uint8 [24, 80],
         tty_colors int8 [24, 80]; padded_chars, padded_colors: uint8 [40, 80] round the last two.
     """
@@ -118,6 +116,7 @@ class Buffers:
         self.before = View(memoryview(memory.before)[piece])
         self.glyphs = self.now.glyphs
         self.blstats = np.frombuffer(self.now.memory, np.int64, NUM_STATUS)
+        self.low_words = self.now.memory[:_STATUS_BYTES].cast("i")[::2]
         self._misc = np.frombuffer(self.now.memory, np.int32, 3, _STATUS_BYTES)
         self.misc = self._misc.data
         rest = memory.rest[index]

@@ -45,23 +45,28 @@ class Game:
     """
 
     __slots__ = (
+        "_always_judge",
         "_ask",
+        "_before_memory",
         "_engine",
         "_explored",
         "_final",
+        "_judge",
         "_limit_end",
+        "_max_steps",
+        "_message",
+        "_message_bytes",
         "_misc",
+        "_now_memory",
         "_quit_at_end",
+        "_rule",
         "_seeded",
         "_seen",
         "_solved",
         "buffers",
         "length",
-        "max_steps",
-        "message_memory",
         "press",
         "record",
-        "rule",
         "status",
         "total",
     )
@@ -72,12 +77,17 @@ class Game:
         self.press = engine.step
         self.buffers = engine.buffers
         self._misc = engine.buffers.misc
-        self.message_memory = engine.buffers.message_memory
-        self.rule = make_rule(TASKS[task], engine.buffers, compat)
-        self.max_steps = max_steps
+        self._message_bytes = engine.buffers.message_memory.tobytes
+        self._now_memory = engine.buffers.now.memory
+        self._before_memory = engine.buffers.before.memory
+        self._rule = make_rule(TASKS[task], engine.buffers, compat)
+        self._judge = self._rule.judge
+        self._always_judge = not self._rule.idle
+        self._max_steps = max_steps
         self._seeded = not compat.get("seed_noop", False)
         self._limit_end = TERMINATED if compat.get("timeout_as_terminal", False) else TRUNCATED
         self._quit_at_end = False
+        self.status: tuple[int, ...] = (0,) * 9
         self._clear()
 
     def _clear(self) -> None:
@@ -88,6 +98,7 @@ class Game:
         self.length = 0
         self.total = 0.0
         self.record: list = [0, None, False]
+        self._message = b""
 
     def start(self, seed: int) -> None:
         """Starts the episode of `seed` (of no seed under `seed_noop`) and reads its first message."""
@@ -95,27 +106,10 @@ class Game:
         core, disp = game_seeds(seed) if self._seeded else (secrets.randbits(63), secrets.randbits(63))
         self._engine.start(core, disp)
         self._clear()
-        self.rule.reset()
-        buffers = self.buffers
-        buffers.before.memory[:] = buffers.now.memory
-        self.status = b.read_status(buffers.now.memory)
-        self.read(self.message_memory.tobytes())
-
-    def key(self, action: int) -> int:
-        """The key for `action`: its own, unless the game asks what to eat."""
-        answer = self.record[1]
-        if answer is None:
-            return TASK_KEYS[action]
-        return answer if action == YES_ACTION else SPACE
-
-    def read(self, message: bytes) -> list:
-        """Counts a message (256 bytes) and returns its `record`."""
-        record = self._seen.get(message)
-        if record is None:
-            record = self._seen[message] = [0, eat_answer(message), STAIRS_SENTENCE in message]
-        record[0] += 1
-        self.record = record
-        return record
+        self._rule.reset()
+        self._before_memory[:] = self._now_memory
+        self.status = b.read_status(self._now_memory)
+        self._look_up(self._message_bytes())[0] = 1
 
     def dismiss(self, leave_questions: bool = True) -> tuple[bool, bool]:
         """Gets rid of prompts until the hero can act; returns (game over, in normal play).
@@ -123,7 +117,7 @@ class Game:
         With `leave_questions`, a single-key question that the agent is to answer stays. A message that says that
         the hero went down stairs is kept over the prompts that follow it.
         """
-        misc, press, message = self._misc, self.press, self.message_memory
+        misc, press, message = self._misc, self.press, self.buffers.message_memory
         for _ in range(_MAX_PROMPTS):
             if self._ask():
                 break
@@ -145,55 +139,63 @@ class Game:
             raise EngineError(f"{_MAX_PROMPTS} prompts in a row")
         return self._ask(), bool(self._engine.in_normal_game())
 
-    def leave_level(self) -> None:
+    def _leave_level(self) -> None:
         """Notes what was seen of the level that the hero was on before this step."""
         before = self.buffers.before
         self._explored[before.status[b.DUNGEON], before.status[b.DUNGEON_LEVEL]] = before.explored()
 
     def advance(self, action: int) -> tuple[float, int]:
         """Plays one step; returns (reward, end). A game that ended alive is quit by the next `start`."""
-        buffers = self.buffers
-        memory = buffers.now.memory
-        buffers.before.memory[:] = memory
-        self.press(TASK_KEYS[action] if self.record[1] is None else self.key(action))
+        # All in one piece: after each step of the engine this code is cold, and every call costs again.
+        memory = self._now_memory
+        self._before_memory[:] = memory
+        record = self.record
+        if record[1] is None:
+            self.press(TASK_KEYS[action])
+        else:
+            self.press(record[1] if action == YES_ACTION else SPACE)
         now = b.read_status(memory)
         over, normal = False, True
         # The game's end zeroes the clock, so the engine need not be asked on every step whether it is over.
         if now[7] or now[8] or not now[3]:
             over, normal = self.dismiss()
             now = b.read_status(memory)
-        return self.judge(now, self.message_memory.tobytes(), over, normal)
-
-    def judge(self, now: tuple[int, ...], message: bytes, over: bool, normal: bool) -> tuple[float, int]:
-        """What a step came to: (reward, end).
-
-        Args:
-            now: status after the step, as `buffers.read_status` gives it; the view before the step is in memory.
-            message: the 256 bytes of the message.
-            over: the game has ended.
-            normal: the engine is in normal play.
-        """
         before = self.status
         self.status = now
         if now[5] != before[5] or now[4] != before[4]:
-            self.leave_level()
-        record = self.read(message)
+            self._leave_level()
+        message = self._message_bytes()
+        if message != self._message:
+            record = self._look_up(message)
+        record[0] += 1
         self.length = length = self.length + 1
-        limit = length >= self.max_steps
-        reward, success = self.rule(now, before, record[2], limit, over, normal)
-        self.total += reward
+        limit = length >= self._max_steps
+        if record[2] or self._always_judge:
+            reward, success = self._judge(now, before, record[2], limit, over, normal)
+            self.total += reward
+        else:
+            reward, success = 0.0, False
         if success or limit or over:
-            return reward, self.finish(success, limit, over)
+            return reward, self._finish(success, limit, over)
         return reward, RUNNING
 
-    def finish(self, success: bool, limit: bool, over: bool) -> int:
+    def _look_up(self, message: bytes) -> list:
+        """Makes `message` (256 bytes) the newest one and returns its `record`."""
+        record = self._seen.get(message)
+        if record is None:
+            record = self._seen[message] = [0, eat_answer(message), STAIRS_SENTENCE in message]
+        self._message = message
+        self.record = record
+        return record
+
+    def _finish(self, success: bool, limit: bool, over: bool) -> int:
         """How the step ends the episode, if it does; freezes the episode's numbers if so."""
         self._solved = self._solved or success
         if over:
             end, why = TERMINATED, END_DEATH
         elif limit:
             end, why = self._limit_end, END_LIMIT
-        elif success and self.rule.ends:
+        elif success and self._rule.ends:
             end, why = TERMINATED, END_SUCCESS
         else:
             return RUNNING

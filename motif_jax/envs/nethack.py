@@ -13,7 +13,7 @@ from motif_jax.envs import buffers as b
 from motif_jax.envs.actions import TASK_KEYS
 from motif_jax.envs.game import EPISODE_FIELDS, Game
 from motif_jax.envs.registry import NETHACK_TASKS
-from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec, Row
 from motif_jax.envs.window import WINDOW, Windows
 from motif_jax.support.errors import UserError
 
@@ -88,8 +88,8 @@ class NetHackEnvironment:
         buffers = self._game.buffers
         self._windows = Windows(buffers, quirks.get("crop_row_offset", False))
         self._window_cache = self._windows.cache
-        self._blstats = buffers.blstats
-        self._message = buffers.message
+        self._blstats = buffers.low_words
+        self._message = buffers.message_memory
         self._counting = not quirks.get("message_count_off", False)
         self._extra = tuple((field, getattr(buffers, field)) for field in fields)
 
@@ -133,18 +133,33 @@ class NetHackEnvironment:
 
     def _write(self, out: Mapping[str, np.ndarray]) -> None:
         game = self._game
+        handles = out.handles if type(out) is Row else None
+        chars, colors, blstats, message, count = handles or self._handles(out)
         x, y, *_ = game.status
-        chars, colors, outside = self._window_cache[y * 80 + x] or self._windows.make(x, y)
-        out["window_chars"][...] = chars
-        out["window_colors"][...] = colors
+        seen_chars, seen_colors, outside = self._window_cache[y * 80 + x] or self._windows.make(x, y)
+        chars[...] = seen_chars
+        colors[...] = seen_colors
         if outside is not None:
-            out["window_chars"][:, outside] = 0
-            out["window_colors"][:, outside] = 0
-        out["blstats"][...] = self._blstats
-        out["message"][...] = self._message
-        out["message_count"][...] = game.record[0] if self._counting else 1
+            chars[:, outside] = 0
+            colors[:, outside] = 0
+        blstats[:] = self._blstats
+        message[:] = self._message
+        count[0] = game.record[0] if self._counting else 1
         for field, array in self._extra:
             out[field][...] = array
+
+    def _handles(self, out: Mapping[str, np.ndarray]) -> tuple:
+        """The arrays of a row as they are written: plain memory wherever numpy is not needed, which costs less."""
+        handles = (
+            out["window_chars"],
+            out["window_colors"],
+            out["blstats"].data,
+            out["message"].data,
+            out["message_count"].reshape(1).data,
+        )
+        if type(out) is Row:
+            out.handles = handles
+        return handles
 
     def episode_info(self) -> dict[str, float]:
         """Return, length and `EPISODE_FIELDS` of the episode that runs or has just ended."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -103,12 +103,31 @@ class EnvironmentGroup(Protocol):
         """Frees the engines."""
 
 
-def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
+class Row(dict[str, np.ndarray]):
+    """The arrays of one row, field -> view, for a row that is written again and again.
+
+    `handles` is for the environment that writes it: what it found out about the arrays once. They must therefore
+    stay the same, and one environment alone writes a row.
+    """
+
+    __slots__ = ("handles",)
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        super().__init__(arrays)
+        self.handles: Any = None
+
+    def __setitem__(self, name: str, array: np.ndarray) -> None:
+        raise TypeError("the arrays of a row stay the same; write into them")
+
+
+def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> Row:
     """Zeroed arrays of the fields of `spec`, each [*leading, *shape]; without leading axes fit for `reset`."""
-    return {name: np.zeros((*leading, *field.shape), field.dtype) for name, field in spec.observation.items()}
+    return Row(
+        {name: np.zeros((*leading, *field.shape), field.dtype) for name, field in spec.observation.items()}
+    )
 
 
-def row(arrays: Mapping[str, np.ndarray], *index: int) -> dict[str, np.ndarray]:
+def row(arrays: Mapping[str, np.ndarray], *index: int) -> Row:
     """Writable views of one row of `arrays`, e.g. (time, env), also of fields that are numbers."""
     key: tuple = (*index, ...)
-    return {name: array[key] for name, array in arrays.items()}
+    return Row({name: array[key] for name, array in arrays.items()})

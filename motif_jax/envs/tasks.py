@@ -1,6 +1,6 @@
 """When a task is solved and what a step earns: rules over the status before and after a step, and the map.
 
-A rule is called once a step, after the prompts are dismissed, with what the environment knows of the step, and gives
+A rule judges each step, after the prompts are dismissed, with what the environment knows of the step, and gives
 (reward, success). Ends by death or by the step limit are the environment's; `ends` says whether success is one too.
 """
 
@@ -62,7 +62,7 @@ class Rule(Protocol):
     def reset(self) -> None:
         """Forgets the last episode."""
 
-    def __call__(
+    def judge(
         self,
         now: Sequence[int],
         before: Sequence[int],
@@ -95,7 +95,7 @@ class ScoreRule:
     def reset(self) -> None:
         """Nothing to forget."""
 
-    def __call__(
+    def judge(
         self,
         now: Sequence[int],
         before: Sequence[int],
@@ -126,7 +126,7 @@ class StaircaseRule:
         """Makes the reward available again."""
         self._paid = False
 
-    def __call__(
+    def judge(
         self,
         now: Sequence[int],
         before: Sequence[int],
@@ -167,7 +167,7 @@ class OracleRule:
     def reset(self) -> None:
         """Nothing to forget."""
 
-    def __call__(
+    def judge(
         self,
         now: Sequence[int],
         before: Sequence[int],

@@ -173,6 +173,19 @@ def test_writes_into_rows_of_larger_arrays(env):
         assert not array[1, 0].any()
 
 
+def test_rows_and_plain_dictionaries_get_the_same(env):
+    first = empty_observation(env.spec)
+    second = dict(empty_observation(env.spec))
+    for out in (first, second):
+        env.reset(2, out)
+        for action in actions_of(2, 50):
+            env.step(int(action), out)
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, second[name])
+    with pytest.raises(TypeError, match="stay the same"):
+        first["message"] = second["message"]
+
+
 def test_memory_does_not_grow(env):
     """Games that were cut off and games that ended leave (almost) nothing behind."""
 
