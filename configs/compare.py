@@ -1,0 +1,36 @@
+"""Compares methods over runs, seeds and tasks, and with published curves.
+
+    python -m motif_jax.launch --config=configs/compare.py --workdir=runs/comparison \\
+        --config.methods='motif=runs/m1,runs/m2,runs/m3; extrinsic=runs/x1,runs/x2,runs/x3' \\
+        --config.published=motif_results.pkl
+
+A folder is an evaluation (its episodes give one score) or a run of train_agent (its finished episodes give a curve).
+Out come comparison.html, comparison.md, comparison.tex, comparison.json and plots/: interquartile mean, mean and
+median with stratified bootstrap intervals, probability of improvement, performance profiles (rliable), learning curves.
+Under a minute.
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+from motif_jax.support.config import unknown_variant
+
+
+def get_config(variant: str | None = None) -> ConfigDict:
+    if variant not in (None, "", "smoke", "quickstart"):
+        raise unknown_variant(variant, ("", "smoke", "quickstart"))
+    config = ConfigDict()
+    config.stage = "compare"
+    config.seed = 0  # of the bootstrap
+    config.title = "Comparison of methods"
+    config.methods = ""  # 'name=folder,folder; name=folder,...'
+    config.measure = "return"  # key of the episodes: return, score, dlvl, intrinsic_return, ...
+    config.normalise_zero = placeholder(str)  # method whose mean becomes 0 on every task
+    config.normalise_one = placeholder(str)  # method whose mean becomes 1 on every task
+    config.published = placeholder(str)  # a motif_results.pkl
+    config.published_tasks = ""  # 'theirs=ours, ...' where names differ; others are matched by name
+    config.resamples = 2000 if variant != "smoke" else 100
+    config.plots = variant != "smoke"
+    return config

@@ -1,0 +1,205 @@
+"""The page, tables and plots of a comparison of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from motif_jax.reports import charts, html, text_tables
+from motif_jax.reports.charts import Interval, Series
+from motif_jax.reports.comparison import RESAMPLES, Comparison
+from motif_jax.reports.html import Cell
+from motif_jax.reports.measures import format_estimate, format_interval, format_value
+from motif_jax.reports.plots import Plot
+from motif_jax.reports.statistics import Estimate
+
+METHOD = (
+    f"Stratified bootstrap over runs, {RESAMPLES} resamples, intervals of 95 % (rliable; Agarwal et al. 2021). A run's "
+    "score on a task is the mean of its evaluated episodes."
+)
+
+
+@dataclass
+class ComparisonData:
+    """What the page is made from.
+
+    Attributes:
+      title: of the page.
+      comparison: of evaluations, None when none were given.
+      measure: what is compared, with its unit.
+      curves: task -> learning curves, published ones dashed.
+      curve_label: what the curves show, with its unit.
+      published: file that published curves come from.
+      provenance: (name, text).
+    """
+
+    title: str
+    comparison: Comparison | None = None
+    measure: str = ""
+    curves: dict[str, list[Series]] = field(default_factory=dict)
+    curve_label: str = ""
+    published: str = ""
+    provenance: list[tuple[str, str]] = field(default_factory=list)
+
+
+def aggregate_table(result: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Returns header and rows: one row per method, one column per statistic."""
+    names = tuple(result.aggregates)
+    rows = [
+        (method, str(values.shape[0]), *(format_estimate(result.aggregates[name][method]) for name in names))
+        for method, values in result.scores.by_method.items()
+    ]
+    return ("method", "runs", *names), rows
+
+
+def task_table(result: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Returns header and rows: one row per task, one column per method, means over runs."""
+    methods = tuple(result.scores.by_method)
+    rows = [
+        (task, *(format_estimate(of[method]) for method in methods)) for task, of in result.by_task.items()
+    ]
+    return ("task", *methods), rows
+
+
+def improvement_table(result: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Returns header and rows: the probability that a run of the first method beats one of the second."""
+    rows = [(a, b, format_estimate(estimate)) for (a, b), estimate in result.improvement.items()]
+    return ("method", "against", "probability of improvement"), rows
+
+
+def tables(data: ComparisonData) -> dict[str, str]:
+    """Returns the texts of comparison.md and comparison.tex."""
+    if data.comparison is None:
+        return {}
+    result = data.comparison
+    parts = (
+        ("aggregates", f"{data.measure}, aggregated over runs and tasks", aggregate_table(result)),
+        ("tasks", f"{data.measure}, mean over runs", task_table(result)),
+        ("improvement", "Probability of improvement", improvement_table(result)),
+    )
+    markdown = [f"# {data.title}", "", METHOD, ""]
+    latex = []
+    for label, caption, (header, rows) in parts:
+        if rows:
+            markdown += [f"## {caption}", "", text_tables.markdown(header, rows)]
+            latex.append(text_tables.latex(header, rows, f"{caption}. {METHOD}", f"tab:{label}"))
+    return {"comparison.md": "\n".join(markdown), "comparison.tex": "\n".join(latex)}
+
+
+def _estimates(of: Mapping[str, Estimate], result: Comparison) -> list[Interval]:
+    order = list(result.scores.by_method)
+    return [
+        Interval(f"{m} (n = {result.scores.by_method[m].shape[0]})", e.value, e.low, e.high, order.index(m))
+        for m, e in of.items()
+    ]
+
+
+def _cells(rows: Sequence[tuple[str, Mapping[str, Estimate]]], methods: Sequence[str]) -> list[list[Cell]]:
+    return [
+        [
+            Cell(name),
+            *(Cell(format_value(of[m].value), of[m].value, note=format_interval(of[m])) for m in methods),
+        ]
+        for name, of in rows
+    ]
+
+
+def render(data: ComparisonData, written: str) -> str:
+    """Returns the page."""
+    sections = []
+    result = data.comparison
+    if result is not None:
+        methods = tuple(result.scores.by_method)
+        label = f"{data.measure}" + (f" ({result.scores.unit})" if result.scores.unit else "")
+        figures = [
+            html.figure(name, charts.interval_chart(_estimates(of, result), label, f"{name} of {label}"))
+            for name, of in result.aggregates.items()
+        ]
+        counts = ", ".join(f"{m}: {values.shape[0]} runs" for m, values in result.scores.by_method.items())
+        tasks = (
+            f"{len(result.scores.tasks)} tasks" if len(result.scores.tasks) > 1 else result.scores.tasks[0]
+        )
+        sections.append(
+            html.section(
+                "Over all runs and tasks",
+                "aggregates",
+                html.table(
+                    ("statistic", *methods),
+                    _cells(list(result.aggregates.items()), methods),
+                    "aggregate-table",
+                ),
+                html.grid(*figures),
+                note=f"{label}; {counts}; {tasks}. {METHOD}",
+            )
+        )
+        improvement = [
+            (
+                Cell(a),
+                Cell(b),
+                Cell(f"{100 * e.value:.0f} %", e.value, note=f"[{100 * e.low:.0f} %, {100 * e.high:.0f} %]"),
+            )
+            for (a, b), e in result.improvement.items()
+        ]
+        sections.append(
+            html.section(
+                "Probability of improvement",
+                "improvement",
+                html.table(
+                    ("method", "against", "probability"),
+                    improvement,
+                    "improvement-table",
+                    empty="only one method was given",
+                ),
+                note="The chance that a run of the method scores above a run of the other, averaged over tasks; 50 % is no "
+                "difference.",
+            )
+        )
+        profile = charts.line_chart(result.profiles, label, "share of runs above", "performance profiles")
+        sections.append(
+            html.section(
+                "Performance profiles",
+                "profiles",
+                html.grid(html.figure("score distribution", profile, "the higher the curve, the better")),
+            )
+        )
+        rows = list(result.by_task.items())
+        task_cells = html.table(("task", *methods), _cells(rows, methods), "task-table")
+        sections.append(html.section("By task", "tasks", task_cells, note=f"Mean of {label} over runs."))
+    if data.curves:
+        note = (
+            "Interquartile mean over seeds with 95 % bootstrap interval, up to the end of the shortest run."
+            + (f" Dashed: published results, read from {data.published}." if data.published else "")
+        )
+        figures = [
+            html.figure(
+                task, charts.line_chart(lines, "environment steps", data.curve_label, f"curves of {task}")
+            )
+            for task, lines in data.curves.items()
+        ]
+        sections.append(html.section("Learning curves", "curves", html.grid(*figures), note=note))
+    if not sections:
+        sections = [charts.empty_chart("nothing was given to compare")]
+    parts = [html.details(name, text) for name, text in data.provenance]
+    if parts:
+        sections.append(html.section("How it was made", "provenance", *parts))
+    present = {
+        "aggregates": "Aggregates", "improvement": "Improvement", "profiles": "Profiles", "tasks": "By task",
+        "curves": "Learning curves", "provenance": "How it was made",
+    }  # fmt: skip
+    links = {name: text for name, text in present.items() if any(f'id="{name}"' in part for part in sections)}
+    return html.page(data.title, f"motif_jax, written {written}", sections, links)
+
+
+def plots(data: ComparisonData) -> dict[str, Plot]:
+    """Returns the charts as plots for PNG and PDF."""
+    found = {}
+    if data.comparison is not None:
+        for name, of in data.comparison.aggregates.items():
+            key = "aggregate_" + name.replace(" ", "_")
+            found[key] = Plot(
+                f"{name} of {data.measure}", "", intervals=tuple(_estimates(of, data.comparison))
+            )
+        found["profiles"] = Plot(data.measure, "share of runs above", tuple(data.comparison.profiles))
+    for task, lines in data.curves.items():
+        found[f"curves_{task}"] = Plot("environment steps", data.curve_label, tuple(lines))
+    return found

@@ -1,0 +1,137 @@
+"""Compares methods over several runs and seeds, and with published curves."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+from rich.console import Console
+
+from motif_jax.reports import comparison_page, curves, journal, plots, published, run_report, text_tables
+from motif_jax.reports.comparison import as_json, collect_scores, compare, learning_curve, normalise
+from motif_jax.reports.comparison_page import ComparisonData
+from motif_jax.reports.curves import Curve
+from motif_jax.reports.measures import measure, with_unit
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, atomic_write_text
+
+PAGE = "comparison.html"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for methods and folders that cannot be read."""
+    checks.positive(config, "resamples")
+    checks.require(bool(config.methods or config.published), "methods", config.methods, "given, or published")
+    for folders in read_methods(config.methods).values():
+        for folder in folders:
+            _kind(folder)
+    both = (config.normalise_zero is None) == (config.normalise_one is None)
+    checks.require(both, "normalise_one", config.normalise_one, "given together with normalise_zero")
+    if config.published is not None:
+        exists = Path(config.published).is_file()
+        checks.require(exists, "published", config.published, "an existing file")
+    _task_names(config)
+
+
+def read_methods(text: str) -> dict[str, list[Path]]:
+    """Parses 'name=folder,folder; name=folder'.
+
+    Raises:
+      UserError: a part has no name or no folder.
+    """
+    methods: dict[str, list[Path]] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, _, folders = part.partition("=")
+        paths = [Path(folder.strip()) for folder in folders.split(",") if folder.strip()]
+        good = bool(name.strip()) and bool(paths) and "," not in name
+        checks.require(good, "methods", part, "'name=folder,folder; name=folder,...'")
+        methods.setdefault(name.strip(), []).extend(paths)
+    return methods
+
+
+def _kind(folder: Path) -> str:
+    if (folder / journal.SUMMARY).is_file():
+        return "evaluation"
+    if (folder / "config.json").is_file() and run_folder.read_config(folder).get("stage") == "train_agent":
+        return "run"
+    raise UserError(f"config.methods: {folder} is neither a finished evaluation nor a run of train_agent")
+
+
+def _task_names(config: ConfigDict) -> dict[str, str]:
+    names = {}
+    for part in filter(None, (part.strip() for part in config.published_tasks.split(","))):
+        theirs, separator, ours = part.partition("=")
+        checks.require(bool(separator and theirs and ours), "published_tasks", part, "'theirs=ours, ...'")
+        names[theirs.strip()] = ours.strip()
+    return names
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Reads the folders, compares, and writes page, tables and plots."""
+    run_folder.prepare(workdir, config)
+    data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))
+    data.curve_label = f"{data.measure}, mean of finished episodes"
+    scores: list[tuple[str, str, float]] = []
+    seeds: dict[str, dict[str, list[Curve]]] = {}
+    for method, folders in read_methods(config.methods).items():
+        for folder in folders:
+            if _kind(folder) == "evaluation":
+                scores.append((method, *_score(folder, config.measure)))
+            else:
+                task, curve = _training_curve(folder, config.measure)
+                seeds.setdefault(task, {}).setdefault(method, []).append(curve)
+            data.provenance += run_report.provenance_of(folder, f"{method}: {folder}")
+    for task, methods in seeds.items():
+        data.curves[task] = [learning_curve(method, of) for method, of in methods.items()]
+    if config.published is not None:
+        data.published = Path(config.published).name
+        names = _task_names(config)
+        for result in published.read_published(config.published):
+            task = names.get(result.task, result.task)
+            line = learning_curve(f"{result.method}, published", result.seeds, dashed=True)
+            data.curves.setdefault(task, []).append(line)
+    if scores:
+        table = collect_scores(scores, "")
+        if config.normalise_zero is not None:
+            table = normalise(table, config.normalise_zero, config.normalise_one)
+        elif len(table.tasks) > 1:
+            print(
+                "note: tasks have their own scales; give normalise_zero and normalise_one to average over them"
+            )
+        data.comparison = compare(table, config.resamples, config.seed)
+    _write(config, workdir, data)
+
+
+def _score(folder: Path, key: str) -> tuple[str, float]:
+    evaluation = journal.read_evaluation(folder)
+    if key not in evaluation["measures"]:
+        have = ", ".join(evaluation["measures"])
+        raise UserError(f"config.measure={key}: {folder} has no such number; it has {have}")
+    return evaluation["plan"]["environment"], evaluation["measures"][key]["mean"]["value"]
+
+
+def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
+    episodes = curves.read_episodes(folder)
+    if key not in episodes:
+        raise UserError(
+            f"config.measure={key}: {folder}/episodes.jsonl has no such number; it has {', '.join(episodes)}"
+        )
+    settings: dict[str, Any] = run_folder.read_config(folder)
+    return settings["environment"]["name"], episodes[key]
+
+
+def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
+    if data.comparison is not None:
+        atomic_write_json(workdir / "comparison.json", as_json(data.comparison))
+        for name, text in comparison_page.tables(data).items():
+            atomic_write_text(workdir / name, text)
+        header, rows = comparison_page.aggregate_table(data.comparison)
+        Console().print(text_tables.terminal(header, rows, data.measure, comparison_page.METHOD))
+    atomic_write_text(workdir / PAGE, comparison_page.render(data, time.strftime("%Y-%m-%d %H:%M")))
+    if config.plots:
+        plots.write(workdir / "plots", comparison_page.plots(data))
+    print(f"comparison: {(workdir / PAGE).resolve()}")
