@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from motif_jax.actors.slots import Slots
-from motif_jax.envs.spec import TERMINATED, TRUNCATED, Environment
+from motif_jax.envs import spec
+from motif_jax.envs.spec import TERMINATED, TRUNCATED, EnvironmentGroup
 from motif_jax.support import seeds
 
 # Given for every finished episode: its numbers, and which env, episode and seed it was.
@@ -21,15 +22,28 @@ def episode_seed(seed: int, env: int, episode: int) -> int:
     return seeds.derive(seed, "episode", env, episode)
 
 
-class EnvGroup:
-    """Steps environments with the actions of a row and writes the next row.
+class _Views(NamedTuple):
+    """What a step writes: the row of the observation, and the row before it of the action's consequences."""
+
+    observation: spec.Row
+    first: np.ndarray
+    last: np.ndarray
+    episode: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    action: np.ndarray
+
+
+class SlotGroup:
+    """Plays a group of environments with the actions of a row and writes the next row.
 
     An episode's final observation gets a row of its own, marked `last`; the action there is ignored and the row
     after it is the `first` of the next episode (next-step autoreset). With `same_step_autoreset` there are no such
     rows: the row after the end is the next episode's first, and a truncation counts as a termination.
 
     Args:
-      environments: one per column.
+      environments: the group.
       slots: where rows are written; `slots.next_episode[group]` says which episodes come first.
       group: number of this group among those of the slots.
       first_env: number of the first column's environment in the whole run.
@@ -40,7 +54,7 @@ class EnvGroup:
 
     def __init__(
         self,
-        environments: Sequence[Environment],
+        environments: EnvironmentGroup,
         slots: Slots,
         group: int,
         first_env: int,
@@ -48,23 +62,30 @@ class EnvGroup:
         on_episode: EpisodeSink,
         same_step_autoreset: bool = False,
     ) -> None:
-        self._environments = list(environments)
+        self._environments = environments
         self._slots = slots
-        self._envs = range(first_env, first_env + len(self._environments))
+        self._columns = range(environments.count)
+        self._envs = range(first_env, first_env + environments.count)
         self._next_episode = slots.next_episode[group]
-        self._episode = [-1] * len(self._environments)
+        self._episode = np.full(environments.count, -1, np.int32)
         self._seed = seed
         self._on_episode = on_episode
         self._same_step = same_step_autoreset
-        self._ended = [False] * len(self._environments)
-        self._partial = [False] * len(self._environments)
-        self._views: dict[tuple[int, int], list[dict[str, np.ndarray]]] = {}
+        self._ended: list[int] = []
+        self._partial = [False] * environments.count
+        self._views: dict[tuple[int, int], _Views] = {}
 
-    def _out(self, slot: int, row: int) -> list[dict[str, np.ndarray]]:
+    def _at(self, slot: int, row: int) -> _Views:
         # Making the views costs as much as a few steps of a game; a group comes back to the same rows.
         views = self._views.get((slot, row))
         if views is None:
-            views = self._views[slot, row] = self._slots.row_views(slot, row)
+            slots, before = self._slots, max(row - 1, 0)
+            views = self._views[slot, row] = _Views(
+                spec.row(slots.observation, slot, row),
+                *(array[slot, row] for array in (slots.first, slots.last, slots.episode)),
+                *(array[slot, before] for array in (slots.reward, slots.terminated, slots.truncated)),
+                slots.action[slot, before],
+            )
         return views
 
     def reset(self, slot: int, warmup_steps: int = 0) -> None:
@@ -76,80 +97,92 @@ class EnvGroup:
             this one, so that the episodes of the group do not run in step. An episode that began there is not
             reported.
         """
-        out = self._out(slot, 0)
-        for column in range(len(self._environments)):
-            self._begin(column, out[column])
-            if warmup_steps > 0:
-                self._warm_up(column, warmup_steps, out[column])
-        self._slots.first[slot, 0] = 1
-        self._slots.last[slot, 0] = 0
-        self._slots.episode[slot, 0] = self._episode
+        for column in self._columns:
+            self._begin(column)
+        if warmup_steps > 0:
+            self._warm_up(warmup_steps)
+        views = self._at(slot, 0)
+        self._environments.observe(views.observation)
+        views.first.fill(1)
+        views.last.fill(0)
+        views.episode[:] = self._episode
+        self._ended = []
 
     def step(self, slot: int, row: int) -> None:
         """Plays the actions at `row` and writes row `row` + 1."""
-        slots = self._slots
-        actions = slots.action[slot, row].tolist()
-        out = self._out(slot, row + 1)
-        count = len(actions)
-        rewards, first, last = [0.0] * count, [0] * count, [0] * count
-        terminated, truncated = [0] * count, [0] * count
-        for column, environment in enumerate(self._environments):
-            if self._ended[column]:
-                self._begin(column, out[column])
-                first[column] = 1
-                continue
-            rewards[column], end = environment.step(actions[column], out[column])
-            if end:
-                self._report(column, environment.episode_info(), end)
-                if self._same_step:
-                    terminated[column] = 1
-                    self._begin(column, out[column])
-                    first[column] = 1
-                else:
-                    terminated[column], truncated[column] = int(end == TERMINATED), int(end == TRUNCATED)
-                    last[column] = 1
-                    self._ended[column] = True
-        slots.reward[slot, row] = rewards
-        slots.terminated[slot, row] = terminated
-        slots.truncated[slot, row] = truncated
-        slots.first[slot, row + 1] = first
-        slots.last[slot, row + 1] = last
-        slots.episode[slot, row + 1] = self._episode
+        views = self._at(slot, row + 1)
+        actions = views.action.tolist()
+        views.first.fill(0)
+        views.last.fill(0)
+        views.terminated.fill(0)
+        views.truncated.fill(0)
+        columns: Any = self._columns
+        if self._ended:
+            started, self._ended = self._ended, []
+            for column in started:
+                self._begin(column)
+            views.first[started] = 1
+            columns = [column for column in columns if column not in started]
+        rewards, ends = self._environments.step(actions, columns)
+        views.reward[:] = rewards
+        if any(ends):
+            self._end(views, ends)
+        self._environments.observe(views.observation)
+        views.episode[:] = self._episode
 
     def close(self) -> None:
         """Closes the environments."""
-        for environment in self._environments:
-            environment.close()
+        self._environments.close()
 
-    def _begin(self, column: int, out: Mapping[str, np.ndarray]) -> None:
+    def _end(self, views: _Views, ends: list[int]) -> None:
+        for column, end in enumerate(ends):
+            if not end:
+                continue
+            self._report(column, end)
+            if self._same_step:
+                views.terminated[column] = 1
+                views.first[column] = 1
+                self._begin(column)
+            else:
+                views.terminated[column] = end == TERMINATED
+                views.truncated[column] = end == TRUNCATED
+                views.last[column] = 1
+                self._ended.append(column)
+
+    def _begin(self, column: int) -> None:
         episode = int(self._next_episode[column])
         self._episode[column] = episode
         self._next_episode[column] = episode + 1
-        self._ended[column] = False
         self._partial[column] = False
-        seed = episode_seed(self._seed, self._envs[column], episode)
-        self._environments[column].reset(seed, out)
+        self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
 
-    def _warm_up(self, column: int, limit: int, out: Mapping[str, np.ndarray]) -> None:
-        environment = self._environments[column]
-        rng = seeds.rng(self._seed, "warmup", self._envs[column])
-        for _ in range(int(rng.integers(0, limit + 1))):
-            _, end = environment.step(int(rng.integers(environment.spec.num_actions)), out)
-            self._partial[column] = True
-            if end:
-                self._begin(column, out)
+    def _warm_up(self, limit: int) -> None:
+        actions = self._environments.spec.num_actions
+        plans = []
+        for env in self._envs:
+            rng = seeds.rng(self._seed, "warmup", env)
+            plans.append(rng.integers(0, actions, int(rng.integers(0, limit + 1))).tolist())
+        for step in range(max(map(len, plans))):
+            columns = [column for column in self._columns if step < len(plans[column])]
+            chosen = [plan[step] if step < len(plan) else 0 for plan in plans]
+            _, ends = self._environments.step(chosen, columns)
+            for column in columns:
+                self._partial[column] = True
+                if ends[column]:
+                    self._begin(column)
 
-    def _report(self, column: int, info: Mapping[str, float], end: int) -> None:
+    def _report(self, column: int, end: int) -> None:
         if self._partial[column]:
             return
-        env, episode = self._envs[column], self._episode[column]
+        env, episode = self._envs[column], int(self._episode[column])
         record: dict[str, Any] = {
             "env": env,
             "episode": episode,
             "seed": episode_seed(self._seed, env, episode),
         }
+        info = self._environments.episode_info(column)
         record |= {name: float(value) for name, value in info.items()}
-        record.setdefault("truncated", float(end == TRUNCATED))
+        record["truncated"] = float(end == TRUNCATED)
         self._on_episode(record)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from motif_jax.actors.group import EnvGroup
+from motif_jax.actors.group import SlotGroup
 from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts
 from motif_jax.envs import registry
 
@@ -15,7 +15,7 @@ class InlineActors(Rollouts):
 
     def __init__(self, config: ActorsConfig, next_episode: Sequence[int] | None = None) -> None:
         super().__init__(config, next_episode)
-        self._groups: list[EnvGroup] = []
+        self._groups: list[SlotGroup] = []
         self._records: list[tuple[int, int, int]] = []
         self._episodes: list[dict[str, Any]] = []
 
@@ -23,10 +23,10 @@ class InlineActors(Rollouts):
         """Makes the environments."""
         config = self.config
         for group in range(config.groups):
-            environments = [registry.make(config.env, **config.options) for _ in range(config.envs_per_group)]
+            environments = registry.make_group(config.env, config.envs_per_group, **config.options)
             first_env = config.first_env + group * config.envs_per_group
             self._groups.append(
-                EnvGroup(
+                SlotGroup(
                     environments,
                     self.slots,
                     group,

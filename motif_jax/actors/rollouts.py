@@ -35,7 +35,7 @@ class ActorsConfig:
       slots_per_group: slots of a group, at least 2.
       rollout: steps of a slot.
       first_env: number of the first environment in the whole run.
-      same_step_autoreset: no rows for final observations, see `group.EnvGroup`.
+      same_step_autoreset: no rows for final observations, see `group.SlotGroup`.
       warmup_steps: at the start every environment plays a random number of random steps up to this one.
       warmup_seconds: at the start every worker sleeps a random time up to this one.
       timeout_seconds: a worker that has not answered for so long is taken for dead.

@@ -165,11 +165,6 @@ class Slots:
         np.frombuffer(slots._memory, dtype=np.uint8)[:] = MAGIC
         return slots
 
-    def row_views(self, slot: int, row: int) -> list[dict[str, np.ndarray]]:
-        """For each environment the views that it writes its observation of that row into."""
-        rows = [(name, array[slot, row]) for name, array in self.observation.items()]
-        return [{name: array[(env, ...)] for name, array in rows} for env in range(self.layout.envs)]
-
     def carry(self, full: int, following: int) -> None:
         """Copies row T of slot `full` to row 0 of slot `following`."""
         last_row = self.layout.rollout

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from motif_jax.actors.group import EnvGroup, start_delay
+from motif_jax.actors.group import SlotGroup, start_delay
 from motif_jax.actors.rollouts import HELLO_ROW, RESET_ROW, ActorsConfig
 from motif_jax.actors.slots import SlotLayout, Slots
 from motif_jax.envs import registry
@@ -46,9 +46,9 @@ def run(orders: Mapping[str, Any]) -> None:
 
     groups = {}
     for group in range(worker * config.groups_per_worker, (worker + 1) * config.groups_per_worker):
-        environments = [registry.make(config.env, **config.options) for _ in range(config.envs_per_group)]
+        environments = registry.make_group(config.env, config.envs_per_group, **config.options)
         first_env = config.first_env + group * config.envs_per_group
-        groups[group] = EnvGroup(
+        groups[group] = SlotGroup(
             environments, slots, group, first_env, config.seed, on_episode, config.same_step_autoreset
         )
     fresh = generation == 0
