@@ -6,6 +6,7 @@ tape again at the speed of the engine, and only there are screens looked at.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,14 @@ def _choose(checkpoints: Checkpoints, which: str, folder: str) -> int:
     return agent_policy.choose_step(checkpoints, which, folder)
 
 
+@functools.lru_cache(maxsize=16)
+def _load(agent: Agent, environment: str) -> tuple[agent_policy.AgentPolicy, dict[str, bool]]:
+    """The policy, kept with its compiled network from one round of episodes to the next, and its switches."""
+    _, own = agent_policy.environment_of(agent_policy.read_config(agent.folder))
+    policy, _ = agent_policy.load(agent.folder, str(agent.step), environment)
+    return policy, {name: True for name in _SEEN if own.get("compat", {}).get(name)}
+
+
 def play(
     agent: Agent,
     environment: str,
@@ -98,9 +107,7 @@ def play(
     Raises:
       UserError: the checkpoint cannot be read, or the environment is none for it.
     """
-    _, own = agent_policy.environment_of(agent_policy.read_config(agent.folder))
-    switches = {name: True for name in _SEEN if own.get("compat", {}).get(name)}
-    policy, _ = agent_policy.load(agent.folder, str(agent.step), environment)
+    policy, switches = _load(agent, environment)
     skip = set(range(len(seeds))) - set(episodes)
     records = play_episodes(
         environment,
