@@ -28,7 +28,7 @@ from motif_jax.envs.buffers import NUM_STATUS
 from motif_jax.envs.engine import NetHackEngine
 from motif_jax.envs.game import Game, game_seeds
 from motif_jax.envs.nethack import MAX_EPISODE_STEPS
-from motif_jax.envs.spec import empty_observation, row
+from motif_jax.envs.spec import Row, empty_observation, row
 from motif_jax.support.seeds import derive, rng
 
 _ROWS = 33
@@ -106,6 +106,11 @@ def write_script(task: str, games: int, length: int, seed: int) -> Script:
     return script
 
 
+def actions_of(script: Script) -> list[list[int]]:
+    """The actions of all games at each step."""
+    return [[step[0] for step in steps] for steps in zip(*script, strict=True)]
+
+
 def _listen(press: Callable[[int], None], keys: list[int]) -> Callable[[int], None]:
     def pressed(key: int) -> None:
         keys.append(key)
@@ -172,7 +177,8 @@ class Single:
     """Single environments in turns, each writing into rows of larger arrays."""
 
     def __init__(self, task: str, script: Script, seed: int) -> None:
-        self._script, self._seed = script, seed
+        self._seed = seed
+        self._actions = actions_of(script)
         self._environments = [registry.make(task) for _ in script]
         arrays = empty_observation(self._environments[0].spec, (_ROWS, len(script)))
         self._rows = [[row(arrays, time, column) for column in range(len(script))] for time in range(_ROWS)]
@@ -188,11 +194,13 @@ class Single:
         for position in range(start, stop):
             self._newest = position % _ROWS
             rows = self._rows[self._newest]
-            for index, step in enumerate(steps):
-                if step(self._script[index][position][0], rows[index])[1]:
-                    self._episodes[index] += 1
-                    seed = episode_seed(self._seed, index, self._episodes[index])
-                    self._environments[index].reset(seed, rows[index])
+            for step, action, out in zip(steps, self._actions[position], rows, strict=True):
+                if step(action, out)[1]:
+                    self._restart(steps.index(step), out)
+
+    def _restart(self, index: int, out: Row) -> None:
+        self._episodes[index] += 1
+        self._environments[index].reset(episode_seed(self._seed, index, self._episodes[index]), out)
 
     def status(self) -> np.ndarray:
         """As `Bare.status`, from the observations."""
@@ -209,7 +217,7 @@ class Group:
 
     def __init__(self, task: str, script: Script, seed: int) -> None:
         self._seed = seed
-        self._actions = np.array([[step[0] for step in steps] for steps in script]).T.tolist()
+        self._actions = actions_of(script)
         self._group = registry.make_group(task, len(script))
         arrays = empty_observation(self._group.spec, (_ROWS, len(script)))
         self._rows = [row(arrays, time) for time in range(_ROWS)]

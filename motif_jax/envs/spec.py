@@ -120,11 +120,12 @@ class Row(dict[str, np.ndarray]):
         raise TypeError("the arrays of a row stay the same; write into them")
 
 
-def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> Row:
-    """Zeroed arrays of the fields of `spec`, each [*leading, *shape]; without leading axes fit for `reset`."""
-    return Row(
-        {name: np.zeros((*leading, *field.shape), field.dtype) for name, field in spec.observation.items()}
-    )
+def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> dict[str, np.ndarray]:
+    """Zeroed arrays of the fields of `spec`, each [*leading, *shape]; without leading axes a `Row`."""
+    arrays = {
+        name: np.zeros((*leading, *field.shape), field.dtype) for name, field in spec.observation.items()
+    }
+    return arrays if leading else Row(arrays)
 
 
 def row(arrays: Mapping[str, np.ndarray], *index: int) -> Row:
