@@ -6,22 +6,13 @@ import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from motif_jax.envs.status import BLSTATS_CLIP, BLSTATS_SCALE
 from motif_jax.networks.layers import Dense
 
 NUM_STATUS = 27
 COLUMN, ROW = 0, 1
 MAP_COLUMNS, MAP_ROWS = 79, 21
-LIMIT = 5.0
-
-# By index of blstats: position, attributes and the like over 10, gold and time over 1000. 0 hides an entry.
-SCALES = np.zeros(NUM_STATUS, np.float32)
-SCALES[[COLUMN, ROW]] = 1 / MAP_COLUMNS, 1 / MAP_ROWS
-SCALES[[3, 4, 5, 6, 7, 8, 10, 11, 14, 15, 16, 18, 22]] = 1 / 10
-SCALES[[13, 20]] = 1 / 1000
-SCALES[19] = 1 / 100
-SCALES[21] = 1
 
 
 def scale_status(blstats: jax.Array) -> jax.Array:
@@ -36,7 +27,7 @@ def scale_status(blstats: jax.Array) -> jax.Array:
     chex.assert_rank(blstats, 2)
     missing = NUM_STATUS - blstats.shape[1]
     status = jnp.pad(blstats.astype(jnp.float32), ((0, 0), (0, missing)))
-    return jnp.clip(status * SCALES, -LIMIT, LIMIT)
+    return jnp.clip(status * BLSTATS_SCALE, -BLSTATS_CLIP, BLSTATS_CLIP)
 
 
 class StatusEncoder(nn.Module):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from motif_jax.rewards.exchange import read_safetensors
 from motif_jax.rewards.trained import TrainedReward, pad_messages, read_trained
 from motif_jax.support.errors import UserError
 
@@ -53,12 +54,17 @@ class RewardFunction:
 
 
 def load(folder: str | Path, step: int | None = None) -> RewardFunction:
-    """Loads evaluation `step` (None: the newest) of a reward run as a function of messages.
+    """Loads a reward as a function of messages.
+
+    Args:
+      folder: run folder of train_reward, or the .safetensors file that export_reward writes.
+      step: which evaluation of the run, None for the newest; a file has only its own.
 
     Raises:
-      UserError: no reward run there, no such evaluation, or the reward reads more than the message.
+      UserError: no reward there, no such evaluation, or the reward reads more than the message.
     """
-    return RewardFunction(read_trained(folder, step))
+    is_file = Path(folder).suffix == ".safetensors"
+    return RewardFunction(read_safetensors(folder) if is_file else read_trained(folder, step))
 
 
 def as_rows(messages: Messages) -> tuple[np.ndarray, tuple[int, ...]]:

@@ -1,0 +1,24 @@
+"""Writes a trained reward as one safetensors file with a JSON header.
+
+    python -m motif_jax.launch --config=configs/export_reward.py --workdir=runs/export --config.reward_dir=runs/reward
+
+Out comes reward.safetensors. `motif_jax.rewards.load("reward.safetensors")` and configs/import_reward.py read it.
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+from motif_jax.support.config import unknown_variant
+
+
+def get_config(variant: str | None = None) -> ConfigDict:
+    if variant not in (None, ""):
+        raise unknown_variant(variant, ("",))
+    config = ConfigDict()
+    config.stage = "export_reward"
+    config.seed = 0
+    config.reward_dir = placeholder(str)  # run folder of train_reward
+    config.step = placeholder(int)  # its evaluation; None: the newest
+    return config

@@ -1,0 +1,46 @@
+"""Reads a .pth checkpoint of the published PyTorch system, without PyTorch and without running what is in it.
+
+    python -m motif_jax.launch --config=configs/import_torch.py --workdir=runs/imported --config.file=checkpoint_9.pth \
+        --config.quantiles=reward_metrics/train_norm_quantiles.csv
+    python -m motif_jax.launch --config=configs/import_torch.py:agent --workdir=runs/imported_agent --config.file=FILE.pth
+
+Out comes a run folder that agents, evaluate and explain_reward use like one trained here, model.safetensors, and
+mapping.json: which tensor of the file became which layer. Seconds. Tensors are matched by shape, order and hints in
+their names; where that leaves a choice it is asked for: --config.names="reward_head/weight=THEIR.weight,...".
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+from motif_jax.support.config import unknown_variant
+
+
+def _sibling(name: str, variant: str) -> ConfigDict:
+    """The config of another stage, from the file beside this one."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config(variant)
+
+
+def get_config(variant: str | None = None) -> ConfigDict:
+    if variant not in (None, "", "reward", "agent"):
+        raise unknown_variant(variant, ("", "reward", "agent"))
+    config = ConfigDict()
+    config.stage = "import_torch"
+    config.seed = 0
+    config.kind = variant or "reward"
+    config.file = placeholder(str)
+    config.names = ""  # choices by hand: LAYER/weight=NAME IN THE FILE, with commas between
+    if config.kind == "reward":
+        config.quantiles = placeholder(str)  # the published quantile file beside it; without it no threshold
+        config.quantile_row = -1  # which of its rows belongs to this checkpoint; -1: the last
+        config.reward = _sibling("train_reward", "faithful")  # what the model reads: config.reward.network
+    else:
+        config.agent = _sibling("train_agent", "faithful")  # its network and task
+    return config

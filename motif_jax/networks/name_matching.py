@@ -1,0 +1,115 @@
+"""Finds which of a foreign file's tensors is which layer, by shape, order, and hints in the names."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+# Words in a foreign name that speak for a layer, where shape and order leave a choice.
+HINTS: Mapping[str, tuple[str, ...]] = {
+    "reward_head": ("reward",),
+    "value_head": ("critic", "value"),
+    "policy_head": ("action", "policy", "distribution", "logits"),
+    "message_fc": ("msg", "message"),
+    "vector_fc": ("blstats", "vector", "stats"),
+    "blstats_fc": ("blstats", "vector", "stats"),
+    "crop_conv": ("crop",),
+    "glyph_conv": ("glyph", "map", "full"),
+    "image_": ("image", "conv", "cnn", "obs"),
+    "gru_": ("core", "rnn", "gru"),
+    "lstm_": ("core", "rnn", "lstm"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """Result of `match`.
+
+    Attributes:
+      names: neutral name -> name in the file.
+      left_over: names in the file that stand for nothing here.
+      notes: for people: every choice that was more than shape and order.
+    """
+
+    names: dict[str, str]
+    left_over: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def _hinted(neutral: str, foreign: str) -> bool:
+    words = next((words for start, words in HINTS.items() if neutral.startswith(start)), ())
+    return any(word in foreign.lower() for word in words)
+
+
+def match(
+    tensors: Sequence[tuple[str, np.ndarray]],
+    wanted: Mapping[str, tuple[int, ...]],
+    chosen: Mapping[str, str] | None = None,
+) -> Match:
+    """Assigns tensors of a file to layers.
+
+    Tensors of one shape are assigned in the file's order to the layers of that shape in the network's. Where
+    names carry hints, a layer takes the first tensor that hints at it; where there are more tensors than
+    layers and no hint, the choice must be made by hand.
+
+    Args:
+      tensors: (name, array) in the file's order.
+      wanted: neutral name -> shape, in the network's order.
+      chosen: neutral name -> name in the file, decided by hand.
+
+    Raises:
+      ValueError: a layer has no tensor of its shape, or too many without a hint; says which.
+    """
+    shapes = {name: array.shape for name, array in tensors}
+    names: dict[str, str] = {}
+    notes = []
+    for neutral, foreign in (chosen or {}).items():
+        if neutral not in wanted or foreign not in shapes:
+            raise ValueError(f"{neutral}={foreign}: the network has no {neutral} or the file no {foreign}")
+        if shapes[foreign] != tuple(wanted[neutral]):
+            raise ValueError(
+                f"{foreign} has shape {list(shapes[foreign])}, {neutral} {list(wanted[neutral])}"
+            )
+        names[neutral] = foreign
+    layers, candidates = defaultdict(list), defaultdict(list)
+    for neutral, shape in wanted.items():
+        if neutral not in names:
+            layers[tuple(shape)].append(neutral)
+    taken = set(names.values())
+    for foreign, array in tensors:
+        if foreign not in taken:
+            candidates[array.shape].append(foreign)
+    for shape, open_layers in layers.items():
+        free = candidates[shape]
+        if len(free) < len(open_layers):
+            raise ValueError(
+                f"{', '.join(open_layers)}: shape {list(shape)} is wanted {len(open_layers)} times, the file has it "
+                f"{len(free)} times"
+            )
+        notes += _assign(open_layers, free, names)
+    left_over = tuple(name for name, _ in tensors if name not in set(names.values()))
+    return Match({name: names[name] for name in wanted}, left_over, tuple(notes))
+
+
+def _assign(layers: list[str], free: list[str], names: dict[str, str]) -> list[str]:
+    """Assigns `layers` of one shape to tensors in `free`, by hints first, then by order."""
+    notes, free, rest = [], list(free), []
+    spare = len(free) > len(layers)
+    for neutral in layers:
+        hinted = [foreign for foreign in free if _hinted(neutral, foreign)]
+        # A hint that all of them carry says nothing.
+        if hinted and len(hinted) < len(free):
+            names[neutral] = hinted[0]
+            free.remove(hinted[0])
+            notes.append(f"{neutral} <- {hinted[0]}: by its name, among {len(free) + 1} of this shape")
+        else:
+            rest.append(neutral)
+    if len(free) > len(rest) and rest and spare:
+        raise ValueError(
+            f"{', '.join(rest)} may each be any of {', '.join(free)}, which have the same shape: choose by hand"
+        )
+    names.update(zip(rest, free, strict=False))
+    return notes

@@ -1,0 +1,28 @@
+"""Writes a trained reward as one safetensors file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.support import config as checks
+
+FILE = "reward.safetensors"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError if there is no such reward."""
+    del workdir
+    checks.existing_folder(config, "reward_dir")
+    checks.positive(config, "step", allow_zero=True, allow_none=True)
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Reads the evaluation and writes the file."""
+    from motif_jax.rewards import exchange
+    from motif_jax.rewards.trained import read_trained
+
+    reward = read_trained(config.reward_dir, config.step)
+    exchange.write_safetensors(reward, workdir / FILE)
+    print(f"evaluation {reward.step} of {config.reward_dir}: {(workdir / FILE).resolve()}")

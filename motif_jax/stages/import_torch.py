@@ -1,0 +1,81 @@
+"""Reads a .pth checkpoint of the published system into a run folder and a safetensors file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import FolderLock, atomic_write_json
+
+MODEL, MAPPING = "model.safetensors", "mapping.json"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for files that are not there or a folder that holds another run."""
+    checks.choice(config, "kind", ("reward", "agent"))
+    checks.require(
+        bool(config.file), "file", config.file, "a checkpoint: give it with --config.file=FILE.pth"
+    )
+    checks.require(Path(config.file).is_file(), "file", config.file, "an existing file")
+    section = "reward" if config.kind == "reward" else "agent"
+    checks.require(
+        section in config, "kind", config.kind, f"that of the config's variant: use :{config.kind}"
+    )
+    if (workdir / "checkpoints").exists():
+        raise UserError(f"--workdir={workdir} already holds checkpoints: choose another folder")
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Reads, matches, says what became what, and writes."""
+    from motif_jax.rewards import exchange
+    from motif_jax.runtime import torch_import
+
+    with FolderLock(workdir):
+        checkpoint = torch_import.read(config.file)
+        if config.kind == "reward":
+            reward, match = torch_import.reward(checkpoint, config)
+        else:
+            params, match = torch_import.agent(checkpoint, _agent_network(config.agent), config.names)
+        run_folder.prepare(workdir, config)
+        sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
+        for name, foreign in match.names.items():
+            print(f"{name:22} <- {foreign}  {sizes[foreign]}")
+        for note in match.notes:
+            print(f"note: {note}")
+        if match.left_over:
+            print(f"not used: {', '.join(match.left_over)}")
+        atomic_write_json(
+            workdir / MAPPING,
+            {
+                "file": str(config.file),
+                "names": match.names,
+                "not_used": match.left_over,
+                "notes": match.notes,
+            },
+        )
+        if config.kind == "reward":
+            exchange.write_safetensors(reward, workdir / MODEL)
+            exchange.write_run_folder(reward, workdir)
+            statistics = reward.statistics
+            shown = (
+                "with its quantiles"
+                if statistics["quantiles"]
+                else "without quantiles: no threshold can be used"
+            )
+            print(f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown}")
+        else:
+            torch_import.write_agent(params, config.agent, int(checkpoint.number("env_steps", 0)), workdir)
+        print(f"written to {workdir}")
+
+
+def _agent_network(config: ConfigDict) -> object:
+    from motif_jax.envs import registry
+    from motif_jax.networks.agent import make_agent_network
+    from motif_jax.runtime import settings
+
+    spec = registry.spec(config.environment.name, **settings.environment_options(config))
+    return make_agent_network(config.network, spec, config.compat)

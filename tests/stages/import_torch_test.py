@@ -1,0 +1,151 @@
+"""Published checkpoints, written by hand with the golden weights, give the golden outputs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch_files
+from agents import observation_of, recipe_tensors
+from reward_fixtures import load_config
+from safetensors.numpy import save_file
+from torch_files import tensor
+
+from motif_jax import rewards
+from motif_jax.rewards.exchange import read_safetensors
+from motif_jax.rewards.trained import read_trained
+from motif_jax.runtime.agent_policy import load as load_agent
+from motif_jax.stages import import_torch
+from motif_jax.support.errors import UserError
+
+
+def reward_weights(golden) -> dict[str, np.ndarray]:
+    named = recipe_tensors(golden("weight_shapes.json")["reward"])
+    named["embedding/weight"][0] = 0
+    return named
+
+
+def foreign(name: str, number: int) -> str:
+    """A name that says nothing of ours."""
+    layer, kind = name.split("/")
+    if layer == "reward_head":
+        return f"heads.reward.{kind}"
+    return f"encoder.parts.{(number + 1) // 2}.{kind}"
+
+
+def write_reward(path, golden, **more):
+    named = reward_weights(golden)
+    model = {foreign(name, number): tensor(array) for number, (name, array) in enumerate(named.items())}
+    rng = np.random.default_rng(0)
+    for name, shape in {"heads.critic.weight": (1, 512), "heads.critic.bias": (1,), "heads.p.weight": (23, 512),
+                        "heads.p.bias": (23,)}.items():  # fmt: skip
+        model[name] = tensor(rng.normal(size=shape).astype("f"))
+    content = {
+        "model": model,
+        "num_iter": 7,
+        "reward_mean": tensor(np.float32([0.25])),
+        "reward_var": np.float64(4.0),
+    }
+    return torch_files.write(path, {**content, **more})
+
+
+def config_for(variant, path, **values):
+    config = load_config("import_torch", variant)
+    config.file = str(path)
+    config.update_from_flattened_dict(values)
+    return config
+
+
+def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
+    path = write_reward(tmp_path / "checkpoint_7.pth", golden)
+    levels = np.linspace(-1, 1, 19)
+    (tmp_path / "q.csv").write_text(
+        ",".join(f"{0.05 * i:.2f}" for i in range(1, 20)) + "\n"
+        + ",".join(f"{v - 1:.2f}" for v in levels) + "\n" + ",".join(f"{v:.2f}" for v in levels) + "\n"
+    )  # fmt: skip
+    config = config_for("reward", path, quantiles=str(tmp_path / "q.csv"))
+    workdir = tmp_path / "run"
+    import_torch.check(config, workdir)
+    import_torch.run(config, workdir)
+    g = golden("reward_forward.npz")
+    for place in (workdir, workdir / "model.safetensors"):
+        reward = rewards.load(place)
+        np.testing.assert_allclose(reward.raw(g["messages"]), g["reward"], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(reward(g["messages"]), (g["reward"] - 0.25) / 2, rtol=1e-4, atol=1e-5)
+    trained = read_trained(workdir)
+    assert trained.step == 7
+    assert trained.normalisation(True, 0.5).threshold == 0.0
+    assert trained.normalisation(True, 0.95).threshold == 1.0
+    mapping = json.loads((workdir / "mapping.json").read_text())
+    assert mapping["names"]["reward_head/weight"] == "heads.reward.weight"
+    assert set(mapping["not_used"]) == {
+        "heads.critic.weight",
+        "heads.critic.bias",
+        "heads.p.weight",
+        "heads.p.bias",
+    }
+    printed = capsys.readouterr().out
+    assert "conv3/weight" in printed
+    assert "not used: heads.critic.weight" in printed
+    with pytest.raises(UserError, match="already holds checkpoints"):
+        import_torch.check(config, workdir)
+
+
+def test_a_reward_without_quantiles_has_no_threshold(golden, tmp_path):
+    config = config_for("reward", write_reward(tmp_path / "a.pth", golden))
+    import_torch.run(config, tmp_path / "run")
+    trained = read_trained(tmp_path / "run")
+    assert trained.normalisation(True, None).threshold is None
+    with pytest.raises(UserError, match="has no quantiles"):
+        trained.normalisation(True, 0.5)
+
+
+@pytest.mark.parametrize("status", [27, 26])
+def test_an_agent_gives_the_golden_logits(golden, tmp_path, status):
+    named = recipe_tensors(golden("weight_shapes.json")["actor_critic"])
+    if status == 26:
+        # As an engine with one number less has it: that number's weights are not there.
+        named["vector_fc1/weight"] = named["vector_fc1/weight"][:, :26]
+        named["gru_input/weight"] = np.delete(named["gru_input/weight"], 512 + 128 + 26, axis=1)
+    model = {
+        f"net.{number}.{name.split('/')[1]}": tensor(array)
+        for number, (name, array) in enumerate(named.items())
+    }
+    path = torch_files.write(tmp_path / "agent.pth", {"model": model, "env_steps": 12345})
+    config = config_for("agent", path)
+    import_torch.check(config, tmp_path / "run")
+    import_torch.run(config, tmp_path / "run")
+    policy, step = load_agent(tmp_path / "run")
+    assert step == 12345
+    g = golden("actor_critic_step.npz")
+    observation = observation_of(g["image"], g["blstats_features"], g["message"])
+    if status == 26:
+        assert not np.asarray(g["blstats_features"])[:, 26].any()
+    first = np.zeros(len(g["state_in"]), bool)
+    logits, value, _ = policy.act(observation, first, g["state_in"])
+    np.testing.assert_allclose(logits, g["logits"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(value, g["value"], rtol=1e-4, atol=1e-5)
+
+
+def test_refusals_name_what_is_wrong(golden, tmp_path):
+    good = write_reward(tmp_path / "a.pth", golden)
+    with pytest.raises(UserError, match="does not fit this network"):
+        import_torch.run(config_for("reward", good, **{"reward.network.hidden_dim": 64}), tmp_path / "r")
+    with pytest.raises(UserError, match="existing file"):
+        import_torch.check(config_for("reward", tmp_path / "none.pth"), tmp_path / "r")
+    with pytest.raises(UserError, match="reward_mean is no number"):
+        import_torch.run(
+            config_for(
+                "reward", write_reward(tmp_path / "b.pth", golden, reward_mean=tensor(np.zeros(3, "f")))
+            ),
+            tmp_path / "r",
+        )
+    with pytest.raises(UserError, match=r"config\.names=x"):
+        import_torch.run(config_for("reward", good, names="x"), tmp_path / "r")
+    (tmp_path / "q.csv").write_text("1,2\n")
+    with pytest.raises(UserError, match="has 0 rows of 19"):
+        import_torch.run(config_for("reward", good, quantiles=str(tmp_path / "q.csv")), tmp_path / "r")
+    save_file({"a": np.zeros(2)}, tmp_path / "x.safetensors")
+    with pytest.raises(UserError, match="no header of a reward model"):
+        read_safetensors(tmp_path / "x.safetensors")
