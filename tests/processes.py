@@ -126,3 +126,23 @@ def ended(programs: list[Program]) -> Iterator[None]:
                 os.kill(pid, signal.SIGKILL)
         for program in programs:
             program.process.wait(30)
+
+
+def processes_with(name: str, value: str) -> set[int]:
+    """Process ids whose environment has `name=value`, orphans included; zombies have none."""
+    found, wanted = set(), f"{name}={value}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if wanted in path.read_bytes().split(b"\0"):
+                found.add(int(path.parent.name))
+    return found
+
+
+def unused_shared_memory() -> set[str]:
+    """Names in /dev/shm that no process maps: what somebody left behind."""
+    names = shared_memory()
+    for path in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            text = path.read_text()
+            names -= {name for name in names if f"/dev/shm/{name}" in text}
+    return names
