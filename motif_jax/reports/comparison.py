@@ -98,6 +98,18 @@ def compare(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Compar
     from rliable import library, metrics
 
     result = Comparison(scores)
+    # rliable draws from numpy's global generator whatever random state it is given.
+    before = np.random.get_state()
+    np.random.seed(seed)
+    try:
+        _fill(result, library, metrics, resamples, seed)
+    finally:
+        np.random.set_state(before)
+    return result
+
+
+def _fill(result: Comparison, library: Any, metrics: Any, resamples: int, seed: int) -> None:
+    scores = result.scores
 
     def statistics(values: np.ndarray) -> np.ndarray:
         return np.array(
@@ -105,9 +117,7 @@ def compare(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Compar
         )
 
     names = ("interquartile mean", "mean", "median")
-    points, intervals = library.get_interval_estimates(
-        dict(scores.by_method), statistics, reps=resamples, random_state=np.random.RandomState(seed)
-    )
+    points, intervals = library.get_interval_estimates(dict(scores.by_method), statistics, reps=resamples)
     for row, name in enumerate(names):
         result.aggregates[name] = {
             method: Estimate(float(points[method][row]), *map(float, intervals[method][:, row]))
@@ -132,7 +142,6 @@ def compare(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Compar
             method: bootstrap(values[:, column], [lambda v: v.mean(-1)], resamples, seed=seed)[0]
             for method, values in scores.by_method.items()
         }
-    return result
 
 
 def _profiles(scores: Scores, resamples: int, library: Any) -> list[Series]:

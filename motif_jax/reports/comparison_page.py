@@ -167,7 +167,8 @@ def render(data: ComparisonData, written: str) -> str:
         sections.append(html.section("By task", "tasks", task_cells, note=f"Mean of {label} over runs."))
     if data.curves:
         note = (
-            "Interquartile mean over seeds with 95 % bootstrap interval, up to the end of the shortest run."
+            "Means of finished episodes: interquartile mean over seeds with 95 % bootstrap interval, up to the end of the "
+            "shortest run."
             + (f" Dashed: published results, read from {data.published}." if data.published else "")
         )
         figures = [

@@ -124,7 +124,9 @@ HEADER = ("measure", "unit", "mean", "median", "interquartile mean", "range")
 def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
     """Returns the cells of an evaluation table below `HEADER`; a rate has no median."""
     rows = []
-    for key, summary in summaries.items():
+    listed = [key for key in BY_KEY if key in summaries]
+    for key in [*listed, *(key for key in summaries if key not in BY_KEY)]:
+        summary = summaries[key]
         what = measure(key)
         share = what.unit == "share"
         rows.append(

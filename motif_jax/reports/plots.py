@@ -15,6 +15,7 @@ from motif_jax.reports.curves import binned
 from motif_jax.reports.evaluation_sections import summaries
 from motif_jax.reports.measures import BY_KEY, with_unit
 from motif_jax.reports.run_data import RunData
+from motif_jax.reports.training_sections import by_epoch
 from motif_jax.support.files import atomic_write_bytes
 
 # Told apart in print and by colour-blind readers (Okabe and Ito 2008), dark enough on white.
@@ -98,12 +99,8 @@ def of_run(data: RunData) -> dict[str, Plot]:
         if rows:
             plots[f"evaluation_{key}"] = Plot(f"mean {label}", "", intervals=tuple(rows))
     loss = [
-        Series(name, table[x], table[y])
-        for name, table, x, y in (
-            ("training", data.reward_train, "epoch", "total_train_loss"),
-            ("validation", data.reward_validation, "iter", "total_val_loss"),
-        )
-        if x in table and y in table
+        *by_epoch("training", data.reward_train, "total_train_loss"),
+        *by_epoch("validation", data.reward_validation, "total_val_loss"),
     ]
     if loss:
         plots["reward_loss"] = Plot("epoch", "cross-entropy (nats per pair)", tuple(loss))

@@ -30,6 +30,7 @@ class RunData:
       dataset: facts of the pairs dataset, name -> text.
       labels: counts by label name (first, second, tie, unknown), by annotation.
       reward_train, reward_validation: columns of the published CSV files.
+      reward_summary: numbers of the last evaluation, from the reward run's summary.json.
       liked: messages of the dataset by reward.
       metrics: curves of the agent's metrics.jsonl.
       episodes: curves of the agent's episodes.jsonl.
@@ -44,6 +45,7 @@ class RunData:
     labels: dict[str, dict[str, int]] = field(default_factory=dict)
     reward_train: dict[str, np.ndarray] = field(default_factory=dict)
     reward_validation: dict[str, np.ndarray] = field(default_factory=dict)
+    reward_summary: dict[str, Any] = field(default_factory=dict)
     liked: list[LikedMessage] = field(default_factory=list)
     metrics: dict[str, Curve] = field(default_factory=dict)
     episodes: dict[str, Curve] = field(default_factory=dict)

@@ -19,20 +19,33 @@ from motif_jax.reports.training_sections import (
 )
 
 
+def _accuracy_tiles(data: RunData) -> list[tuple[str, str, str]]:
+    summary, column = data.reward_summary, data.reward_validation.get("validation_accs")
+    if "validation/accuracy" not in summary:
+        if column is None or not len(column):
+            return []
+        note = f"pairs without ties, after {len(column) - 1} epochs"
+        return [("validation accuracy", f"{100 * column[-1]:.1f} %", note)]
+    pairs = summary.get("validation/accuracy_pairs", 0)
+    items = [
+        (
+            "validation accuracy",
+            f"{100 * summary['validation/accuracy']:.1f} %",
+            f"{pairs:,.0f} pairs without ties",
+        )
+    ]
+    unseen = summary.get("validation_unseen/accuracy_pairs", 0)
+    if unseen:
+        shown = f"{100 * summary['validation_unseen/accuracy']:.1f} %"
+        items.append(("on new messages", shown, f"{unseen:,.0f} of them: both messages never trained on"))
+    return items
+
+
 def _tiles(data: RunData) -> str:
     items = []
     if "pairs" in data.dataset:
         items.append(("preference pairs", data.dataset["pairs"], data.dataset.get("origin", "")))
-    accuracy = data.reward_validation.get("validation_accs")
-    if accuracy is not None and len(accuracy):
-        epochs = len(accuracy) - 1
-        items.append(
-            (
-                "validation accuracy",
-                f"{100 * accuracy[-1]:.1f} %",
-                f"pairs without ties, after {epochs} epochs",
-            )
-        )
+    items += _accuracy_tiles(data)
     steps = max((curve.x[-1] for curve in data.metrics.values() if len(curve)), default=None)
     if steps is not None:
         items.append(("training steps", charts.short(float(steps)), "steps of the environments"))

@@ -141,7 +141,8 @@ def wilson_interval(values: Sequence[float] | np.ndarray, confidence: float = CO
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return Estimate(share, float(max(0.0, middle - half)), float(min(1.0, middle + half)))
+    low = 0.0 if share == 0 else float(middle - half)
+    return Estimate(share, low, 1.0 if share == 1 else float(middle + half))
 
 
 def paired_difference(

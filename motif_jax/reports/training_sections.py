@@ -62,24 +62,30 @@ def training_section(data: RunData, metric_groups: MetricGroups) -> str:
     return html.section("Agent training", "training", html.grid(*figures), others)
 
 
+def by_epoch(name: str, table: Mapping[str, np.ndarray], column: str, scale: float = 1.0) -> list[Series]:
+    """Returns a column of a published CSV file over epochs, [] where it is missing.
+
+    There is a row an epoch; the validation file has one more, before the first, and counts updates in its own column.
+    """
+    if column not in table:
+        return []
+    first = 0.0 if "iter" in table else 1.0
+    return [Series(name, np.arange(len(table[column])) + first, table[column] * scale)]
+
+
 def reward_section(data: RunData) -> str:
     """Loss and accuracy of the reward network."""
     train, validation = data.reward_train, data.reward_validation
     if not train and not validation:
         return html.section("Reward training", "reward", charts.empty_chart("no reward run was given"))
 
-    def series(
-        name: str, table: Mapping[str, np.ndarray], x: str, y: str, scale: float = 1.0
-    ) -> list[Series]:
-        return [Series(name, table[x], table[y] * scale)] if x in table and y in table else []
-
     loss = [
-        *series("training", train, "epoch", "total_train_loss"),
-        *series("validation", validation, "iter", "total_val_loss"),
+        *by_epoch("training", train, "total_train_loss"),
+        *by_epoch("validation", validation, "total_val_loss"),
     ]
     accuracy = [
-        *series("training", train, "epoch", "total_train_acc", 100),
-        *series("validation", validation, "iter", "validation_accs", 100),
+        *by_epoch("training", train, "total_train_acc", 100),
+        *by_epoch("validation", validation, "validation_accs", 100),
     ]
     return html.section(
         "Reward training",

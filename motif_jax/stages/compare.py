@@ -74,7 +74,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
     """Reads the folders, compares, and writes page, tables and plots."""
     run_folder.prepare(workdir, config)
     data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))
-    data.curve_label = f"{data.measure}, mean of finished episodes"
+    data.curve_label = data.measure
     scores: list[tuple[str, str, float]] = []
     seeds: dict[str, dict[str, list[Curve]]] = {}
     for method, folders in read_methods(config.methods).items():

@@ -80,6 +80,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         folder = Path(config.reward.dir)
         data.reward_train = curves.read_csv(folder / "train_metrics.csv")
         data.reward_validation = curves.read_csv(folder / "val_metrics.csv")
+        data.reward_summary = (_read_json(folder / "summary.json") or {}).get("last", {})
     if config.agent.dir:
         data.metrics = curves.read_metrics(config.agent.dir)
         data.episodes = curves.read_episodes(config.agent.dir)

@@ -1,0 +1,216 @@
+"""Model cards: what a trained reward or agent is, what it was made from, what it reaches, and where it fails.
+
+The parts follow Mitchell et al. 2019, "Model cards for model reporting".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from motif_jax.reports import measures, text_tables
+from motif_jax.reports.statistics import Summary
+
+_LICENCE = (
+    "The weights are a product of the data and the annotator above: their licences apply besides the Apache-2.0 licence "
+    "of the code (the published Motif dataset and annotations are CC-BY-NC 4.0: no commercial use; language models have "
+    "licences of their own). NetHack itself is under the NetHack General Public License."
+)
+
+
+@dataclass
+class CardData:
+    """Everything a card is made from; what is unknown is said to be so.
+
+    Attributes:
+      kind: 'reward' or 'agent'.
+      folder: of the run.
+      config: of the run.
+      versions: content of versions.json.
+      dataset: content of dataset.json, {} for a dataset that was not written here or is not there.
+      annotation: manifest of the labels, {} when unknown.
+      labels: counts of the labels by name.
+      reward_summary: last row of the reward run's summary.json.
+      evaluations: by name, as `journal.read_evaluation` returns them.
+      trained_steps: environment steps of an agent, None when unknown.
+      verdict: one line on reward hacking, '' when not judged.
+      licence: of the weights, as their owner says; '' when not given.
+      notes: further sentences of the owner.
+      reward_card: the card data of an agent's reward, None without one.
+    """
+
+    kind: str
+    folder: str
+    config: Mapping[str, Any]
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    dataset: Mapping[str, Any] = field(default_factory=dict)
+    annotation: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, int] = field(default_factory=dict)
+    reward_summary: Mapping[str, Any] = field(default_factory=dict)
+    evaluations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    trained_steps: int | None = None
+    verdict: str = ""
+    licence: str = ""
+    notes: str = ""
+    reward_card: CardData | None = None
+
+
+def _listing(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
+    lines = []
+    for key, value in facts.items():
+        if isinstance(value, Mapping):
+            lines += _listing(value, f"{prefix}{key}.")
+        elif isinstance(value, str | int | float | bool) and not (
+            isinstance(value, str) and len(value) > 300
+        ):
+            lines.append(f"- {prefix}{key}: `{value}`")
+    return lines
+
+
+def _data(card: CardData) -> list[str]:
+    lines = ["## Data", ""]
+    if not card.dataset:
+        lines += [
+            f"- dataset: `{card.config.get('dataset_dir', 'unknown')}`, without a description (`dataset.json`)"
+        ]
+    scalars = {key: value for key, value in card.dataset.items() if not isinstance(value, Mapping | list)}
+    lines += _listing(scalars)
+    if card.labels:
+        total = sum(card.labels.values())
+        shares = ", ".join(
+            f"{name} {count:,} ({100 * count / total:.1f} %)" for name, count in card.labels.items()
+        )
+        lines += [f"- labels of {total:,} pairs: {shares}"]
+    return [*lines, ""]
+
+
+def _annotator(card: CardData) -> list[str]:
+    lines = ["## Annotator and prompts", ""]
+    if not card.annotation:
+        return [
+            *lines,
+            f"- labels `{card.config.get('annotator', 'unknown')}`; their manifest is not there",
+            "",
+        ]
+    lines += [f"- labels: `{card.annotation.get('name', card.config.get('annotator'))}`"]
+    who = card.annotation.get("annotator", {})
+    lines += _listing(who)
+    lines += _listing(card.annotation.get("questions", {}), "questions.")
+    if isinstance(who, Mapping) and who.get("annotator") == "lexicon":
+        lines += [
+            "- `lexicon` is a hand-written list of weighted patterns that stands in for a language model: the labels are "
+            "those of its authors, not of a model"
+        ]
+    prompts = (
+        {k: v for k, v in who.items() if isinstance(v, str) and len(v) > 300}
+        if isinstance(who, Mapping)
+        else {}
+    )
+    for name, text in prompts.items():
+        lines += ["", f"{name}:", "", "```", text.replace("```", "'''"), "```"]
+    return [*lines, ""]
+
+
+def _reward_metrics(card: CardData) -> list[str]:
+    names = {
+        "validation/accuracy": ("validation accuracy, ties left out", "validation/accuracy_pairs"),
+        "validation_unseen/accuracy": (
+            "the same, both messages never trained on",
+            "validation_unseen/accuracy_pairs",
+        ),
+        "validation/loss": ("validation loss (nats per pair)", "validation/loss_pairs"),
+        "validation/calibration_error": ("expected calibration error", "validation/accuracy_pairs"),
+    }
+    rows = [
+        (title, f"{card.reward_summary[key]:.4f}", f"{card.reward_summary.get(pairs, 0):,.0f}")
+        for key, (title, pairs) in names.items()
+        if key in card.reward_summary and card.reward_summary.get(pairs, 0)
+    ]
+    if not rows:
+        return ["No evaluation of the reward was found.", ""]
+    return [text_tables.markdown(("number", "value", "n (pairs)"), rows)]
+
+
+def _evaluations(card: CardData) -> list[str]:
+    lines = []
+    for name, evaluation in card.evaluations.items():
+        summaries = {key: Summary.from_dict(value) for key, value in evaluation["measures"].items()}
+        lines += [
+            f"{name}: {evaluation['episodes']} episodes of {evaluation['plan']['environment']}, "
+            f"{100 * evaluation['confidence']:g} % intervals ({evaluation['intervals']})",
+            "",
+            text_tables.markdown(measures.HEADER, measures.table_rows(summaries)),
+        ]
+    return lines
+
+
+def _limits(card: CardData) -> list[str]:
+    lines = ["## Limits", ""]
+    if card.kind == "reward":
+        lines += [
+            "- It knows the messages of its dataset and what resembles them; on others its number is a guess. Compare the "
+            "two accuracies above.",
+            "- It has the preferences and blind spots of its annotator, and pays for messages, not for what they stand for: "
+            "under hallucination messages name things that are not there.",
+            "- Rewards are normalised over the training messages; on another dataset their scale means something else.",
+        ]
+    else:
+        lines += [
+            "- It plays one character (male human neutral monk) with the task's 23 actions and its step limit; other "
+            "characters and actions were never seen.",
+            "- What it seeks is its reward, which can be collected without playing well.",
+        ]
+    if card.verdict:
+        lines += [f"- {card.verdict}"]
+    return [*lines, ""]
+
+
+def render(card: CardData) -> str:
+    """Returns the card in Markdown."""
+    title = {"reward": "a reward of game messages", "agent": "a NetHack agent"}[card.kind]
+    source = card if card.kind == "reward" else card.reward_card
+    lines = [f"# Model card: {title}", ""]
+    lines += [f"- run: `{card.folder}`", f"- made with: `{card.versions.get('command', 'unknown command')}`"]
+    lines += [f"- code: motif_jax, revision `{card.versions.get('git_revision', 'unknown')}`"]
+    if card.kind == "agent":
+        environment = card.config.get("environment", {})
+        lines += [f"- task: {environment.get('name', 'unknown')}"]
+        trained = (
+            "unknown" if card.trained_steps is None else f"{card.trained_steps:,} steps of the environments"
+        )
+        lines += [f"- trained for: {trained}"]
+    lines += ["", "## Use", ""]
+    lines += (
+        [
+            "An intrinsic reward for agents on NetHack, and a study of what its annotator prefers. Not a judge of people's text."
+        ]
+        if card.kind == "reward"
+        else ["Research on intrinsic motivation. It plays NetHack and does nothing else."]
+    )
+    lines += [""]
+    if source is None:
+        lines += ["## Reward", "", "Trained on the task's reward alone.", ""]
+    else:
+        if card.kind == "agent":
+            lines += ["## Reward", "", f"Intrinsic reward: `{source.folder}`.", ""]
+        lines += [*_data(source), *_annotator(source)]
+    lines += ["## Numbers", ""]
+    if source is not None:
+        lines += _reward_metrics(source)
+    lines += _evaluations(card)
+    if card.kind == "agent" and not card.evaluations:
+        lines += ["The agent was not evaluated.", ""]
+    lines += _limits(card)
+    lines += ["## Licence", "", card.licence or "Not stated by the owner of the weights.", "", _LICENCE, ""]
+    if card.notes:
+        lines += ["## Notes", "", card.notes, ""]
+    lines += [
+        "## Settings",
+        "",
+        "```",
+        *(line[2:].replace("`", "") for line in _listing(card.config)),
+        "```",
+        "",
+    ]
+    return "\n".join(lines)

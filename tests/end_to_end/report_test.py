@@ -1,0 +1,160 @@
+"""The whole small job through its flags, ending in pages that a browser opens: report, comparison, model card."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import browser
+import numpy as np
+import pytest
+from made_up_runs import evaluation_rows, write_agent_run, write_evaluation
+
+from motif_jax.reports import journal
+from motif_jax.reports.measures import format_value
+
+
+def launch(repository: Path, config: str, workdir: Path, *flags: str, code: int = 0) -> str:
+    command = [
+        sys.executable,
+        "-m",
+        "motif_jax.launch",
+        f"--config=configs/{config}",
+        f"--workdir={workdir}",
+        *flags,
+    ]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=400)
+    assert done.returncode == code, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_from_games_to_its_report(repository, tmp_path):
+    runs = tmp_path
+    launch(repository, "collect.py:smoke", runs / "dataset")
+    data = f"--config.dataset_dir={runs / 'dataset'}"
+    launch(repository, "annotate.py:smoke", runs / "annotate", data, f"--config.store_dir={runs / 'answers'}")
+    (labels,) = (runs / "dataset" / "preference").glob("*.npy")
+    launch(repository, "train_reward.py:smoke", runs / "reward", data, f"--config.annotator={labels.stem}")
+    reward = f"--config.reward.dir={runs / 'reward'}"
+    coefficient = "--config.reward.intrinsic_coefficient=0.1"
+    launch(repository, "train_agent.py:smoke", runs / "agent", reward, coefficient)
+    agent = f"--config.agent.dir={runs / 'agent'}"
+    for policy in ("agent", "random"):
+        launch(
+            repository, "evaluate.py:smoke", runs / f"evaluate_{policy}", f"--config.policy={policy}", agent, reward,
+            "--config.episodes=6", "--config.show_best=1",
+        )  # fmt: skip
+    evaluations = {
+        p: json.loads((runs / f"evaluate_{p}" / "evaluation.json").read_text()) for p in ("agent", "random")
+    }
+    assert evaluations["agent"]["plan"]["policy"] == str(runs / "agent")
+    assert evaluations["agent"]["plan"]["checkpoint"] > 0
+    seeds = {
+        p: [row["seed"] for row in journal.read_rows(runs / f"evaluate_{p}" / "episodes.jsonl")]
+        for p in evaluations
+    }
+    assert sorted(seeds["agent"]) == sorted(seeds["random"]), "agent and random policy play the same games"
+    out = launch(
+        repository, "report.py:quickstart", runs / "report", data, reward, agent,
+        f"--config.evaluations={runs / 'evaluate_agent'},{runs / 'evaluate_random'}",
+    )  # fmt: skip
+    assert f"report: {runs / 'report' / 'report.html'}" in out
+    assert "Mean intrinsic return per episode: agent" in out
+    assert list((runs / "report" / "plots").glob("*.png"))
+    for model in ("reward", "agent"):
+        launch(repository, "model_card.py", runs / f"card_{model}", f"--config.model={runs / model}")
+        card = (runs / f"card_{model}" / "MODEL_CARD.md").read_text()
+        assert "stands in for a language model" in card
+        assert "validation accuracy" in card
+        assert "CC-BY-NC" in card
+    _open_report(runs, evaluations)
+
+
+def _open_report(runs: Path, evaluations: dict) -> None:
+    with browser.open_browser(runs) as driver:
+        driver.get(f"file://{runs}/report/report.html")
+        text = driver.find_element("tag name", "body").text
+        for policy, evaluation in evaluations.items():
+            mean = evaluation["measures"]["intrinsic_return"]["mean"]
+            expected = f"{policy} {format_value(mean['value'])} [{format_value(mean['low'])}"
+            assert expected in text
+        assert "most liked" in text
+        assert "no reward run was given" not in text
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= 1200
+        links = driver.find_elements("css selector", "#episodes a")
+        assert links
+        target = links[0].get_attribute("href")
+        browser.screenshot(driver, runs / "report.png")
+        driver.get(target)
+        assert "Episode" in driver.title, "the link leads to the player"
+        assert browser.errors(driver) == []
+
+
+def test_comparison_of_methods_with_published_curves(repository, tmp_path):
+    folders: dict[str, list[str]] = {"motif": [], "random": []}
+    for method, shift in (("motif", 25.0), ("random", 0.0)):
+        for seed in range(3):
+            folder = tmp_path / f"{method}{seed}"
+            write_evaluation(folder, method, evaluation_rows(30, shift, seed + (100 if shift else 0)))
+            folders[method].append(str(folder))
+    run = tmp_path / "run"
+    write_agent_run(run)
+    (run / "config.json").write_text(
+        json.dumps({"stage": "train_agent", "environment": {"name": "NetHackScore-v1"}})
+    )
+    steps = np.linspace(0, 5e5, 30)
+    published = {"score": {"motif": ([steps] * 2, [steps / 2e4, steps / 1e4])}}
+    (tmp_path / "motif_results.pkl").write_bytes(pickle.dumps(published))
+    methods = f"motif={','.join([*folders['motif'], str(run)])}; random={','.join(folders['random'])}"
+    out = launch(
+        repository, "compare.py:smoke", tmp_path / "out", f"--config.methods={methods}", "--config.plots=True",
+        f"--config.published={tmp_path / 'motif_results.pkl'}", "--config.published_tasks=score=NetHackScore-v1",
+    )  # fmt: skip
+    assert "interquartile mean" in out
+    result = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    scores = [json.loads((Path(f) / "evaluation.json").read_text()) for f in folders["motif"]]
+    means = [score["measures"]["return"]["mean"]["value"] for score in scores]
+    assert np.ravel(result["scores"]["motif"]) == pytest.approx(means)
+    mean = result["aggregates"]["mean"]["motif"]
+    assert mean["value"] == pytest.approx(np.mean(means))
+    assert mean["low"] <= mean["value"] <= mean["high"]
+    assert result["improvement"][0]["value"] == 1.0
+    page = (tmp_path / "out" / "comparison.html").read_text()
+    assert "motif, published (n = 2)" in page
+    assert "| motif | 3 |" in (tmp_path / "out" / "comparison.md").read_text()
+    assert r"\toprule" in (tmp_path / "out" / "comparison.tex").read_text()
+    assert (tmp_path / "out" / "plots" / "profiles.pdf").read_bytes().startswith(b"%PDF")
+    assert (tmp_path / "out" / "plots" / "curves_NetHackScore-v1.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "said"),
+    [
+        ("report.py", [], "config.agent.dir=None: must be given, or one of dataset_dir, reward.dir"),
+        (
+            "report.py",
+            ["--config.evaluations=/nowhere"],
+            "config.evaluations='/nowhere': must be a finished evaluation",
+        ),
+        ("compare.py", ["--config.methods=a"], "must be 'name=folder,folder; name=folder,...'"),
+        (
+            "compare.py",
+            ["--config.methods=a=/nowhere"],
+            "neither a finished evaluation nor a run of train_agent",
+        ),
+        (
+            "compare.py",
+            ["--config.published=/nowhere"],
+            "config.published='/nowhere': must be an existing file",
+        ),
+        ("model_card.py", ["--config.model=/nowhere"], "config.model='/nowhere': must be an existing folder"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(repository, tmp_path, config, flags, said):
+    out = launch(repository, config, tmp_path, *flags, code=2)
+    assert said in out
+    assert len(out.strip().splitlines()) == 1
