@@ -8,6 +8,7 @@ from nle.nethack.nethack import DLPATH
 from motif_jax.envs.actions import SPACE
 from motif_jax.envs.buffers import Buffers
 from motif_jax.envs.library import share_code
+from motif_jax.envs.scratch import game_folders
 from motif_jax.envs.spec import EngineError
 
 _MAX_OPENING_PROMPTS = 1000
@@ -27,7 +28,8 @@ class NetHackEngine:
     def __init__(self, buffers: Buffers | None = None, shared_code: bool = True) -> None:
         self.buffers = buffers if buffers is not None else Buffers()
         self._shared_code = shared_code
-        self._game = nethack.Nethack(observation_keys=(), ttyrec=None, fix_moon_phase=True)
+        with game_folders():
+            self._game = nethack.Nethack(observation_keys=(), ttyrec=None, fix_moon_phase=True)
         engine = self._game._pynethack  # its public step adds tuples that nobody reads
         engine.set_buffers(**self.buffers.engine_arrays())
         self._reset = engine.reset

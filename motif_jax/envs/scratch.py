@@ -1,0 +1,84 @@
+"""Where the engines of a process keep the files of their games, so that no process leaves any behind for long.
+
+Each engine has a folder of its own, made by nle, with the levels that the hero has left. They lie inside one folder of the
+process, which goes when the process ends; that of a process that was killed goes when the next process makes its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import functools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_LOCK = "lock"
+_YOUNG_SECONDS = 60.0
+
+
+def _root() -> Path:
+    return Path(tempfile.gettempdir()) / f"motif_jax_games_{os.getuid()}"
+
+
+def _hold(folder: Path) -> int | None:
+    """Locks `folder` for as long as this process lives; None if another process holds it or has removed it."""
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+    except BlockingIOError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def remove_abandoned(root: Path) -> None:
+    """Removes the folders below `root` whose process is no more."""
+    for folder in root.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if not (folder / _LOCK).exists() and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
+                continue  # just being made
+        descriptor = _hold(folder)
+        if descriptor is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(descriptor)
+
+
+@functools.cache
+def _process_folder(process: int) -> Path:
+    """The folder of this process (`process` is its number: a forked child makes its own)."""
+    root = _root()
+    root.mkdir(mode=0o700, exist_ok=True)
+    remove_abandoned(root)
+    while True:
+        folder = Path(tempfile.mkdtemp(dir=root))
+        if _hold(folder) is not None:
+            break
+    atexit.register(_remove_own, folder, process)
+    return folder
+
+
+def _remove_own(folder: Path, process: int) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def game_folders() -> Iterator[None]:
+    """Inside, folders that `tempfile` makes lie in the folder of this process."""
+    previous = tempfile.tempdir
+    folder = _process_folder(os.getpid())
+    tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = previous

@@ -1,0 +1,52 @@
+"""Engines leave no folders behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+_PLAY = (
+    "import sys, time; from motif_jax.envs import registry; from motif_jax.envs.spec import empty_observation;"
+    "env = registry.make('NetHackScore-v1'); env.reset(0, empty_observation(env.spec));"
+    "print('playing', flush=True); sys.stdin.read()"
+)
+
+
+def start(repository, folder):
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PLAY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=repository,
+        env=os.environ | {"TMPDIR": str(folder)},
+    )
+    assert process.stdout.readline() == "playing\n"
+    return process
+
+
+def game_folders(folder):
+    (root,) = folder.glob("motif_jax_games_*")
+    return {path.name: list(path.glob("nle*")) for path in root.iterdir()}
+
+
+def test_folders_go_with_their_process(repository, tmp_path):
+    first, second = start(repository, tmp_path), start(repository, tmp_path)
+    folders = game_folders(tmp_path)
+    assert [len(games) for games in folders.values()] == [1, 1]
+
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    first.stdin.close()
+    first.stdout.close()
+    third = start(repository, tmp_path)
+    assert len(game_folders(tmp_path)) == 2
+    assert len(set(folders) & set(game_folders(tmp_path))) == 1
+
+    for process in (second, third):
+        process.communicate("")
+        assert process.returncode == 0
+    assert game_folders(tmp_path) == {}
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("nle")] == []
