@@ -21,8 +21,8 @@ _LOCK = "lock"
 _YOUNG_SECONDS = 60.0
 
 
-def _root() -> Path:
-    return Path(tempfile.gettempdir()) / f"motif_jax_games_{os.getuid()}"
+def _prefix() -> str:
+    return f"motif_jax_games_{os.getuid()}_"
 
 
 def _hold(folder: Path) -> int | None:
@@ -41,9 +41,9 @@ def _hold(folder: Path) -> int | None:
     return None
 
 
-def remove_abandoned(root: Path) -> None:
-    """Removes the folders below `root` whose process is no more."""
-    for folder in root.iterdir():
+def remove_abandoned(parent: Path) -> None:
+    """Removes the folders of this kind in `parent` whose process is no more."""
+    for folder in parent.glob(f"{_prefix()}*"):
         with contextlib.suppress(FileNotFoundError):
             if not (folder / _LOCK).exists() and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
                 continue  # just being made
@@ -56,11 +56,10 @@ def remove_abandoned(root: Path) -> None:
 @functools.cache
 def _process_folder(process: int) -> Path:
     """The folder of this process (`process` is its number: a forked child makes its own)."""
-    root = _root()
-    root.mkdir(mode=0o700, exist_ok=True)
-    remove_abandoned(root)
+    parent = Path(tempfile.gettempdir())
+    remove_abandoned(parent)
     while True:
-        folder = Path(tempfile.mkdtemp(dir=root))
+        folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=parent))
         if _hold(folder) is not None:
             break
     atexit.register(_remove_own, folder, process)
