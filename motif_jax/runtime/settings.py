@@ -14,7 +14,7 @@ from motif_jax import rewards
 from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.algorithms import schedules
 from motif_jax.envs import registry
-from motif_jax.runtime import hosts
+from motif_jax.runtime import hosts, memory
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -133,7 +133,8 @@ def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
 
 
 def configure_jax(config: ConfigDict) -> None:
-    """Settings of jax that must be made before its first computation."""
+    """Settings of jax, and of the heap that it allocates from, that must be made before its first computation."""
+    memory.keep_freed_memory()
     if config.devices.cpu_count is not None:
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
     folder = cache_folder(config.compile_cache)

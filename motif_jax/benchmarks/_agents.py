@@ -1,0 +1,137 @@
+"""What the benchmarks of the agent's training share: configs, FLOPs, the device's matrix-product rate, timing."""
+
+from __future__ import annotations
+
+import math
+import runpy
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.networks.agent import make_agent_network
+from motif_jax.runtime import settings
+from motif_jax.runtime.learner import DeviceBatch
+from motif_jax.runtime.training import BatchStream, System
+from motif_jax.support.config import default_workers
+from motif_jax.support.errors import UserError
+
+_CONFIG = Path(__file__).parents[2] / "configs" / "train_agent.py"
+_PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}
+
+
+def training_options() -> ConfigDict:
+    """Settings of a training's size: those of a machine with few cores."""
+    return ConfigDict(
+        {
+            "env": "NetHackScore-v1",
+            "workers": default_workers(),
+            "envs_per_worker": 40,
+            "batch_size": 1024,
+            "rollout": 32,
+            "dtype": "float32",
+            "reward_dir": "",
+        }
+    )
+
+
+def training_config(options: ConfigDict, seed: int, variant: str = "") -> ConfigDict:
+    """The config of `train_agent` with these options, resolved.
+
+    Raises:
+      UserError: the package was installed without its config files.
+    """
+    if not _CONFIG.exists():
+        raise UserError(f"{_CONFIG} is missing: benchmarks run from a clone of the repository")
+    config = runpy.run_path(str(_CONFIG))["get_config"](variant)
+    config.seed = seed
+    config.environment.name = options.env
+    config.batch_size, config.rollout = options.batch_size, options.rollout
+    config.actors.workers, config.actors.envs_per_worker = options.workers, options.envs_per_worker
+    config.network.dtype = options.dtype
+    if options.reward_dir:
+        config.reward.dir = options.reward_dir
+    else:
+        config.reward.intrinsic_coefficient = 0.0
+    config.save_every_steps = config.train_for_env_steps
+    settings.configure_jax(config)
+    settings.check(config)
+    return settings.resolved(config)
+
+
+def first_batch(system: System) -> DeviceBatch:
+    """Plays one batch for `system`, whose actors are closed after that."""
+    with BatchStream(system) as stream:
+        while (batch := stream.get()) is None:
+            pass
+    return batch
+
+
+def forward_flops(config: ConfigDict, system: System) -> float:
+    """Floating-point operations of the matrix products and convolutions of one row's forward pass.
+
+    Counted in the published form of the network, whatever form it is computed in.
+    """
+    published = ConfigDict({**config.network.to_dict(), "conv": "conv"})
+    network = make_agent_network(published, system.network.spec, config.compat)
+    fields = network.spec.observation
+    observation = {
+        name: jnp.zeros((1, 1, *fields[name].shape), fields[name].dtype) for name in network.fields
+    }
+    params = system.publisher.newest(settings.actor_devices(config)[0]).params
+    traced = jax.make_jaxpr(network.apply)(
+        params, observation, network.initial_state(1), jnp.zeros((1, 1), bool)
+    )
+    return _flops(traced.jaxpr)
+
+
+def _flops(jaxpr: Any) -> float:
+    total = 0.0
+    for equation in jaxpr.eqns:
+        shapes = [value.aval.shape for value in equation.invars if hasattr(value.aval, "shape")]
+        result = math.prod(equation.outvars[0].aval.shape) if equation.outvars else 0
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            total += 2.0 * result * math.prod(shapes[0][axis] for axis in contracted)
+        elif equation.primitive.name == "conv_general_dilated":
+            features = equation.params["dimension_numbers"].rhs_spec[0]
+            total += 2.0 * result * math.prod(shapes[1]) / shapes[1][features]
+        repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                total += repeats * _flops(inner)
+    return total
+
+
+def matrix_product_rate(dtype: str, seconds: float = 0.5) -> float:
+    """FLOP/s of large square matrix products of `dtype` on the first device."""
+    size = _PEAK_SIZE[jax.default_backend()]
+    a = jnp.ones((size, size), dtype)
+    multiply = jax.jit(lambda a, b: a @ b)
+    return 2.0 * size**3 * calls_per_second(lambda: multiply(a, a), seconds)
+
+
+def calls_per_second(call: Callable[[], Any], seconds: float) -> float:
+    """How often `call`, whose result is waited for, can be made in a second, after one call to warm up."""
+    jax.block_until_ready(call())
+    count, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        jax.block_until_ready(call())
+        count += 1
+    return count / elapsed if count else 0.0
+
+
+def random_rows(system: System, count: int, seed: int) -> dict[str, np.ndarray]:
+    """Observations with `count` rows of random numbers in the range of bytes, for what only measures time."""
+    rng = np.random.default_rng(seed)
+    fields = system.network.spec.observation
+    return {
+        name: rng.integers(0, 16, (count, *fields[name].shape)).astype(fields[name].dtype)
+        for name in system.network.fields
+    }

@@ -1,0 +1,74 @@
+"""Inference alone: rows a second of the policy at the batch sizes that actors bring.
+
+    python -m motif_jax.launch --config=configs/benchmark.py:inference
+
+Value: model FLOP/s at the largest batch (all groups at once), transfers to and from the device included; yardstick: the
+rate of a large matrix product, alternating. `rows_per_second` has every batch size. Half a minute on CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.benchmarks import _agents, result
+from motif_jax.runtime import settings
+from motif_jax.runtime.inference import bucket_sizes, choose
+from motif_jax.runtime.training import System
+
+
+def options() -> ConfigDict:
+    """Settings: those of the training, and `seconds` of each repeat and batch size."""
+    return ConfigDict({**_agents.training_options().to_dict(), "seconds": 0.5})
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Returns the fields of the JSON line."""
+    options = config.options
+    training = _agents.training_config(options, config.seed)
+    system = System(training)
+    device = settings.actor_devices(training)[0]
+    params = system.publisher.newest(device).params
+    flops = _agents.forward_flops(training, system)
+    actors = settings.actors_configs(training, 1)[0]
+    rates: dict[int, list[float]] = {}
+    peaks = []
+    calls = {rows: _call(system, params, rows) for rows in _sizes(actors.groups, actors.envs_per_group)}
+    for _ in range(config.repeats):
+        for rows, call in calls.items():
+            rates.setdefault(rows, []).append(rows * _agents.calls_per_second(call, options.seconds))
+        peaks.append(_agents.matrix_product_rate(options.dtype))
+    system.close()
+    largest = max(rates)
+    return result(
+        "inference",
+        "model FLOP/s",
+        [rate * flops for rate in rates[largest]],
+        f"{options.dtype} matrix product on the same device",
+        peaks,
+        options.to_dict(),
+        rows=largest,
+        rows_per_second={str(rows): float(np.median(values)) for rows, values in rates.items()},
+        model_flops_per_row=flops,
+    )
+
+
+def _sizes(groups: int, envs: int) -> list[int]:
+    return [groups * envs for groups in bucket_sizes(groups)]
+
+
+def _call(system: System, params: Any, rows: int) -> Any:
+    network = system.network
+    chooser = jax.jit(lambda *args: choose(network, *args))
+    observation = _agents.random_rows(system, rows, 0)
+    table, envs = network.initial_state(rows + 1), np.arange(rows, dtype=np.int32)
+    first, key = np.zeros(rows, np.uint8), jax.random.PRNGKey(0)
+
+    def call() -> Any:
+        choice, _ = chooser(params, table, envs, observation, first, key, np.int32(1))
+        return jax.device_get(tuple(choice))
+
+    return call

@@ -1,0 +1,56 @@
+"""The learner alone, on a batch that lies on its devices.
+
+    python -m motif_jax.launch --config=configs/benchmark.py:learner
+
+Value: model FLOP/s of the update (three times the forward pass of every row, one row of bootstrap included); yardstick:
+the rate of a large matrix product on the same device, alternating. Half a minute on CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.benchmarks import _agents, result
+from motif_jax.runtime.training import System
+
+
+def options() -> ConfigDict:
+    """Settings: those of the training, and `seconds` of each repeat."""
+    return ConfigDict({**_agents.training_options().to_dict(), "seconds": 2.0})
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Returns the fields of the JSON line."""
+    options = config.options
+    training = _agents.training_config(options, config.seed)
+    system = System(training)
+    batch = _agents.first_batch(system)
+    learner = system.learner
+    rows = (options.rollout + 1) * options.batch_size // options.rollout
+    flops = 3.0 * rows * _agents.forward_flops(training, system)
+
+    def update() -> jax.Array:
+        learner.step(batch)
+        learner.settle()
+        return learner.state.step
+
+    rates, peaks = [], []
+    for _ in range(config.repeats):
+        rates.append(_agents.calls_per_second(update, options.seconds))
+        peaks.append(_agents.matrix_product_rate(options.dtype))
+    return result(
+        "learner",
+        "model FLOP/s",
+        [rate * flops for rate in rates],
+        f"{options.dtype} matrix product on the same device",
+        peaks,
+        options.to_dict(),
+        updates_per_second=float(np.median(rates)),
+        steps_per_second=float(np.median(rates)) * options.batch_size,
+        model_flops_per_update=flops,
+        batch_bytes=batch.num_bytes,
+    )

@@ -1,0 +1,103 @@
+"""The whole system: actors, inference, batcher and learner at once.
+
+    python -m motif_jax.launch --config=configs/benchmark.py:train
+    python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.reward_dir=runs/reward
+
+Value: environment steps a second; yardstick, in the same run: what the learner and inference alone would allow if they
+took turns on the device, 1 / (1 / learner + 1 / inference). Besides: where every part waits, policy lag, bytes moved,
+model FLOP/s as a share of the matrix-product rate, memory. About two minutes on CPU.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import numpy as np
+import psutil
+from ml_collections import ConfigDict
+
+from motif_jax.benchmarks import _agents, inference, result
+from motif_jax.runtime import settings
+from motif_jax.runtime.learner import Averages, DeviceBatch
+from motif_jax.runtime.training import BatchStream, System, system_metrics
+
+
+def options() -> ConfigDict:
+    """Settings: those of the training, and `seconds` of each repeat (`warmup_seconds` before the first)."""
+    return ConfigDict({**_agents.training_options().to_dict(), "seconds": 10.0, "warmup_seconds": 5.0})
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Returns the fields of the JSON line."""
+    options = config.options
+    training = _agents.training_config(options, config.seed)
+    system = System(training)
+    rates, alone, metrics = [], [], []
+    with BatchStream(system) as stream:
+        batch = _play(system, stream, options.warmup_seconds)[1]
+        memory = _memory()
+        for _ in range(config.repeats):
+            system.meters.read()
+            averages = Averages()
+            rates.append(_play(system, stream, options.seconds, averages)[0])
+            metrics.append({**system_metrics(system.meters.read()), **averages.read()})
+        memory = max(memory, _memory())
+    assert batch is not None
+    peaks, turns = [], []
+    actors = settings.actors_configs(training, 1)[0]
+    params = system.publisher.newest(settings.actor_devices(training)[0]).params
+    call = inference._call(system, params, actors.envs_per_group)
+    for _ in range(config.repeats):
+        learner = options.batch_size * _agents.calls_per_second(lambda: _update(system, batch), 2.0)
+        acting = actors.envs_per_group * _agents.calls_per_second(call, 1.0)
+        turns.append((learner, acting))
+        alone.append(1.0 / (1.0 / learner + 1.0 / acting))
+        peaks.append(_agents.matrix_product_rate(options.dtype))
+    forward = _agents.forward_flops(training, system)
+    flops_per_step = forward * (1 + 3.0 * (options.rollout + 1) / options.rollout)
+    return result(
+        "train",
+        "steps/s",
+        rates,
+        "learner alone and inference alone, in turns on the device",
+        alone,
+        options.to_dict(),
+        learner_steps_per_second=float(np.median([t[0] for t in turns])),
+        inference_rows_per_second=float(np.median([t[1] for t in turns])),
+        matrix_product_share=float(np.median(rates)) * flops_per_step / float(np.median(peaks)),
+        memory_megabytes=memory / 1e6,
+        metrics={
+            name: float(np.mean([m.get(name, np.nan) for m in metrics])) for name in sorted(metrics[-1])
+        },
+    )
+
+
+def _update(system: System, batch: DeviceBatch) -> jax.Array:
+    system.learner.step(batch)
+    system.learner.settle()
+    return system.learner.state.step
+
+
+def _play(
+    system: System, stream: BatchStream, seconds: float, averages: Averages | None = None
+) -> tuple[float, DeviceBatch | None]:
+    """Trains for a while; returns steps a second and the last batch."""
+    steps, newest, start = 0, None, time.perf_counter()
+    while time.perf_counter() - start < seconds or newest is None:
+        batch = stream.get()
+        if batch is None:
+            continue
+        system.learner.step(batch)
+        steps, newest = steps + batch.num_steps, batch
+        if averages is not None:
+            averages.add(system.learner.metrics())
+    system.learner.settle()
+    return steps / (time.perf_counter() - start), newest
+
+
+def _memory() -> int:
+    """Proportional set size of this process and its children, in bytes."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return sum(process.memory_full_info().pss for process in processes)

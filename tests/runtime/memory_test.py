@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource
+import sys
+import numpy as np
+from motif_jax.runtime.memory import keep_freed_memory
+
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
+for run in range(4):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.ones(16 << 20, np.float32)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="says something about glibc's heap alone")
+def test_blocks_that_were_freed_are_used_again() -> None:
+    faults = {}
+    for mode in ("default", "keep"):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, mode], capture_output=True, text=True, check=True, timeout=60
+        )
+        faults[mode] = int(done.stdout)
+    # 64 MiB are 16,384 pages (32 of them where pages are huge).
+    assert faults["default"] >= 32
+    assert faults["keep"] < 32
