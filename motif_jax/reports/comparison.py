@@ -99,12 +99,12 @@ def compare(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Compar
 
     result = Comparison(scores)
     # rliable draws from numpy's global generator whatever random state it is given.
-    before = np.random.get_state()
-    np.random.seed(seed)
+    before = np.random.get_state()  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002
     try:
         _fill(result, library, metrics, resamples, seed)
     finally:
-        np.random.set_state(before)
+        np.random.set_state(before)  # noqa: NPY002
     return result
 
 

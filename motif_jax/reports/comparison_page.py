@@ -63,7 +63,9 @@ def task_table(result: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...
 
 def improvement_table(result: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Returns header and rows: the probability that a run of the first method beats one of the second."""
-    rows = [(a, b, format_estimate(estimate)) for (a, b), estimate in result.improvement.items()]
+    rows: list[tuple[str, ...]] = [
+        (a, b, format_estimate(estimate)) for (a, b), estimate in result.improvement.items()
+    ]
     return ("method", "against", "probability of improvement"), rows
 
 

@@ -123,7 +123,7 @@ HEADER = ("measure", "unit", "mean", "median", "interquartile mean", "range")
 
 def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
     """Returns the cells of an evaluation table below `HEADER`; a rate has no median."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     listed = [key for key in BY_KEY if key in summaries]
     for key in [*listed, *(key for key in summaries if key not in BY_KEY)]:
         summary = summaries[key]

@@ -139,7 +139,8 @@ def view(
         if vitals.STATUS_FIELD in sight.observation:
             row, column = vitals.cursor(sight.observation[vitals.STATUS_FIELD])
             cursor = (int(row) - (rows.start or 0), int(column))
-        parts.append(screen_text(*(sight.observation[name][rows] for name in SCREEN_FIELDS), cursor))
+        chars, colors = (sight.observation[name][rows] for name in SCREEN_FIELDS)
+        parts.append(screen_text(chars, colors, cursor))
     if sight.text is not None:
         paid = sight.reward is not None and sight.intrinsic > 0
         parts.append(

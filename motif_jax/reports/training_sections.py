@@ -11,7 +11,8 @@ from motif_jax.reports.charts import Series
 from motif_jax.reports.curves import Curve, binned
 from motif_jax.reports.html import Cell
 from motif_jax.reports.measures import BY_KEY, format_value, measure, with_unit
-from motif_jax.reports.run_data import RunData
+from motif_jax.reports.messages import MessageTally
+from motif_jax.reports.run_data import LikedMessage, RunData
 
 MetricGroups = Sequence[tuple[str, str, Sequence[tuple[str, str]]]]
 
@@ -107,48 +108,61 @@ def reward_section(data: RunData) -> str:
     )
 
 
+_RANKED = ("rank", "message", "reward (normalised)", "paid first time", "seen in dataset (times)")
+_PAID = ("message", "reward paid in all", "share", "seen (times)", "episodes", "paid first time")
+
+
+def _ranked_rows(liked: Sequence[LikedMessage]) -> list[tuple[Cell, ...]]:
+    return [
+        (
+            Cell(str(place), float(place)),
+            Cell(m.text or "(no message)", code=True),
+            Cell(f"{m.normalised:+.2f}", m.normalised),
+            Cell(f"{m.paid:.2f}", m.paid),
+            Cell(f"{m.count:,}", float(m.count)),
+        )
+        for place, m in enumerate(sorted(liked, key=lambda m: -m.normalised), start=1)
+    ]
+
+
+def _paid_rows(tallies: Sequence[MessageTally], top: int) -> list[tuple[Cell, ...]]:
+    whole = sum(t.total or 0.0 for t in tallies)
+    rows: list[tuple[Cell, ...]] = []
+    for t in sorted(tallies, key=lambda t: -(t.total or 0.0))[:top]:
+        if not t.total:
+            continue
+        share = t.total / whole if whole else 0.0
+        rows.append(
+            (
+                Cell(t.text or "(no message)", code=True),
+                Cell(format_value(t.total), t.total),
+                Cell(f"{100 * share:.1f} %", share),
+                Cell(f"{t.count:,}", float(t.count)),
+                Cell(f"{t.episodes:,}", float(t.episodes)),
+                Cell(f"{t.reward or 0.0:.2f}", t.reward or 0.0),
+            )
+        )
+    return rows
+
+
 def messages_section(data: RunData, top: int = 25) -> str:
-    """The messages that the reward likes most and least, and all of them to search."""
+    """The messages that the reward likes most and least, all of them to search, and what paid in play."""
     parts = []
     if data.liked:
-        ranked = sorted(data.liked, key=lambda m: -m.normalised)
-        rows = [
-            (
-                Cell(str(place), float(place)),
-                Cell(m.text or "(no message)", code=True),
-                Cell(f"{m.normalised:+.2f}", m.normalised),
-                Cell(f"{m.paid:.2f}", m.paid),
-                Cell(f"{m.count:,}", float(m.count)),
-            )
-            for place, m in enumerate(ranked, start=1)
-        ]
-        header = ("rank", "message", "reward (normalised)", "paid first time", "seen in dataset (times)")
-        parts.append("<h3>most liked</h3>" + html.table(header, rows[:top], "liked-most"))
+        rows = _ranked_rows(data.liked)
+        parts.append("<h3>most liked</h3>" + html.table(_RANKED, rows[:top], "liked-most"))
         parts.append(
-            "<h3 class='after'>least liked</h3>" + html.table(header, rows[::-1][:top], "liked-least")
+            "<h3 class='after'>least liked</h3>" + html.table(_RANKED, rows[::-1][:top], "liked-least")
         )
-        inside = html.table(header, rows, "liked-all", search=True, limit=50)
+        inside = html.table(_RANKED, rows, "liked-all", search=True, limit=50)
         parts.append(
             f"<details><summary>all {len(rows):,} messages of the dataset</summary><div class='inside'>{inside}</div></details>"
         )
     for name, tallies in data.seen.items():
-        paying = sorted((t for t in tallies if t.total), key=lambda t: -(t.total or 0))[:top]
-        total = sum(t.total or 0 for t in tallies)
-        rows = [
-            (
-                Cell(t.text or "(no message)", code=True),
-                Cell(format_value(t.total or 0), t.total),
-                Cell(f"{100 * (t.total or 0) / total:.1f} %" if total else "", (t.total or 0)),
-                Cell(f"{t.count:,}", float(t.count)),
-                Cell(f"{t.episodes:,}", float(t.episodes)),
-                Cell(f"{t.reward:.2f}", t.reward or 0.0),
-            )
-            for t in paying
-        ]
-        header = ("message", "reward paid in all", "share", "seen (times)", "episodes", "paid first time")
+        rows = _paid_rows(tallies, top)
         heading = f"<h3 class='after'>what paid most in the evaluation: {html.escape(name)}</h3>"
         parts.append(
-            heading + html.table(header, rows, f"seen-{len(parts)}", empty="no message paid anything")
+            heading + html.table(_PAID, rows, f"seen-{len(parts)}", empty="no message paid anything")
         )
     if not parts:
         parts = [charts.empty_chart("no reward run was given")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -46,11 +45,12 @@ def _act(
     network: AgentNetwork, params: Any, observation: dict[str, jax.Array], first: jax.Array, state: Any
 ) -> tuple[jax.Array, jax.Array, Any]:
     rows = jax.tree.map(lambda field: field[None], observation)
-    logits, values, state = network.apply(params, rows, state, jnp.asarray(first)[None])
+    outputs: Any = network.apply(params, rows, state, jnp.expand_dims(first, 0))
+    logits, values, state = outputs
     return logits[0], values[0], state
 
 
-def read_config(folder: str | os.PathLike[str]) -> ConfigDict:
+def read_config(folder: str | Path) -> ConfigDict:
     """Returns the config of an agent run; UserError for any other folder."""
     config = ConfigDict(run_folder.read_config(folder))
     if config.get("stage") != "train_agent":
@@ -68,7 +68,7 @@ def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
     return config.environment.name, {**options, "compat": switches} if switches else options
 
 
-def choose_step(checkpoints: Checkpoints, which: str, folder: str | os.PathLike[str]) -> int:
+def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int:
     """Returns the step that 'latest', 'best' or a number means.
 
     Raises:
@@ -83,7 +83,7 @@ def choose_step(checkpoints: Checkpoints, which: str, folder: str | os.PathLike[
 
 
 def load(
-    folder: str | os.PathLike[str], checkpoint: str = "latest", environment: str | None = None
+    folder: str | Path, checkpoint: str = "latest", environment: str | None = None
 ) -> tuple[AgentPolicy, int]:
     """Reads an agent run.
 

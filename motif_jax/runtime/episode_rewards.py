@@ -40,6 +40,8 @@ class EpisodeRater:
 
     def rate(self, record: EpisodeRecord) -> RatedEpisode:
         """Returns the reward of every step of `record`, which must have texts."""
+        if record.texts is None or record.text_index is None:
+            raise ValueError("the episode has no texts to rate")
         by_text = np.asarray(self._lookup(record.texts), np.float64)
         uncounted = by_text[record.text_index]
         return RatedEpisode(

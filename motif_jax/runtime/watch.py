@@ -241,7 +241,7 @@ class FilmMaker:
         status = np.stack(self._kept[vitals.STATUS_FIELD]) if vitals.STATUS_FIELD in self._kept else None
         screen = SCREEN_FIELDS[0] in self._kept
         values = [choice.value for choice in choices]
-        probabilities = [choice.probabilities for choice in choices]
+        probabilities = [choice.probabilities for choice in choices if choice.probabilities is not None]
         return Film(
             self._task,
             self._options,
@@ -261,7 +261,7 @@ class FilmMaker:
             None if rated is None else rated[:, 2],
             None if rated is None else np.array([sight.intrinsic for sight in sights], np.float32),
             np.array(values, np.float32) if values and None not in values else None,
-            np.stack(probabilities) if probabilities and probabilities[0] is not None else None,
+            np.stack(probabilities) if probabilities else None,
             {} if status is None else vitals.vitals(status),
             dict(info),
             sights[-1].end,

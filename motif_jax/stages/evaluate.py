@@ -179,9 +179,8 @@ class _Player:
         if rated is not None:
             row["intrinsic_return"] = float(rated.discounted.sum())
             row["intrinsic_return_uncounted"] = float(rated.uncounted.sum())
-        if record.texts is not None:
-            row["messages"] = messages.pack(
-                messages.tally_episode(record.texts, record.text_index, *(rated or (None, None)))
-            )
+        if record.texts is not None and record.text_index is not None:
+            paid = (None, None) if rated is None else (rated.uncounted, rated.discounted)
+            row["messages"] = messages.pack(messages.tally_episode(record.texts, record.text_index, *paid))
         row["actions"] = journal.encode_actions(record.actions)
         return row

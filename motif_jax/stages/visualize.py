@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from ml_collections import ConfigDict
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 
 from motif_jax.envs import registry
@@ -122,7 +122,7 @@ class _Player:
                     break
         return self._finish()
 
-    def _view(self, sight: watch.Sight) -> object:
+    def _view(self, sight: watch.Sight) -> Group:
         state = "paused" if self._paused else f"{self._speed:g} steps/s" if self._speed else "full speed"
         return terminal.view(
             sight, self._totals, self._names, self._title, f"{state}   {_HELP}", self._height
