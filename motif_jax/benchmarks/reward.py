@@ -1,0 +1,222 @@
+"""Reward training: pairs a second against the straightforward loop.
+
+The yardstick is a jitted training step of the same network and optimiser that encodes every message of every
+pair, one step a call. Both sides see the same batches. Without `options.dataset_dir` the pairs come from random
+games that are played first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+from motif_jax.algorithms import preference
+from motif_jax.benchmarks import result
+from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.datasets.writer import write_pairs
+from motif_jax.envs import registry
+from motif_jax.envs.spec import RUNNING, empty_observation
+from motif_jax.rewards.trained import architecture_of
+from motif_jax.runtime import reward_data
+from motif_jax.runtime.parallel import DataParallel
+from motif_jax.runtime.reward_trainer import RewardTrainer
+from motif_jax.support import seeds
+from motif_jax.support.files import atomic_save_npy
+
+_LABELS = "coin"
+
+
+def options() -> ConfigDict:
+    """Settings: dataset_dir and annotator (random games and coin labels without), batch, steps a repeat."""
+    return ConfigDict(
+        {
+            "dataset_dir": placeholder(str),
+            "annotator": placeholder(str),
+            "num_pairs": 20_000,  # of the random games
+            "batch_size": 1024,
+            "learning_rate": 1e-5,
+            "steps": 32,  # of ours in a repeat
+            "baseline_steps": 4,
+            "parity_steps": 100,  # steps after which the parameters are compared; 0: not
+            "message": "lt_cnn",
+            "dtype": "float32",
+        }
+    )
+
+
+def random_games(folder: Path, num_pairs: int, seed: int) -> None:
+    """Writes a dataset of pairs of single steps from games played at random; labels are coins."""
+    environment = registry.make("NetHackScore-v1")
+    row = empty_observation(environment.spec)
+    rng = seeds.rng(seed, "benchmark")
+    messages = np.zeros((2 * num_pairs, 256), np.uint8)
+    end, episode = None, 0
+    for step in range(len(messages)):
+        if end != RUNNING:
+            environment.reset(seeds.derive(seed, "episode", episode), row)
+            end, episode = RUNNING, episode + 1
+        messages[step] = row["message"]
+        _, end = environment.step(int(rng.integers(environment.spec.num_actions)), row)
+    environment.close()
+    rng.shuffle(messages)
+    write_pairs(folder, {"message": messages.reshape(num_pairs, 2, 1, 256)})
+    atomic_save_npy(folder / "preference" / f"{_LABELS}.npy", rng.integers(0, 2, num_pairs).astype(np.int8))
+
+
+def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> ConfigDict:
+    """The part of train_reward's config that a trainer reads."""
+    annotator = settings.annotator or PairsDataset.open(folder).preference_names()[0]
+    return ConfigDict(
+        {
+            "seed": seed,
+            "dataset_dir": str(folder),
+            "annotator": annotator,
+            "batch_size": settings.batch_size,
+            "epochs": 1,
+            "train_fraction": 0.8,
+            "chunk_steps": 32,
+            "network": {"message": settings.message, "dtype": settings.dtype},
+            "optimizer": {
+                "learning_rate": settings.learning_rate, "schedule": "constant", "warmup_steps": 0,
+                "final_fraction": 0.0, "b1": 0.9, "b2": 0.999, "eps": 1e-8, "max_gradient_norm": 0.0,
+            },
+            "labels": {
+                "soft": False, "smoothing": 0.0, "confidence": "none", "ties": "half", "annotator_weights": ""
+            },
+            "ensemble": {"members": 1, "bootstrap": False},
+            "compat": {"running_statistics": False, "glyph_crop_centre": False},
+        }
+    )  # fmt: skip
+
+
+def straightforward(trainer: RewardTrainer) -> Callable[..., Any]:
+    """A jitted step (params, opt_state, messages, targets, weights) that encodes all messages."""
+    network, optimizer = trainer.network, trainer.optimizer
+
+    def loss(params: Any, messages: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
+        rewards = network.reward(params, {"message": messages.reshape(-1, 256)})
+        rewards = jnp.mean(rewards.reshape(messages.shape[:3]), axis=-1)
+        return jnp.sum(preference.cross_entropy(rewards, targets) * weights) / jnp.sum(weights)
+
+    @jax.jit
+    def step(params: Any, opt_state: Any, *batch: jax.Array) -> tuple[Any, Any, jax.Array]:
+        value, gradient = jax.value_and_grad(loss)(params, *batch)
+        updates, opt_state = optimizer.update(gradient, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, value
+
+    return step
+
+
+class _Sides:
+    """The two ways to train, on the same sequence of batches."""
+
+    def __init__(self, trainer: RewardTrainer) -> None:
+        self.trainer = trainer
+        self.step = straightforward(trainer)
+        self.start = jax.device_get(trainer.init_state())
+        size, train = trainer.plan.batch_size, trainer.data.train.size
+        # Whole batches only, so that every step is the same work.
+        orders = [trainer.plan.order(epoch).reshape(-1, size)[: train // size] for epoch in range(1)]
+        self.batches = np.concatenate(orders)
+
+    def pairs(self, first: int, steps: int) -> np.ndarray:
+        return self.batches[np.arange(first, first + steps) % len(self.batches)]
+
+    def fast(self, state: Any, first: int, steps: int) -> Any:
+        """Takes `steps` steps in chunks; the plan is made while the device works, as in a training."""
+        plan, done = self.trainer.plan, 0
+        while done < steps:
+            size = min(plan.chunk_steps, steps - done)
+            pairs = self.pairs(first + done, size)
+            weights = self.trainer.data.targets.weights[pairs][:, None]
+            state, _ = self.trainer.train_chunk(state, plan.make(pairs, weights))
+            done += size
+        return jax.block_until_ready(state)
+
+    def plain(self, state: tuple[Any, Any], first: int, steps: int) -> tuple[Any, Any]:
+        """Takes `steps` steps one by one."""
+        data = self.trainer.data
+        params, opt_state = state
+        for pairs in self.pairs(first, steps):
+            messages = data.dataset.data["message"][pairs]
+            batch = (messages, data.targets.targets[pairs], data.targets.weights[pairs])
+            params, opt_state, _ = self.step(params, opt_state, *batch)
+        return jax.block_until_ready((params, opt_state))
+
+    def fresh(self) -> tuple[Any, tuple[Any, Any]]:
+        """Both sides at the same initial parameters."""
+        place = self.trainer.parallel.replicate
+        return self.trainer.place(self.start), (place(self.start.params), place(self.start.opt_state))
+
+
+def _distance(one: Any, other: Any, start: Any) -> float:
+    """Relative L2 difference of the changes of two trees from `start`."""
+    leaves = [
+        [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)] for tree in (one, other, start)
+    ]
+    apart = sum(np.sum((a - b) ** 2) for a, b, _ in zip(*leaves, strict=True))
+    moved = sum(np.sum((b - s) ** 2) for _, b, s in zip(*leaves, strict=True))
+    return float(np.sqrt(apart / moved))
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Measures both sides, alternating, and compares the parameters that they reach."""
+    settings = config.options
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(settings.dataset_dir or temporary)
+        if not settings.dataset_dir:
+            random_games(folder, settings.num_pairs, config.seed)
+        training = trainer_config(settings, folder, config.seed)
+        data = reward_data.load(training, architecture_of(training.network, training.compat))
+        trainer = RewardTrainer(training, data, DataParallel(jax.local_devices()))
+        return _measure(config, settings, trainer)
+
+
+def _measure(config: ConfigDict, settings: ConfigDict, trainer: RewardTrainer) -> dict[str, Any]:
+    sides, size = _Sides(trainer), settings.batch_size
+    state, plain = sides.fresh()
+    # Compile both.
+    state, plain = sides.fast(state, 0, settings.steps), sides.plain(plain, 0, 1)
+    values, baseline = [], []
+    for _ in range(config.repeats):
+        started = time.perf_counter()
+        plain = sides.plain(plain, 0, settings.baseline_steps)
+        between = time.perf_counter()
+        state = sides.fast(state, 0, settings.steps)
+        baseline.append(settings.baseline_steps * size / (between - started))
+        values.append(settings.steps * size / (time.perf_counter() - between))
+    apart = None
+    if settings.parity_steps:
+        state, plain = sides.fresh()
+        state, plain = (
+            sides.fast(state, 0, settings.parity_steps),
+            sides.plain(plain, 0, settings.parity_steps),
+        )
+        apart = _distance(state.params, plain[0], sides.start.params)
+    shown = trainer.data.ids[sides.batches].reshape(len(sides.batches), -1)
+    share = float(np.mean([np.unique(row).size for row in shown]) / shown.shape[1])
+    return result(
+        "reward",
+        "pairs/s",
+        values,
+        "jitted step that encodes every message of every pair",
+        baseline,
+        settings.to_dict(),
+        distinct_share=share,
+        target_ratio=min(10.0, 0.8 / share),
+        distinct_messages=len(trainer.data.messages),
+        longest_message=trainer.data.max_length,
+        devices=trainer.parallel.device_count,
+        parameter_change_apart=apart,
+        parity_steps=settings.parity_steps,
+    )
