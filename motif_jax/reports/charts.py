@@ -11,7 +11,7 @@ from html import escape
 import numpy as np
 
 WIDTH, HEIGHT = 420, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 12, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 16, 12, 44
 COLOURS = 6
 
 
@@ -119,7 +119,7 @@ class _Axes:
         if y_label:
             at = (_TOP + bottom) / 2
             parts.append(
-                f'<text class="label" transform="translate(14 {at:.0f}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>'
+                f'<text class="label" transform="translate(12 {at:.0f}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>'
             )
         return "".join(parts)
 

@@ -32,11 +32,13 @@ class RunData:
       reward_train, reward_validation: columns of the published CSV files.
       reward_summary: numbers of the last evaluation, from the reward run's summary.json.
       liked: messages of the dataset by reward.
+      message_curves: normalised reward of the most and least liked messages over the reward's evaluations.
       metrics: curves of the agent's metrics.jsonl.
       episodes: curves of the agent's episodes.jsonl.
       evaluations: by name, as `journal.read_evaluation` returns them; the first is the agent.
       seen: by evaluation name, the messages met in play.
       replays: (title, relative link) of recorded episodes.
+      commands: (run, the command that made it).
       provenance: (name, text) of configs, versions and commands.
     """
 
@@ -47,9 +49,11 @@ class RunData:
     reward_validation: dict[str, np.ndarray] = field(default_factory=dict)
     reward_summary: dict[str, Any] = field(default_factory=dict)
     liked: list[LikedMessage] = field(default_factory=list)
+    message_curves: dict[str, Curve] = field(default_factory=dict)
     metrics: dict[str, Curve] = field(default_factory=dict)
     episodes: dict[str, Curve] = field(default_factory=dict)
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: dict[str, list[MessageTally]] = field(default_factory=dict)
     replays: list[tuple[str, str]] = field(default_factory=list)
+    commands: list[tuple[str, str]] = field(default_factory=list)
     provenance: list[tuple[str, str]] = field(default_factory=list)

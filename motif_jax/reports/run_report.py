@@ -77,6 +77,13 @@ def render(data: RunData, metric_groups: MetricGroups, written: str) -> str:
     return html.page(data.title, f"motif_jax, written {written}", sections, links)
 
 
+def command_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
+    """Returns [(name, the command that made the run)], [] where it is unknown."""
+    path = Path(folder) / "versions.json"
+    command = json.loads(path.read_text(encoding="utf-8")).get("command") if path.exists() else None
+    return [(name, command)] if command else []
+
+
 def provenance_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
     """Returns config, versions and command of a run folder as texts; missing files are left out."""
     found = []

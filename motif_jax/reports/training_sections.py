@@ -17,6 +17,14 @@ from motif_jax.reports.run_data import LikedMessage, RunData
 MetricGroups = Sequence[tuple[str, str, Sequence[tuple[str, str]]]]
 
 
+def _metric_figure(title: str, unit: str, curves: Sequence[tuple[str, Curve]]) -> str:
+    lines = []
+    for name, curve in curves:
+        b = binned(curve, 120)
+        lines.append(Series(name if len(curves) > 1 else "", b.x, b.mean))
+    return html.figure(title, charts.line_chart(lines, "environment steps", unit, title))
+
+
 def _binned_figure(
     title: str, unit: str, curves: Sequence[tuple[str, Curve]], what: str, n_of: str = ""
 ) -> str:
@@ -54,11 +62,11 @@ def training_section(data: RunData, metric_groups: MetricGroups) -> str:
         present = [(legend, data.metrics[name]) for name, legend in members if name in data.metrics]
         shown |= {name for name, _ in members}
         if present:
-            figures.append(_binned_figure(title, unit, present, ""))
+            figures.append(_metric_figure(title, unit, present))
     rest = [name for name in sorted(data.metrics) if name not in shown]
     others = ""
     if rest:
-        small = html.grid(*(_binned_figure(name, "", [("", data.metrics[name])], "") for name in rest))
+        small = html.grid(*(_metric_figure(name, "", [("", data.metrics[name])]) for name in rest))
         others = f"<details><summary>all other metrics ({len(rest)})</summary><div class='inside'>{small}</div></details>"
     return html.section("Agent training", "training", html.grid(*figures), others)
 
@@ -158,6 +166,12 @@ def messages_section(data: RunData, top: int = 25) -> str:
         parts.append(
             f"<details><summary>all {len(rows):,} messages of the dataset</summary><div class='inside'>{inside}</div></details>"
         )
+    if data.message_curves:
+        lines = [Series(name, curve.x, curve.y) for name, curve in data.message_curves.items()]
+        chart = charts.line_chart(
+            lines, "evaluation of the reward (epoch)", "reward (normalised)", "rewards of messages"
+        )
+        parts.append(html.grid(html.figure("reward by message over its training", chart)))
     for name, tallies in data.seen.items():
         rows = _paid_rows(tallies, top)
         heading = f"<h3 class='after'>what paid most in the evaluation: {html.escape(name)}</h3>"
@@ -171,6 +185,23 @@ def messages_section(data: RunData, top: int = 25) -> str:
         "the n-th time is divided by n to the power of the count exponent."
     )
     return html.section("Messages", "messages", *parts, note=note)
+
+
+_REPEATED = ("message", "seen (times)", "times per episode", "reward paid in all", "paid first time")
+
+
+def _repeated_rows(tallies: Sequence[MessageTally], top: int = 10) -> list[tuple[Cell, ...]]:
+    paying = sorted((t for t in tallies if t.total), key=lambda t: (-t.count, t.text))[:top]
+    return [
+        (
+            Cell(t.text or "(no message)", code=True),
+            Cell(f"{t.count:,}", float(t.count)),
+            Cell(f"{t.count / t.episodes:,.1f}", t.count / t.episodes),
+            Cell(format_value(t.total or 0.0), t.total),
+            Cell(f"{t.reward or 0.0:.2f}", t.reward or 0.0),
+        )
+        for t in paying
+    ]
 
 
 def hacking_section(data: RunData) -> str:
@@ -197,6 +228,18 @@ def hacking_section(data: RunData) -> str:
         if key in data.episodes and len(data.episodes[key]):
             what = measure(key)
             figures.append(_binned_figure(what.title, with_unit(what), [("", data.episodes[key])], ""))
+    repeated = []
+    for name, tallies in data.seen.items():
+        rows = _repeated_rows(tallies)
+        heading = f"<h3 class='after'>most repeated rewarded messages: {html.escape(name)}</h3>"
+        empty = "no message paid anything"
+        repeated.append(heading + html.table(_REPEATED, rows, f"repeated-{len(repeated)}", empty=empty))
+    shares = [
+        f"{name}: {100 * evaluation['measures']['hallucination']['mean']['value']:.2g} %"
+        for name, evaluation in data.evaluations.items()
+        if "hallucination" in evaluation["measures"]
+    ]
+    confused = f"<p>Steps under hallucination: {html.escape(', '.join(shares))}.</p>" if shares else ""
     note = (
         "A reward can be collected without playing better. This compares the intrinsic return with progress in the "
         "game (depth, score, experience level, map seen); intervals of 95 % decide what rises or falls."
@@ -206,6 +249,8 @@ def hacking_section(data: RunData) -> str:
         "hacking",
         *(html.verdict(v.line, v.kind) for v in verdicts),
         html.grid(*figures),
+        confused,
+        *repeated,
         note=note,
     )
 
@@ -229,7 +274,9 @@ def data_section(data: RunData) -> str:
 
 def provenance_section(data: RunData) -> str:
     """Configs, versions and commands."""
-    parts = [html.details(name, text) for name, text in data.provenance]
-    return html.section(
-        "How it was made", "provenance", *(parts or [charts.empty_chart("no run folder was given")])
-    )
+    rows = [(name, Cell(command, code=True)) for name, command in data.commands]
+    commands = html.table(("run", "command"), rows, "commands") if rows else ""
+    parts = [commands, *(html.details(name, text) for name, text in data.provenance)]
+    if not data.provenance:
+        parts.append(charts.empty_chart("no run folder was given"))
+    return html.section("How it was made", "provenance", *parts)

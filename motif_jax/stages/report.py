@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs import PairsDataset
 from motif_jax.reports import curves, journal, messages, run_report
+from motif_jax.reports.curves import Curve
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.reports.training_sections import MetricGroups
 from motif_jax.support import config as checks
@@ -22,16 +23,17 @@ from motif_jax.support.files import atomic_write_text
 
 LABELS = ("first", "second", "tie", "unknown")
 PAGE = "report.html"
+MAX_EVALUATIONS = 12
 # (title, unit, [(metric, legend)]) in the order of the page.
 METRIC_GROUPS: MetricGroups = (
     ("speed", "environment steps per second", [("throughput/env_steps_per_second", "")]),
     ("policy lag", "updates", [("lag/mean", "mean"), ("lag/max", "largest")]),
     (
         "rewards of a step",
-        "mean over the batch, with coefficients",
+        "reward, with coefficient",
         [("reward/extrinsic_mean", "extrinsic"), ("reward/intrinsic_mean", "intrinsic")],
     ),
-    ("rewarded steps", "share of steps with intrinsic reward", [("reward/rewarded_share", "")]),
+    ("rewarded steps", "share of steps", [("reward/rewarded_share", "")]),
     ("entropy of the policy", "nats", [("policy/entropy", "")]),
     (
         "losses",
@@ -75,7 +77,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         dataset = PairsDataset.open(config.dataset_dir)
         data.dataset, data.labels = _facts(dataset), _label_counts(dataset)
         if config.reward.dir:
-            data.liked = liked_messages(config, dataset)
+            data.liked = liked_messages(config, dataset, data)
     if config.reward.dir:
         folder = Path(config.reward.dir)
         data.reward_train = curves.read_csv(folder / "train_metrics.csv")
@@ -90,13 +92,14 @@ def run(config: ConfigDict, workdir: Path) -> None:
         data.evaluations[name] = evaluation
         data.seen[name] = messages.from_rows(_read_json(folder / journal.MESSAGES))
         data.provenance += run_report.provenance_of(folder, f"evaluation {name}")
+        data.commands += run_report.command_of(folder, f"evaluation {name}")
         if len(data.evaluations) == 1:
             data.replays = _replays(folder, workdir)
     for key in FOLDERS:
         if folder_name := checks.dotted(config, key):
-            data.provenance += run_report.provenance_of(
-                folder_name, key.removesuffix(".dir").removesuffix("_dir")
-            )
+            name = key.removesuffix(".dir").removesuffix("_dir")
+            data.provenance += run_report.provenance_of(folder_name, name)
+            data.commands += run_report.command_of(folder_name, name)
     page = workdir / PAGE
     atomic_write_text(page, run_report.render(data, METRIC_GROUPS, time.strftime("%Y-%m-%d %H:%M")))
     if config.plots:
@@ -118,18 +121,40 @@ def _evaluation_name(policy: str, taken: Container[str]) -> str:
     return name
 
 
-def liked_messages(config: ConfigDict, dataset: PairsDataset) -> list[LikedMessage]:
-    """Rates the dataset's distinct messages, the most frequent `config.max_messages` of them."""
+def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> list[LikedMessage]:
+    """Rates the dataset's distinct messages, the most frequent `config.max_messages` of them.
+
+    Leaves in `data.message_curves` how the rewards of the most and the least liked ones came about over training.
+    """
     from motif_jax import rewards
 
     texts, counts = distinct_messages(dataset.data["message"], config.max_messages)
     reward = rewards.load(config.reward.dir, config.reward.step)
     normalised = reward(texts)
     paid = reward.intrinsic(texts, config.reward.quantile)
+    data.message_curves = _message_curves(config, texts, normalised)
     return [
         LikedMessage(messages.as_text(text), int(count), float(value), float(value_paid))
         for text, count, value, value_paid in zip(texts, counts, normalised, paid, strict=True)
     ]
+
+
+def _message_curves(config: ConfigDict, texts: np.ndarray, normalised: np.ndarray) -> dict[str, Curve]:
+    """The normalised reward of the three most and three least liked messages at every evaluation of the reward."""
+    from motif_jax import rewards
+    from motif_jax.support.checkpoints import Checkpoints
+
+    with Checkpoints(Path(config.reward.dir) / "checkpoints", keep=None, read_only=True) as checkpoints:
+        steps = checkpoints.steps()
+    steps = [step for step in steps if config.reward.step is None or step <= config.reward.step]
+    if len(steps) > MAX_EVALUATIONS:
+        places = np.linspace(0, len(steps) - 1, MAX_EVALUATIONS).round().astype(int)
+        steps = [steps[place] for place in dict.fromkeys(places.tolist())]
+    order = np.argsort(-normalised, kind="stable")
+    chosen = list(dict.fromkeys([*order[:3].tolist(), *order[-3:].tolist()]))
+    values = np.array([rewards.load(config.reward.dir, step)(texts[chosen]) for step in steps], np.float64)
+    names = [messages.as_text(texts[row]) or "(no message)" for row in chosen]
+    return {name: Curve(np.array(steps, np.float64), values[:, i]) for i, name in enumerate(names)}
 
 
 def distinct_messages(array: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
