@@ -34,7 +34,7 @@ SLURM = "slurm"
 _SLURM_NAMES = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NTASKS")
 _SLURM_NODES = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
 # Where Slurm's jobs meet unless the config names a port: one of these, by the job's number.
-_PORTS = range(61_440, 65_536)
+PORTS = range(61_440, 65_536)
 _SMALLEST_MESSAGE = 256
 _LAST_WORDS_SECONDS = 2.0
 # All hosts are there when jax connects them.
@@ -99,7 +99,7 @@ def _slurm_place(environment: Mapping[str, str]) -> Place:
         names = ", ".join([*missing, *([] if nodes else [_SLURM_NODES[0]])])
         raise UserError(f"config.hosts.coordinator='slurm' needs {names}: start the program with srun")
     job, index, count = (int(environment[name]) for name in _SLURM_NAMES)
-    port = _PORTS[job % len(_PORTS)]
+    port = PORTS[job % len(PORTS)]
     return Place(f"{first_node(nodes)}:{port}" if count > 1 else None, index, count)
 
 

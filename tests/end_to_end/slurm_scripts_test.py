@@ -1,0 +1,221 @@
+"""The Slurm files, run as shell scripts with a pretended srun and scontrol."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import socket
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from motif_jax.runtime.hosts import PORTS
+from motif_jax.support.checkpoints import Checkpoints
+from tests.processes import REPOSITORY, Program, ended, wait_until
+
+# Starts as many copies of the command as the job has nodes, with Slurm's variables, and passes signals on.
+SRUN = """#!/usr/bin/env bash
+while [ "${1#--}" != "$1" ]; do shift; done
+pids=()
+for ((i = 0; i < FAKE_NODES; i++)); do
+  SLURM_PROCID=$i SLURM_NTASKS=$FAKE_NODES SLURM_STEP_NODELIST=localhost "$@" &
+  pids+=($!)
+done
+trap 'kill -USR1 "${pids[@]}"' USR1
+trap 'kill -TERM "${pids[@]}"' TERM
+highest=0
+for pid in "${pids[@]}"; do
+  while true; do
+    wait "$pid" && code=0 || code=$?
+    kill -0 "$pid" 2>/dev/null || break
+  done
+  [ "$code" -gt "$highest" ] && highest=$code
+done
+exit "$highest"
+"""
+SCONTROL = """#!/usr/bin/env bash
+echo "$@" >> "$FAKE_FOLDER/requeued"
+"""
+# In place of python: writes its arguments down, waits for a signal if it should, and ends with the code it was given.
+PYTHON = """#!/usr/bin/env bash
+printf '%s\\n' "$@" > "$FAKE_FOLDER/arguments"
+trap 'exit 75' USR1 TERM
+if [ "$FAKE_CODE" = wait ]; then
+  touch "$FAKE_FOLDER/waiting"
+  while true; do sleep 0.05; done
+fi
+exit "$FAKE_CODE"
+"""
+SLURM_VARIABLES = re.compile("^(SLURM|SBATCH)_")
+
+
+class Job:
+    """A folder with the pretended programs, and jobs that run in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.programs = folder, []
+        for name, text in {"srun": SRUN, "scontrol": SCONTROL, "fake_python": PYTHON}.items():
+            path = folder / name
+            path.write_text(text)
+            path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def start(self, script: str, *arguments: str, **environment: str) -> Program:
+        """Starts launch/`script` as Slurm's batch shell does."""
+        clean = {name: value for name, value in os.environ.items() if not SLURM_VARIABLES.match(name)}
+        variables = {
+            **clean,
+            "PATH": f"{self.folder}{os.pathsep}{os.environ['PATH']}",
+            "PYTHON": str(self.folder / "fake_python"),
+            "FAKE_FOLDER": str(self.folder),
+            "SLURM_JOB_ID": str(free_job_number()),
+            "SLURM_SUBMIT_DIR": str(REPOSITORY),
+            "WORKDIR": str(self.folder / "run"),
+            "JAX_PLATFORMS": "cpu",
+            "JAX_NUM_CPU_DEVICES": "1",
+            **environment,
+        }
+        log = self.folder / f"log_{len(self.programs)}"
+        program = Program(["bash", f"launch/{script}", *arguments], log, variables)
+        self.programs.append(program)
+        return program
+
+    def requeued(self) -> list[str]:
+        """What scontrol was asked."""
+        path = self.folder / "requeued"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def arguments(self) -> list[str]:
+        """What python was given."""
+        return (self.folder / "arguments").read_text().splitlines()
+
+    def has_checkpoint(self) -> bool:
+        """Whether the run has one."""
+        return any(path.name.isdigit() for path in (self.folder / "run").glob("checkpoints/*"))
+
+
+def free_job_number() -> int:
+    """A job's number whose port nobody uses."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return 7 * len(PORTS) + port - PORTS[0]
+    raise AssertionError("no port is free")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+def test_an_array_trains_one_agent_for_each_seed_on_all_devices(job: Job) -> None:
+    program = job.start(
+        "train_agent.sbatch", "--config.rollout=16", FAKE_CODE="0", REWARD="runs/r", SLURM_ARRAY_TASK_ID="4",
+        SLURM_ARRAY_JOB_ID="9", SLURM_GPUS_ON_NODE="8", SLURM_CPUS_PER_TASK="128",
+    )  # fmt: skip
+    assert program.wait() == 0, program.text()
+    assert job.arguments() == [
+        "-m",
+        "motif_jax.launch",
+        "--config=configs/train_agent.py",
+        f"--workdir={job.folder}/run/seed-4",
+        "--config.reward.dir=runs/r",
+        "--config.seed=4",
+        "--config.devices.learner=all",
+        "--config.devices.actor=all",
+        "--config.actors.workers=120",
+        "--config.rollout=16",
+    ]
+    assert job.requeued() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "restarts", "again"),
+    [("0", "0", False), ("2", "0", False), ("75", "9", True), ("134", "2", True), ("134", "3", False)],
+)
+@pytest.mark.parametrize("script", ["train_agent.sbatch", "train_agent_nodes.sbatch", "train_reward.sbatch"])
+def test_what_is_queued_again(job: Job, script: str, code: str, restarts: str, again: bool) -> None:
+    program = job.start(
+        script,
+        FAKE_CODE=code,
+        FAKE_NODES="2",
+        DATASET="data",
+        SLURM_JOB_ID="123",
+        SLURM_RESTART_COUNT=restarts,
+    )
+    assert program.wait() == int(code), program.text()
+    assert job.requeued() == (["requeue 123"] if again else [])
+
+
+def test_a_task_of_an_array_is_queued_again_by_its_number(job: Job) -> None:
+    array = {"SLURM_ARRAY_JOB_ID": "50", "SLURM_ARRAY_TASK_ID": "3"}
+    assert job.start("train_agent.sbatch", FAKE_CODE="75", **array).wait() == 75
+    assert job.requeued() == ["requeue 50_3"]
+
+
+@pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
+@pytest.mark.parametrize("script", ["train_agent.sbatch", "train_agent_nodes.sbatch"])
+def test_a_signal_reaches_the_stage(job: Job, script: str, number: signal.Signals, again: bool) -> None:
+    """Ahead of the end of its time a job is queued again; Slurm sees to one that it takes the node from."""
+    program = job.start(script, FAKE_CODE="wait", FAKE_NODES="1", SLURM_JOB_ID="8")
+    with ended([program]):
+        wait_until(lambda: (job.folder / "waiting").exists(), "the stage's start", 60)
+        program.send(number)
+        assert program.wait(60) == 75, program.text()
+    assert job.requeued() == (["requeue 8"] if again else [])
+
+
+def test_a_reward_needs_a_dataset(job: Job) -> None:
+    program = job.start("train_reward.sbatch", FAKE_CODE="0")
+    assert program.wait() != 0
+    assert "give the dataset folder" in program.text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("script", "nodes"), [("train_agent.sbatch", 1), ("train_agent_nodes.sbatch", 2)])
+def test_a_training_is_stopped_queued_again_and_goes_on(job: Job, script: str, nodes: int) -> None:
+    flags = [
+        "--config.batch_size=64",
+        "--config.rollout=8",
+        "--config.network.hidden_size=16",
+        "--config.network.flat_sizes=(16,)",
+        "--config.actors.workers=1",
+        "--config.actors.envs_per_worker=4",
+        "--config.save_every_steps=200",
+        "--config.compile_cache=",
+        "--config.hosts.heartbeat_timeout_seconds=30.0",
+    ]
+    environment = {
+        "PYTHON": sys.executable,
+        "FAKE_NODES": str(nodes),
+        "CONFIG": "configs/train_agent.py:recall",
+    }
+    with ended(job.programs):
+        program = job.start(script, *flags, "--config.train_for_env_steps=1000000000", **environment)
+        wait_until(
+            lambda: job.has_checkpoint() or program.process.poll() is not None,
+            "a checkpoint or the job's end",
+        )
+        program.send(signal.SIGUSR1)
+        assert program.wait() == 75, program.text()[-3000:]
+        assert len(job.requeued()) == 1
+        step = newest(job)
+        program = job.start(script, *flags, f"--config.train_for_env_steps={step + 100}", **environment)
+        assert program.wait() == 0, program.text()[-3000:]
+    assert len(job.requeued()) == 1
+    assert newest(job) >= step + 100
+    envs = {
+        json.loads(line)["env"] for line in (job.folder / "run" / "episodes.jsonl").read_text().splitlines()
+    }
+    assert envs == set(range(4 * nodes))
+
+
+def newest(job: Job) -> int:
+    with Checkpoints(job.folder / "run" / "checkpoints", read_only=True) as checkpoints:
+        step = checkpoints.latest()
+    assert step is not None
+    return step
