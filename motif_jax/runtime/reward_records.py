@@ -85,8 +85,9 @@ class Position:
         return row
 
     def best(self) -> int:
-        """The evaluation with the smallest validation loss, the first of equals."""
-        return int(np.nanargmin([row["validation/loss"] for row in self.rows]))
+        """The evaluation with the smallest validation loss, the first of equals; the first of all without any."""
+        losses = np.array([row["validation/loss"] for row in self.rows], float)
+        return int(np.argmin(np.where(np.isnan(losses), np.inf, losses)))
 
 
 class RewardRecords:

@@ -137,8 +137,9 @@ class RewardTrainer:
             profile = self.config.profile
             profiler = Profiler(workdir, profile.start, profile.steps, profile.server_port)
             total, done = self.config.epochs * self.data.train.size, self._pairs_done(position)
+            resumed = position.step if position.rows else None
             with (
-                MetricsWriter(workdir, position.step or None, _wandb(self.config)) as metrics,
+                MetricsWriter(workdir, resumed, _wandb(self.config)) as metrics,
                 Progress(total, "pairs", "train reward", done) as progress,
             ):
                 try:
@@ -198,12 +199,14 @@ class RewardTrainer:
                 progress.update(self._pairs_done(position), **position.shown())
             position.step += steps
             position.step_in_epoch += steps
-            if stop.requested or records.save_is_due():
+            # At the end of an epoch its evaluation is saved instead.
+            inside = position.step_in_epoch < self.plan.steps_per_epoch
+            if inside and (stop.requested or records.save_is_due()):
                 while waiting:
                     position.add(jax.device_get(waiting.popleft()))
                 records.save_position(state._replace(messages=None), position)
-            if stop.requested:
-                return None
+                if stop.requested:
+                    return None
         while waiting:
             position.add(jax.device_get(waiting.popleft()))
         progress.update(self._pairs_done(position), **position.shown())
@@ -221,10 +224,11 @@ class RewardTrainer:
         start = time.monotonic()
         statistics, pairs = self.evaluate(state)
         row = position.close_epoch(statistics, pairs)
-        records.save_evaluation(state._replace(messages=None), position, statistics)
         # What no pair stands behind has no value.
         values = {name: value for name, value in row.items() if "/" in name and not math.isnan(value)}
         metrics.write(position.step, values | {"evaluation/seconds": time.monotonic() - start})
+        # After the metrics: what is in a checkpoint has been written, what is not is written again.
+        records.save_evaluation(state._replace(messages=None), position, statistics)
         unseen = row["validation_unseen/accuracy_pairs"]
         progress.log(
             f"epoch {position.epoch}: validation loss {row['validation/loss']:.4f}, accuracy without ties "
