@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -22,7 +21,7 @@ from motif_jax.algorithms.vtrace import Targets, published_bootstrap, vtrace
 from motif_jax.networks.agent import AgentNetwork, rescale_value_head
 from motif_jax.support.config import choice, fraction, positive
 
-Array = chex.Array
+Array = jax.Array
 Metrics = dict[str, Array]
 RewardFunction = Callable[[Any, Mapping[str, Array]], Array]
 ADVANTAGES = ("vtrace", "gae")

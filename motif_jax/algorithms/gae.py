@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from motif_jax.algorithms.vtrace import Targets
 
-Array = chex.Array
+Array = jax.Array
 
 
 def gae(
@@ -37,7 +37,9 @@ def gae(
     chex.assert_rank([value, bootstrap_value], [2, 1])
     chex.assert_equal_shape([value, reward, discount, last])
 
-    def step(carry: tuple[Array, ...], row: tuple[Array, ...]) -> tuple[tuple[Array, ...], Targets]:
+    def step(
+        carry: tuple[Array, Array, Array], row: tuple[Array, Array, Array, Array]
+    ) -> tuple[tuple[Array, Array, Array], Targets]:
         next_value, next_advantage, next_return = carry
         v, r, gamma, final = row
         advantage = r + gamma * next_value - v + gamma * trace * next_advantage

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from motif_jax.algorithms import reductions
 
-Array = chex.Array
+Array = jax.Array
 
 
 def clamp(x: Array, low: float, high: float) -> Array:

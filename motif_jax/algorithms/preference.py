@@ -19,6 +19,8 @@ import optax
 from motif_jax.networks.reward import RewardNetwork
 
 TIE = 2
+# An array of jax, on the host of numpy; where a batch is split, the number of an axis.
+Field = Any
 
 
 class PreferenceState(NamedTuple):
@@ -34,8 +36,8 @@ class PreferenceState(NamedTuple):
 
     params: Any
     opt_state: Any
-    step: jax.Array
-    messages: jax.Array
+    step: Field
+    messages: Field
 
 
 class PreferenceBatch(NamedTuple):
@@ -51,12 +53,12 @@ class PreferenceBatch(NamedTuple):
       labels: int8 [B], 0, 1, or 2 for ties, for the accuracy.
     """
 
-    unique: jax.Array
-    inverse: jax.Array
-    rows: Mapping[str, jax.Array]
-    targets: jax.Array
-    weights: jax.Array
-    labels: jax.Array
+    unique: Field
+    inverse: Field
+    rows: Mapping[str, Field]
+    targets: Field
+    weights: Field
+    labels: Field
 
 
 def cross_entropy(rewards: jax.Array, targets: jax.Array) -> jax.Array:
@@ -206,10 +208,18 @@ def init_state(
     network: RewardNetwork,
     optimizer: optax.GradientTransformation,
     key: jax.Array,
-    messages: jax.Array,
+    messages: jax.Array | None,
     members: int = 1,
 ) -> PreferenceState:
-    """A fresh state; the members of an ensemble differ in their initial parameters."""
+    """A fresh state; the members of an ensemble differ in their initial parameters.
+
+    Args:
+      network: the model.
+      optimizer: of each member.
+      key: of the initial parameters.
+      messages: uint8 [M, 256], the data set's distinct messages; None leaves them to be filled in.
+      members: size of the ensemble.
+    """
     if members == 1:
         params = network.init(key)
         opt_state = optimizer.init(params)

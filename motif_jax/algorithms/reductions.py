@@ -12,7 +12,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-Array = chex.Array
+Array = jax.Array
 
 
 def total(x: Array, axis_name: str | None = None) -> Array:

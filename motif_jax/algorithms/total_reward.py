@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import chex
+import jax
 import jax.numpy as jnp
 
-Array = chex.Array
+Array = jax.Array
 
 
 def scale_reward(reward: Array, scale: float, limit: float) -> Array:

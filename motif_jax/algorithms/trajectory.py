@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import chex
+import jax
 import jax.numpy as jnp
 
-Array = chex.Array
+Array = jax.Array
+# Of jax, on the host of numpy; in BATCH_AXES a number.
+Field = Any
 
 
 class TrajectoryBatch(NamedTuple):
@@ -33,17 +35,17 @@ class TrajectoryBatch(NamedTuple):
       initial_state: pytree of [B, ...], the recurrent state before row 0 and before a reset by first[0].
     """
 
-    observation: Mapping[str, Array]
-    first: Array
-    last: Array
-    action: Array
-    behaviour_log_prob: Array
-    behaviour_value: Array
-    parameter_version: Array
-    reward: Array
-    intrinsic_reward: Array
-    terminated: Array
-    truncated: Array
+    observation: Field
+    first: Field
+    last: Field
+    action: Field
+    behaviour_log_prob: Field
+    behaviour_value: Field
+    parameter_version: Field
+    reward: Field
+    intrinsic_reward: Field
+    terminated: Field
+    truncated: Field
     initial_state: Any
 
 

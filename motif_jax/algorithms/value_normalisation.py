@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import chex
+import jax
 import jax.numpy as jnp
 
 from motif_jax.algorithms import reductions
 
-Array = chex.Array
+Array = jax.Array
 MODES = ("none", "running", "popart")
 MINIMUM_STD = 1e-2
 
@@ -46,12 +47,12 @@ def update(
     """
     chex.assert_equal_shape([target, valid])
     count = reductions.total(valid.astype(jnp.float32), axis_name)
-    rate = jnp.where(count > 0, rate, 0.0)
+    share = jnp.where(count > 0, rate, 0.0)
     first = reductions.mean(target, valid, axis_name)
     second = reductions.mean(jnp.square(target), valid, axis_name)
     seen = ValueStatistics(first, second, jnp.ones(()))
     return ValueStatistics(
-        *((1 - rate) * old + rate * new for old, new in zip(statistics, seen, strict=True))
+        *((1 - share) * old + share * new for old, new in zip(statistics, seen, strict=True))
     )
 
 

@@ -8,7 +8,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-Array = chex.Array
+Array = jax.Array
 
 
 class Targets(NamedTuple):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from motif_jax.networks.layers import uniform
 
-Array = chex.Array
+Array = jax.Array
 CORES = ("gru", "lstm", "none")
 
 
@@ -47,6 +47,7 @@ class Core(nn.Module):
         if self.kind == "none":
             return x, state
         parts = jnp.split(state, state.shape[-1] // self.hidden_size, axis=-1)
+        groups: list[tuple[Array, ...]]
         if self.kind == "gru":
             groups = [(hidden,) for hidden in parts]
         else:
@@ -65,8 +66,8 @@ class Core(nn.Module):
         width = gates * self.hidden_size
         limit = 1 / math.sqrt(self.hidden_size)
         weights = {}
-        for name, inputs in (("input", x.shape[-1]), ("hidden", self.hidden_size)):
-            weights[name] = GateWeights(inputs, width, limit, name=f"{prefix}_{name}")()
+        for name, size in (("input", x.shape[-1]), ("hidden", self.hidden_size)):
+            weights[name] = GateWeights(size, width, limit, name=f"{prefix}_{name}")()
         kernel, bias = weights["input"]
         inputs = x.astype(self.dtype) @ kernel.astype(self.dtype) + bias.astype(self.dtype)
         return unroll(step, inputs, state, first, *weights["hidden"], dtype=self.dtype)
