@@ -71,6 +71,6 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.environment.max_episode_steps = 200
         return config
     if variant == "quickstart":
-        config.episodes, config.show_best = 100, 2
+        config.episodes, config.show_best = 100, 1
         return config
     raise unknown_variant(variant, ("", "smoke", "quickstart"))

@@ -126,7 +126,7 @@ def _ranked_rows(liked: Sequence[LikedMessage]) -> list[tuple[Cell, ...]]:
             Cell(str(place), float(place)),
             Cell(m.text or "(no message)", code=True),
             Cell(f"{m.normalised:+.2f}", m.normalised),
-            Cell(f"{m.paid:.2f}", m.paid),
+            Cell(f"{round(m.paid, 2) + 0.0:.2f}", m.paid),
             Cell(f"{m.count:,}", float(m.count)),
         )
         for place, m in enumerate(sorted(liked, key=lambda m: -m.normalised), start=1)
@@ -137,8 +137,8 @@ def _paid_rows(tallies: Sequence[MessageTally], top: int) -> list[tuple[Cell, ..
     whole = sum(t.total or 0.0 for t in tallies)
     rows: list[tuple[Cell, ...]] = []
     for t in sorted(tallies, key=lambda t: -(t.total or 0.0))[:top]:
-        if not t.total:
-            continue
+        if (t.total or 0.0) <= 0:
+            break
         share = t.total / whole if whole else 0.0
         rows.append(
             (
@@ -191,7 +191,7 @@ _REPEATED = ("message", "seen (times)", "times per episode", "reward paid in all
 
 
 def _repeated_rows(tallies: Sequence[MessageTally], top: int = 10) -> list[tuple[Cell, ...]]:
-    paying = sorted((t for t in tallies if t.total), key=lambda t: (-t.count, t.text))[:top]
+    paying = sorted((t for t in tallies if (t.total or 0.0) > 0), key=lambda t: (-t.count, t.text))[:top]
     return [
         (
             Cell(t.text or "(no message)", code=True),

@@ -46,13 +46,15 @@ class Terminal:
     """A process on a pseudo-terminal of 100 columns."""
 
     def __init__(self, repository: Path, lines: int, *flags: str) -> None:
-        self.pid, self.descriptor = pty.fork()
-        if self.pid == 0:
-            os.chdir(repository)
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 100, 0, 0))
-            # readline, which pytest loads, leaves sizes in the environment that would overrule the terminal's.
-            environment = {k: v for k, v in os.environ.items() if k not in ("LINES", "COLUMNS")}
-            os.execve(sys.executable, [*LAUNCH, *flags], environment | {"TERM": "xterm-256color"})
+        self.descriptor, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 100, 0, 0))
+        # readline, which pytest loads, leaves sizes in the environment that would overrule the terminal's.
+        environment = {k: v for k, v in os.environ.items() if k not in ("LINES", "COLUMNS")}
+        self.process = subprocess.Popen(
+            [*LAUNCH, *flags], cwd=repository, stdin=terminal, stdout=terminal, stderr=terminal,
+            env=environment | {"TERM": "xterm-256color"}, start_new_session=True,
+        )  # fmt: skip
+        os.close(terminal)
         self.output = b""
 
     def read(self, until: bytes, timeout: float = 60, since: int = 0) -> None:
@@ -81,7 +83,8 @@ class Terminal:
             if not data:
                 break
             self.output += data
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self.descriptor)
+        return self.process.wait(30)
 
 
 def test_live_on_a_terminal_keys_work(repository, tmp_path):
@@ -117,6 +120,7 @@ def test_quitting_keeps_what_was_played(repository, tmp_path):
     assert 0 < Recording.load(tmp_path / names[0]).info["length"] < 100
 
 
+@pytest.mark.slow
 def test_replay_of_an_evaluation_and_of_recordings(repository, tmp_path):
     done = launch(
         repository, "--config=configs/evaluate.py:smoke", f"--workdir={tmp_path / 'e'}", "--config.episodes=3",

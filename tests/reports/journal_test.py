@@ -30,7 +30,8 @@ def test_a_journal_cut_at_any_byte_loses_at_most_its_last_row(tmp_path):
             )
     whole = (tmp_path / journal.JOURNAL).read_bytes()
     ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
-    for size in range(len(whole) + 1):
+    sizes = {0, len(whole), *ends, *(end - 1 for end in ends), *range(0, len(whole), 17)}
+    for size in sorted(sizes):
         (tmp_path / journal.JOURNAL).write_bytes(whole[:size])
         complete = sum(end <= size for end in ends)
         with journal.Journal(tmp_path) as rows:
