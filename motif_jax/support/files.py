@@ -85,11 +85,15 @@ def FolderLock(folder: str | os.PathLike[str], name: str = ".lock") -> Iterator[
     """Holds `folder` for this process; the system lets go of it however the process ends.
 
     Raises:
-      UserError: another process holds it (its host and process id are named).
+      UserError: another process holds it (its host and process id are named), or it cannot be made.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / name, "a+", encoding="utf-8") as file:
+    with contextlib.ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(open(folder / name, "a+", encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"{folder} cannot be made or written to: {error.strerror}") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -67,3 +67,13 @@ def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
         holder.wait()
         with files.FolderLock(tmp_path):
             pass
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere/run")):
+        with (
+            pytest.raises(UserError, match=f"{folder} cannot be made or written to: "),
+            files.FolderLock(folder),
+        ):
+            pass
