@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import chex
 import flax.linen as nn
@@ -18,11 +18,24 @@ from motif_jax.networks.cores import CORES, Core, state_size
 from motif_jax.networks.encoders import FlatEncoder, NetHackEncoder
 from motif_jax.networks.image import IMAGE_ENCODERS
 from motif_jax.networks.layers import ACTIVATIONS, Dense
+from motif_jax.networks.tiles import TileSet
 from motif_jax.support.config import choice, positive, require
 
 Array = chex.Array
 Params = Any
 NETHACK_FIELDS = ("window_chars", "window_colors", "blstats", "message")
+
+
+class Prepared(NamedTuple):
+    """Parameters with what can be computed from them once for many calls; see `AgentNetwork.prepare`.
+
+    Attributes:
+      params: the parameters.
+      tables: derived arrays, without gradient; empty where the network has none.
+    """
+
+    params: Params
+    tables: Any
 
 
 class Trunk(nn.Module):
@@ -89,20 +102,31 @@ class AgentNetwork:
 
     def init(self, key: Array) -> Params:
         """Returns new parameters, a tree of float32 arrays."""
+        return jax.jit(self.module.init)(key, *self._one_row())["params"]
+
+    def prepare(self, params: Params) -> Prepared:
+        """Computes once what `apply` would compute from the parameters at every call.
+
+        Worth it for parameters that act many times on few rows; the result takes their place in `apply`.
+        The parameters in it are those handed in, not copies.
+        """
+        _, made = self.module.apply({"params": params}, *self._one_row(), mutable=["tables"])
+        return Prepared(params, made.get("tables", {}))
+
+    def _one_row(self) -> tuple[dict[str, Array], Array, Array]:
         observation = {
             name: jnp.zeros((1, 1, *self.spec.observation[name].shape), self.spec.observation[name].dtype)
             for name in self.fields
         }
-        first = jnp.zeros((1, 1), bool)
-        return self.module.init(key, observation, self.initial_state(1), first)["params"]
+        return observation, self.initial_state(1), jnp.zeros((1, 1), bool)
 
     def apply(
-        self, params: Params, observation: Mapping[str, Array], state: Array, first: Array
+        self, params: Params | Prepared, observation: Mapping[str, Array], state: Array, first: Array
     ) -> tuple[Array, Array, Array]:
         """Runs the network over T rows of B environments.
 
         Args:
-          params: from `init`.
+          params: from `init`, or prepared.
           observation: raw fields of the specification, each [T, B, ...]; others are ignored.
           state: float32 [B, state_size], before row 0.
           first: bool [T, B]; the state is zeroed before row t where first[t] holds.
@@ -114,7 +138,8 @@ class AgentNetwork:
         chex.assert_shape(state, (first.shape[1], self.state_size))
         read = {name: observation[name] for name in self.fields}
         chex.assert_tree_shape_prefix(read, first.shape)
-        return self.module.apply({"params": params}, read, state, first)
+        variables = params._asdict() if isinstance(params, Prepared) else {"params": params}
+        return self.module.apply(variables, read, state, first)
 
     def initial_state(self, batch_size: int) -> Array:
         """The state before an episode: zeros float32 [batch_size, state_size]."""
@@ -192,7 +217,7 @@ def make_agent_network(
         if conv == "auto":
             conv = "patches" if jax.default_backend() == "cpu" else "conv"
         encoder = NetHackEncoder(
-            load_tiles(),
+            TileSet(load_tiles()),
             config.image_encoder,
             config.image_features,
             config.vector_features,

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import chex
 import flax.linen as nn
 import jax.numpy as jnp
-import numpy as np
 
 from motif_jax.envs.status import BLSTATS_CLIP, BLSTATS_SCALE
 from motif_jax.networks.image import ImageEncoder
 from motif_jax.networks.layers import ACTIVATIONS, Dense
+from motif_jax.networks.tiles import TileSet
 
 Array = chex.Array
 BYTE_SCALE = 255.0
@@ -29,7 +29,7 @@ class NetHackEncoder(nn.Module):
     The scaled status numbers are also passed on as they are.
 
     Attributes:
-      tiles: uint8 [256 characters, 16 colours, 6, 6, 3], the drawn glyphs.
+      tiles: the drawn glyphs.
       image_encoder: one of `image.IMAGE_ENCODERS`.
       image_features, vector_features, message_features: widths of the three parts.
       obs_scale: pixels are divided by it.
@@ -38,7 +38,7 @@ class NetHackEncoder(nn.Module):
       dtype: of the computation.
     """
 
-    tiles: np.ndarray
+    tiles: TileSet
     image_encoder: str
     image_features: int
     vector_features: int

@@ -79,41 +79,42 @@ def flatten_channels_first(x: Array) -> Array:
     return jnp.transpose(x, (0, 3, 1, 2)).reshape(x.shape[0], -1)
 
 
-class Conv(nn.Module):
-    """2-d cross-correlation [N, H, W, in] -> [N, H', W', features] with square kernels.
+class ConvWeights(nn.Module):
+    """Kernel [size, size, inputs, features] (orthogonal) and bias [features] (zero) of a 2-d convolution."""
 
-    Attributes:
-      features: output channels.
-      size: side of the kernel.
+    inputs: int
+    features: int
+    size: int
+
+    @nn.compact
+    def __call__(self) -> tuple[Array, Array]:
+        """Returns kernel and bias, float32."""
+        shape = (self.size, self.size, self.inputs, self.features)
+        kernel = self.param("kernel", orthogonal_output_first, shape)
+        return kernel, self.param("bias", nn.initializers.zeros_init(), (self.features,))
+
+
+def convolve(
+    x: Array, weights: tuple[Array, Array], stride: int = 1, padding: int = 0, form: str = "conv"
+) -> Array:
+    """2-d cross-correlation of pictures [N, H, W, in] -> [N, H', W', out], in the dtype of `x`.
+
+    Args:
+      x: the pictures.
+      weights: kernel [k, k, in, out] and bias [out].
       stride: step of the kernel.
       padding: zeros added on each side.
       form: 'conv' lets XLA choose an algorithm; 'patches' multiplies matrices (`convolve_patches`), several
         times as fast as XLA's strided convolutions on CPU. Both give the same numbers up to rounding.
-      dtype: of the computation; parameters are float32.
     """
-
-    features: int
-    size: int
-    stride: int = 1
-    padding: int = 0
-    form: str = "conv"
-    dtype: jnp.dtype = jnp.float32
-
-    @nn.compact
-    def __call__(self, x: Array) -> Array:
-        """Applies the layer to N pictures."""
-        chex.assert_rank(x, 4)
-        shape = (self.size, self.size, x.shape[-1], self.features)
-        kernel = self.param("kernel", orthogonal_output_first, shape).astype(self.dtype)
-        bias = self.param("bias", nn.initializers.zeros_init(), (self.features,)).astype(self.dtype)
-        x = x.astype(self.dtype)
-        if self.form == "patches":
-            pad = (self.padding, self.padding)
-            return convolve_patches(jnp.pad(x, ((0, 0), pad, pad, (0, 0))), kernel, self.stride) + bias
-        window = [(self.padding, self.padding)] * 2
-        numbers = ("NHWC", "HWIO", "NHWC")
-        strides = (self.stride, self.stride)
-        return jax.lax.conv_general_dilated(x, kernel, strides, window, dimension_numbers=numbers) + bias
+    chex.assert_rank(x, 4)
+    kernel, bias = (part.astype(x.dtype) for part in weights)
+    pad = (padding, padding)
+    if form == "patches":
+        return convolve_patches(jnp.pad(x, ((0, 0), pad, pad, (0, 0))), kernel, stride) + bias
+    numbers = ("NHWC", "HWIO", "NHWC")
+    y = jax.lax.conv_general_dilated(x, kernel, (stride, stride), (pad, pad), dimension_numbers=numbers)
+    return y + bias
 
 
 def convolve_patches(x: Array, kernel: Array, stride: int) -> Array:

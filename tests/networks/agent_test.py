@@ -107,7 +107,7 @@ def variant(golden: Any, name: str) -> tuple[agent.AgentNetwork, Any]:
     network = nethack_network(**VARIANTS[name])
     params = recipe_params(network, golden("core_variants_shapes.json")[name])
     if name == "resnet_impala_reduced":
-        stages = params["actor"]["encoder"]["image"]["convolutions"]
+        stages = params["actor"]["encoder"]["image"]
         for layer in stages:
             if "stage" in layer:
                 stages[layer]["kernel"] = stages[layer]["kernel"] * 0.5
@@ -201,6 +201,47 @@ def test_other_sizes_and_activations(image_encoder: str, nonlinearity: str) -> N
     assert value.shape == (1, 2)
     assert state.shape == (2, 16)
     assert np.all(np.isfinite(logits))
+
+
+@pytest.mark.parametrize("image_encoder", ["convnet_simple", "convnet_impala"])
+def test_the_first_convolution_may_be_looked_up(image_encoder: str) -> None:
+    sizes = {"image_features": 24, "vector_features": 8, "message_features": 8, "hidden_size": 16}
+    network = nethack_network(image_encoder=image_encoder, conv="patches", **sizes)
+    plain = nethack_network(image_encoder=image_encoder, conv="conv", **sizes)
+    params = network.init(jax.random.key(0))
+    rng = np.random.default_rng(1)
+    few, many = (
+        {
+            name: rng.integers(0, 16 if name == "window_colors" else 256, (1, n, *field.shape)).astype(
+                field.dtype
+            )
+            for name, field in NETHACK_SPEC.observation.items()
+        }
+        for n in (37, 300)
+    )
+
+    def run(network: agent.AgentNetwork, params: Any, fields: Any) -> tuple[Any, ...]:
+        batch = fields["blstats"].shape[1]
+        return network.apply(params, fields, network.initial_state(batch), jnp.zeros((1, batch), bool))
+
+    prepared = jax.jit(network.prepare)(params)
+    assert jax.tree.leaves(prepared.tables)
+    expected = run(plain, params, few)
+    for given in (prepared, params):
+        jax.tree.map(
+            lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), run(network, given, few), expected
+        )
+
+    def loss(params: Any, network: agent.AgentNetwork) -> Any:
+        logits, value, _ = run(network, params, many)
+        return jnp.mean(logits**2) + jnp.mean(value**2)
+
+    ours, theirs = (jax.jit(jax.grad(lambda p, n=n: loss(p, n)))(params) for n in (network, plain))
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert np.linalg.norm(one - other) <= 1e-4 * np.linalg.norm(other) + 1e-9
+    nothing = plain.prepare(params)
+    assert not jax.tree.leaves(nothing.tables)
+    np.testing.assert_array_equal(run(plain, nothing, few)[0], expected[0])
 
 
 def network_input(batch: int) -> dict[str, np.ndarray]:

@@ -1,0 +1,139 @@
+"""The first convolution over a picture made of tiles, without the picture.
+
+A tile is 6x6 pixels and the kernel 8x8 with stride 4: two tiles are three steps, a tile touches three outputs in
+each direction, and which of them depends only on whether its row and column are even. What a tile adds to its
+nine outputs is therefore a row of a table, one for each kind of tile and parity, which a matrix product makes
+from the kernel once for all cells: a lookup and three sums replace 300 kB of patches a picture.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.networks.layers import convolve_patches
+
+Array = chex.Array
+TILE, SIZE, STRIDE = 6, 8, 4
+# Outputs that a tile touches in one direction: -1, 0, 1 from an even tile, 0, 1, 2 from an odd one.
+TOUCHED = 3
+
+
+class TileSet:
+    """The distinct pictures among the tiles of all characters and colours.
+
+    Attributes:
+      pictures: uint8 [kinds, 6, 6, 3].
+      kind: int32 [characters, colours], which of them a character in a colour is.
+    """
+
+    def __init__(self, tiles: np.ndarray) -> None:
+        """Finds the distinct ones among `tiles` uint8 [characters, colours, 6, 6, 3]."""
+        flat = tiles.reshape(-1, *tiles.shape[2:])
+        self.pictures, kind = np.unique(flat, axis=0, return_inverse=True)
+        self.kind = kind.reshape(tiles.shape[:2]).astype(np.int32)
+
+    def look_up(self, chars: Array, colors: Array) -> Array:
+        """Kinds int32 [...] of characters and colours, integers [...]."""
+        index = chars.astype(jnp.int32) * self.kind.shape[1] + colors.astype(jnp.int32)
+        return jnp.take(jnp.asarray(self.kind).reshape(-1), index, mode="clip")
+
+    def draw(self, kinds: Array) -> Array:
+        """Pictures uint8 [N, rows * 6, columns * 6, 3] of windows of kinds [N, rows, columns]."""
+        chex.assert_rank(kinds, 3)
+        count, rows, columns = kinds.shape
+        _, height, width, depth = self.pictures.shape
+        flat = jnp.asarray(self.pictures).reshape(-1, height * width * depth)
+        drawn = jnp.take(flat, kinds, axis=0, mode="clip")
+        drawn = drawn.reshape(count, rows, columns, height, width, depth)
+        return drawn.transpose(0, 1, 3, 2, 4, 5).reshape(count, rows * height, columns * width, depth)
+
+
+def fits(kernel_size: int, stride: int) -> bool:
+    """Whether a convolution can be looked up in a table."""
+    return (kernel_size, stride) == (SIZE, STRIDE)
+
+
+def tile_table(tiles: TileSet, kernel: Array) -> Array:
+    """What each kind of tile adds to the outputs that it touches.
+
+    Args:
+      tiles: the tiles.
+      kernel: [8, 8, 3, O].
+
+    Returns:
+      [2, 2, kinds * 3, 3 * O]: parity of the tile's row and column, kind and output row, output column and
+      channel.
+    """
+    chex.assert_shape(kernel, (SIZE, SIZE, 3, None))
+    features = kernel.shape[-1]
+    pixels = jnp.asarray(tiles.pictures).reshape(len(tiles.pictures), -1).astype(kernel.dtype)
+    # With this margin every part of the kernel under a tile is a slice.
+    margin = 2 * TILE
+    wide = jnp.pad(kernel, ((margin, margin), (margin, margin), (0, 0), (0, 0)))
+
+    def under(row: int, column: int, i: int, j: int) -> Array:
+        """The 6x6 part of the kernel of output (i, j) that lies on a tile of these parities."""
+        top = margin + TILE * row - STRIDE * (i - 1 + row)
+        left = margin + TILE * column - STRIDE * (j - 1 + column)
+        return wide[top : top + TILE, left : left + TILE]
+
+    steps = range(TOUCHED)
+
+    def part(row: int, column: int) -> Array:
+        parts = jnp.stack([under(row, column, i, j) for i in steps for j in steps], axis=-2)
+        return (pixels @ parts.reshape(pixels.shape[1], -1)).reshape(-1, TOUCHED * features)
+
+    return jnp.stack([jnp.stack([part(row, column) for column in (0, 1)]) for row in (0, 1)])
+
+
+def convolve_tiles(tiles: TileSet, kernel: Array, table: Array, kinds: Array) -> Array:
+    """Cross-correlation, stride 4, of the pictures of windows of tiles; differentiable in `kernel`.
+
+    Args:
+      tiles: the tiles.
+      kernel: [8, 8, 3, O].
+      table: `tile_table(tiles, kernel)`; carries no gradient.
+      kinds: int32 [N, rows, columns], even numbers of rows and columns.
+
+    Returns:
+      [N, rows * 6 // 4 - 1, columns * 6 // 4 - 1, O].
+    """
+    return _convolve(tiles, kernel, jax.lax.stop_gradient(table), kinds)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _convolve(tiles: TileSet, kernel: Array, table: Array, kinds: Array) -> Array:
+    count, rows, columns = kinds.shape
+    features = kernel.shape[-1]
+    height, width = rows // 2 * TOUCHED, columns // 2 * TOUCHED
+    total = jnp.zeros((), kernel.dtype)
+    for row in (0, 1):
+        for column in (0, 1):
+            cells = kinds[:, row::2, column::2]
+            index = cells[:, :, None, :] * TOUCHED + jnp.arange(TOUCHED)[:, None]
+            added = jnp.take(table[row, column], index, axis=0, mode="clip")
+            added = added.reshape(count, height, width, features)
+            # An even tile's outputs begin one before those of the odd tile after it.
+            total = total + added[:, 1 - row : height - row, 1 - column : width - column]
+    return total
+
+
+def _convolve_fwd(
+    tiles: TileSet, kernel: Array, table: Array, kinds: Array
+) -> tuple[Array, tuple[Array, Array]]:
+    return _convolve(tiles, kernel, table, kinds), (kernel, kinds)
+
+
+def _convolve_bwd(tiles: TileSet, saved: tuple[Array, Array], cotangent: Array) -> tuple[Array, None, None]:
+    kernel, kinds = saved
+    picture = tiles.draw(kinds).astype(kernel.dtype)
+    _, transpose = jax.vjp(lambda k: convolve_patches(picture, k, STRIDE), kernel)
+    return *transpose(cotangent), None, None
+
+
+_convolve.defvjp(_convolve_fwd, _convolve_bwd)
