@@ -1,0 +1,259 @@
+"""A long training at full load: whether memory, threads and files of every process stay as they are.
+
+    python -m motif_jax.launch --config=configs/benchmark.py:endurance --config.options.minutes=60
+
+Starts `train_agent` as a program of its own, looks at all its processes from outside, and stops it when the time is over.
+Value: memory of all processes together (proportional set size: shared pages count once) at the end; yardstick: the same
+when the warm-up was over. Besides: the slope of every process in megabytes an hour, the most threads and open files,
+what the run left behind. `options.folder` gets samples.json, memory.png and memory.pdf, and the run itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from ml_collections import ConfigDict
+
+from motif_jax.benchmarks import result
+from motif_jax.reports.charts import Series
+from motif_jax.reports.plots import Plot, draw
+from motif_jax.support import config as checks
+from motif_jax.support.config import default_workers
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_bytes, atomic_write_json
+from motif_jax.support.metrics import read_metrics
+
+_ROOT = Path(__file__).parents[2]
+_PARENT = "learner"
+_WORKER = "motif_jax.actors.worker"
+_STOP_SECONDS = 300.0
+# Of the fit: this share of it at either end gives the two values that are compared.
+_END_SHARE = 0.1
+
+
+def options() -> ConfigDict:
+    """Settings: how long, how often to look, which share of the time is warm-up, where to write, the training's size."""
+    return ConfigDict(
+        {
+            "minutes": 10.0,
+            "sample_seconds": 5.0,
+            "warmup_share": 0.3,
+            "folder": "runs/endurance",
+            "variant": "",
+            "env": "NetHackScore-v1",
+            "workers": default_workers(),
+            "envs_per_worker": 40,
+            "batch_size": 1024,
+            "rollout": 32,
+            "reward_dir": "",
+        }
+    )
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Returns the fields of the JSON line."""
+    options = config.options
+    for key in ("minutes", "sample_seconds"):
+        checks.positive(config, f"options.{key}")
+    checks.fraction(config, "options.warmup_share")
+    folder = Path(options.folder)
+    if (folder / "run").exists():
+        raise UserError(f"config.options.folder={folder} holds a run already: remove it, or name another")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="motif_jax_endurance_") as temporary:
+        samples, code, left = _observe(config, folder, Path(temporary))
+    table = Table(samples)
+    atomic_write_json(folder / "samples.json", samples)
+    for kind, data in draw(_plot(table)).items():
+        atomic_write_bytes(folder / f"memory.{kind}", data)
+    fit = table.after(options.warmup_share * 60 * options.minutes)
+    total = fit.total("pss")
+    ends = max(1, round(_END_SHARE * len(total)))
+    rows = list(read_metrics(folder / "run"))
+    return result(
+        "endurance",
+        "MB",
+        [float(np.mean(total[-ends:]))],
+        "the same when the warm-up was over",
+        [float(np.mean(total[:ends]))],
+        options.to_dict(),
+        slope_mb_per_hour={"all together (pss)": slope_per_hour(fit.seconds, total)}
+        | {name: slope_per_hour(fit.seconds, fit.of(name, "rss")) for name in fit.names},
+        rss_mb={name: [float(v) for v in (fit.of(name, "rss")[0], fit.of(name, "rss")[-1])] for name in fit.names},
+        threads={name: _extremes(fit.of(name, "threads")) for name in fit.names},
+        files={name: _extremes(fit.of(name, "files")) for name in fit.names},
+        shared_memory_files=max(sample["shared_memory"] for sample in samples),
+        zombies=max(sample["zombies"] for sample in samples),
+        minutes=float(table.seconds[-1]) / 60,
+        steps=rows[-1]["step"] if rows else 0,
+        actor_restarts=rows[-1]["actors/restarts"] if rows else 0,
+        exit_code=code,
+        left_behind=left,
+    )  # fmt: skip
+
+
+def _observe(
+    config: ConfigDict, folder: Path, temporary: Path
+) -> tuple[list[dict[str, Any]], int, list[str]]:
+    """Runs the training; returns the samples, its exit code, and what it left behind."""
+    options = config.options
+    shared = _shared_memory()
+    with open(folder / "log.txt", "wb") as log:
+        program = subprocess.Popen(
+            _command(options, folder, config.seed),
+            cwd=_ROOT,
+            env={**os.environ, "TMPDIR": str(temporary)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    samples: list[dict[str, Any]] = []
+    names: dict[int, str] = {program.pid: _PARENT}
+    seen: set[int] = set()
+    start = time.monotonic()
+    try:
+        while (elapsed := time.monotonic() - start) < 60 * options.minutes and program.poll() is None:
+            samples.append(
+                {
+                    "seconds": elapsed,
+                    **_sample(program.pid, names),
+                    "shared_memory": len(_shared_memory() - shared),
+                }
+            )
+            seen.update(names)
+            time.sleep(options.sample_seconds)
+        with contextlib.suppress(ProcessLookupError):
+            program.send_signal(signal.SIGTERM)
+        code = program.wait(_STOP_SECONDS)
+    finally:
+        if program.poll() is None:
+            program.kill()
+            program.wait()
+    if code != 75:
+        raise RuntimeError(f"the training ended with {code} instead of 75: see {folder / 'log.txt'}")
+    left = [f"process {pid}" for pid in sorted(seen) if psutil.pid_exists(pid)]
+    left += [f"temporary {name}" for name in sorted(os.listdir(temporary))]
+    left += [f"shared memory {name}" for name in sorted(_shared_memory() - shared)]
+    return samples, code, left
+
+
+def _command(options: ConfigDict, folder: Path, seed: int) -> list[str]:
+    reward = options.reward_dir and f"--config.reward.dir={Path(options.reward_dir).absolute()}"
+    variant = options.variant and f":{options.variant}"
+    return [
+        sys.executable,
+        "-m",
+        "motif_jax.launch",
+        f"--config=configs/train_agent.py{variant}",
+        f"--workdir={(folder / 'run').absolute()}",
+        reward or "--config.reward.intrinsic_coefficient=0",
+        f"--config.seed={seed}",
+        f"--config.environment.name={options.env}",
+        f"--config.actors.workers={options.workers}",
+        f"--config.actors.envs_per_worker={options.envs_per_worker}",
+        f"--config.batch_size={options.batch_size}",
+        f"--config.rollout={options.rollout}",
+    ]
+
+
+def _sample(parent: int, names: dict[int, str]) -> dict[str, Any]:
+    """Looks at all processes; gives new ones a name in `names`."""
+    found, zombies = {}, 0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in [psutil.Process(parent), *psutil.Process(parent).children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError), process.oneshot():
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    zombies += 1
+                    continue
+                name = names.setdefault(process.pid, _name(process, names))
+                found[name] = {
+                    "rss": process.memory_info().rss / 1e6,
+                    "pss": _proportional(process.pid),
+                    "threads": process.num_threads(),
+                    "files": process.num_fds(),
+                }
+    return {"processes": found, "zombies": zombies}
+
+
+def _name(process: psutil.Process, names: dict[int, str]) -> str:
+    if _WORKER not in process.cmdline():
+        return f"helper {process.pid}"
+    return f"actor {sum(name.startswith('actor') for name in names.values())}"
+
+
+def _proportional(pid: int) -> float:
+    """Proportional set size in megabytes."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise RuntimeError(f"the system does not say the memory of process {pid}")
+
+
+def _shared_memory() -> set[str]:
+    return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+
+
+class Table:
+    """Samples by process. Processes that are not in every sample (a short-lived helper) have no column of their own.
+
+    Attributes:
+      seconds: float [samples], since the start.
+      names: processes that are in every sample.
+    """
+
+    def __init__(self, samples: Sequence[dict[str, Any]]) -> None:
+        self._samples = list(samples)
+        self.seconds = np.array([sample["seconds"] for sample in samples])
+        everywhere = set.intersection(*(set(sample["processes"]) for sample in samples))
+        self.names = sorted(everywhere, key=lambda name: (name != _PARENT, len(name), name))
+
+    def after(self, seconds: float) -> Table:
+        """The samples from this time on.
+
+        Raises:
+          RuntimeError: there are fewer than two.
+        """
+        late = [sample for sample in self._samples if sample["seconds"] >= seconds]
+        if len(late) < 2:
+            raise RuntimeError("the run was too short for a slope: give it more minutes")
+        return Table(late)
+
+    def of(self, name: str, field: str) -> np.ndarray:
+        """float [samples] of one process."""
+        return np.array([sample["processes"][name][field] for sample in self._samples], np.float64)
+
+    def total(self, field: str) -> np.ndarray:
+        """float [samples], summed over all processes of each sample."""
+        return np.array(
+            [sum(one[field] for one in sample["processes"].values()) for sample in self._samples], np.float64
+        )
+
+
+def slope_per_hour(seconds: np.ndarray, values: np.ndarray) -> float:
+    """The slope of the least-squares line through `values` at `seconds`, per hour."""
+    return float(np.polyfit(seconds / 3600.0, values, 1)[0])
+
+
+def _extremes(values: np.ndarray) -> list[int]:
+    return [int(values.min()), int(values.max())]
+
+
+def _plot(table: Table) -> Plot:
+    minutes = (table.seconds / 60).tolist()
+    lines = [Series(name="all (pss)", x=minutes, y=table.total("pss").tolist())]
+    lines += [
+        Series(name=f"{name} (rss)", x=minutes, y=table.of(name, "rss").tolist()) for name in table.names[:5]
+    ]
+    return Plot("minutes", "MB", tuple(lines))
