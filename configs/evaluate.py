@@ -26,9 +26,11 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = ConfigDict()
     config.stage = "evaluate"
     config.seed = 0  # of the episodes' seeds; equal seeds play equal games
-    config.policy = "random"  # or 'agent'
+    config.policy = "random"  # or 'agent' (that of agent.dir), or the folder of an agent run
     config.agent = ConfigDict()
-    config.agent.dir = placeholder(str)  # run folder of train_agent
+    config.agent.dir = placeholder(
+        str
+    )  # run folder of train_agent; the random policy plays in its environment
     config.agent.checkpoint = "latest"  # 'latest', 'best' (by the training's mean return), or a step
     config.greedy = False  # take the most likely action instead of drawing one
     config.episodes = 100

@@ -21,14 +21,16 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = ConfigDict()
     config.stage = "visualize"
     config.seed = 0
-    config.policy = "random"  # or 'agent'
+    config.policy = "random"  # or 'agent' (that of agent.dir), or the folder of an agent run
     config.agent = ConfigDict()
-    config.agent.dir = placeholder(str)  # run folder of train_agent
+    config.agent.dir = placeholder(
+        str
+    )  # run folder of train_agent; the random policy plays in its environment
     config.agent.checkpoint = "latest"  # 'latest', 'best', or a step
     config.greedy = False  # take the most likely action instead of drawing one
     config.episodes = 1
     config.live = True  # show it, where there is a terminal
-    config.steps_per_second = 8.0  # to begin with; 0: as fast as it goes
+    config.seconds_per_step = 0.125  # to begin with; 0: as fast as it goes
     config.top_messages = 100
 
     config.environment = ConfigDict()

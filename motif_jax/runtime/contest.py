@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -48,7 +49,9 @@ class Contest:
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for values of the sections policy, agent, environment and reward that cannot work."""
-    checks.choice(config, "policy", (policies.RANDOM, policies.AGENT))
+    named = config.policy in (policies.RANDOM, policies.AGENT)
+    allowed = f"{policies.RANDOM}, {policies.AGENT}, or the folder of an agent run"
+    checks.require(named or Path(config.policy).is_dir(), "policy", config.policy, allowed)
     which = config.agent.checkpoint
     good = which in ("latest", "best") or which.isdigit()
     checks.require(good, "agent.checkpoint", which, "latest, best or a step")
@@ -82,17 +85,18 @@ def open_contest(config: ConfigDict, checkpoint: int | None = None) -> Contest:
     name = config.environment.name or DEFAULT_ENVIRONMENT
     switches = {key: True for key, on in config.compat.items() if on}
     options: dict[str, Any] = {"compat": switches} if switches else {}
-    if config.agent.dir is not None:
+    folder = config.agent.dir if config.policy in (policies.RANDOM, policies.AGENT) else config.policy
+    if folder is not None:
         from motif_jax.runtime import agent_policy
 
-        trained = agent_policy.read_config(config.agent.dir)
+        trained = agent_policy.read_config(folder)
         name, options = agent_policy.environment_of(trained)
         name = config.environment.name or name
         if trained.reward.get("dir") and trained.reward.intrinsic_coefficient:
             reward = trained.reward
-        if config.policy == policies.AGENT:
+        if config.policy != policies.RANDOM:
             which = config.agent.checkpoint if checkpoint is None else str(checkpoint)
-            policy, step = agent_policy.load(config.agent.dir, which, name)
+            policy, step = agent_policy.load(folder, which, name)
     if config.environment.max_episode_steps is not None:
         options["max_episode_steps"] = config.environment.max_episode_steps
     if config.reward.dir is not None:
@@ -100,7 +104,7 @@ def open_contest(config: ConfigDict, checkpoint: int | None = None) -> Contest:
     spec = registry.spec(name, **options)
     rater = None if reward is None else load_rater(reward, spec)
     plan = {
-        "policy": policies.RANDOM if step is None else str(config.agent.dir),
+        "policy": policies.RANDOM if step is None else str(folder),
         "checkpoint": step,
         "environment": name,
         "options": options,

@@ -30,7 +30,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     films.check(config)
     checks.positive(config, "episodes")
     checks.positive(config, "top_messages")
-    checks.positive(config, "steps_per_second", allow_zero=True)
+    checks.positive(config, "seconds_per_step", allow_zero=True)
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
@@ -84,7 +84,9 @@ class _Player:
         self._maker = watch.FilmMaker(who.environment, who.options, seed, spec, title)
         self._title, self._totals = title, terminal.Totals()
         self._paused, self._skipping, self._finishing, self.quit = False, False, False, False
-        self._speed = float(config.steps_per_second)
+        self._speed = (
+            1 / config.seconds_per_step if config.seconds_per_step else 0.0
+        )  # steps a second; 0: no limit
         self._height = terminal.FULL_HEIGHT
 
     def _next(self) -> Iterator[watch.Sight]:

@@ -109,7 +109,10 @@ def test_a_killed_evaluation_continues_and_says_the_same(repository, tmp_path):
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("--config.policy=clever", "config.policy='clever': must be one of random, agent"),
+        (
+            "--config.policy=clever",
+            "config.policy='clever': must be random, agent, or the folder of an agent run",
+        ),
         ("--config.policy=agent", "config.agent.dir=None: must be a folder"),
         ("--config.agent.dir=/nowhere", "config.agent.dir='/nowhere': must be an existing folder"),
         ("--config.environment.name=NetHack", "there is no environment 'NetHack'"),

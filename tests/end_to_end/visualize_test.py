@@ -89,10 +89,10 @@ class Terminal:
 
 def test_live_on_a_terminal_keys_work(repository, tmp_path):
     terminal = Terminal(
-        repository, 45, "--config=configs/visualize.py", f"--workdir={tmp_path}", "--config.steps_per_second=15",
+        repository, 45, "--config=configs/visualize.py", f"--workdir={tmp_path}", "--config.seconds_per_step=0.0625",
         "--config.environment.max_episode_steps=400",
     )  # fmt: skip
-    terminal.read(b"15 steps/s")
+    terminal.read(b"16 steps/s")
     at = terminal.press(b" ")
     terminal.read(b"paused", since=at)
     at = terminal.press(b"+")
@@ -109,7 +109,7 @@ def test_live_on_a_terminal_keys_work(repository, tmp_path):
 
 def test_quitting_keeps_what_was_played(repository, tmp_path):
     terminal = Terminal(
-        repository, 24, "--config=configs/visualize.py", f"--workdir={tmp_path}", "--config.steps_per_second=4",
+        repository, 24, "--config=configs/visualize.py", f"--workdir={tmp_path}", "--config.seconds_per_step=0.25",
         "--config.episodes=3",
     )  # fmt: skip
     terminal.read(b"4 steps/s")
@@ -159,7 +159,7 @@ def test_replay_of_an_evaluation_and_of_recordings(repository, tmp_path):
     [
         (["--config=configs/replay.py"], "config.evaluation=None: must be given, or recordings"),
         (["--config=configs/replay.py", "--config.recordings=/nowhere.json"], "files or folders that exist"),
-        (["--config=configs/visualize.py", "--config.steps_per_second=-1"], "must be a number of at least 0"),
+        (["--config=configs/visualize.py", "--config.seconds_per_step=-1"], "must be a number of at least 0"),
         (
             ["--config=configs/visualize.py", "--config.forms.stop=0"],
             "config.forms.stop=0: must be above start=0",

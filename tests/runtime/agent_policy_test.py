@@ -88,7 +88,9 @@ def test_a_contest_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     assert (who.checkpoint, who.environment, who.options["delay"]) == (300, "Recall-v0", 20)
     assert who.plan["checkpoint"] == 300
     assert contest.open_contest(config, checkpoint=200).checkpoint == 200
-    config.policy = "random"
+    config.agent.dir, config.policy = None, str(agent[0])
+    assert contest.open_contest(config).plan == who.plan, "the folder itself may stand as the policy"
+    config.agent.dir, config.policy = str(agent[0]), "random"
     who = contest.open_contest(config)
     assert (who.checkpoint, who.environment, who.options["delay"]) == (None, "Recall-v0", 20)
 
