@@ -1,0 +1,46 @@
+"""The agent's reward from messages to total: network, normalisation, threshold, count discount, coefficients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from agents import recipe_tensors
+
+from motif_jax.algorithms.total_reward import discount_by_count, total_reward
+from motif_jax.networks import reward_layout
+from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
+from motif_jax.rewards.normalisation import Normalisation
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+VTRACE_FILES = ("vtrace_T32_N8_llm.npz", "vtrace_T32_N8_llm_invalid_mask.npz")
+
+
+def test_messages_of_a_learner_step_are_worth_what_they_were(golden: Any) -> None:
+    n = golden("learner_step.npz")
+    network = RewardNetwork(RewardArchitecture())
+    tensors = recipe_tensors(golden("weight_shapes.json")["reward"])
+    tensors["embedding/weight"][0] = 0
+    params = reward_layout.from_named(tensors, network)
+    raw = np.asarray(network.reward(params, {"message": n["message"].reshape(-1, 256)}))
+    np.testing.assert_allclose(raw, n["raw_reward"].reshape(-1), **CLOSE)
+    normalisation = Normalisation(
+        float(n["reward_mean"]), float(n["reward_var"]), float(n["reward_threshold"])
+    )
+    intrinsic = np.asarray(normalisation(raw)).reshape(n["intrinsic_reward"].shape)
+    assert 0 < (intrinsic != 0).mean() < 1
+    np.testing.assert_allclose(intrinsic, n["intrinsic_reward"], **CLOSE)
+
+
+@pytest.mark.parametrize("name", VTRACE_FILES)
+def test_rewards_of_the_vtrace_files(golden: Any, name: str) -> None:
+    n = golden(name)
+    threshold = float(n["llm_threshold"])
+    normalisation = Normalisation(float(n["reward_mean"]), float(n["reward_var"]), threshold)
+    intrinsic = np.asarray(normalisation(n["in_llm_raw"]))
+    np.testing.assert_allclose(intrinsic, n["out_llm_final"], **CLOSE)
+    discounted = discount_by_count(intrinsic, n["in_msg_count"], float(n["beta_count_exponent"]))
+    coefficients = (float(n["extrinsic_coef"]), float(n["llm_coef"]))
+    total = total_reward(n["in_env_rewards"], discounted, *coefficients)
+    np.testing.assert_allclose(total, n["out_rewards_used"], **CLOSE)
