@@ -54,14 +54,15 @@ TABLE_CAPACITY = 1 << 18
 def check(config: ConfigDict) -> None:
     """Raises UserError for values of `config.reward` that make no sense, before anything is computed.
 
-    Reads no more than the reward run's config.json.
+    Reads the evaluation that `step` means: a step or quantile that it does not have is told here, not when the run
+    folder has been given to a run with it.
     """
     whole = ConfigDict({"reward": config})
     checks.positive(whole, "reward.step", allow_zero=True, allow_none=True)
     checks.fraction(whole, "reward.quantile", allow_none=True)
     if config.dir:
         checks.existing_folder(whole, "reward.dir")
-        read_architecture(config.dir)
+        read_trained(config.dir, config.step).normalisation(config.normalise, config.quantile)
 
 
 def required_fields(config: ConfigDict) -> tuple[str, ...]:

@@ -92,6 +92,10 @@ def test_no_reward_is_none_and_bad_values_are_told(trained, tmp_path):
     with pytest.raises(UserError, match="existing folder"):
         rewards.check(section(tmp_path / "absent"))
     rewards.check(section(trained))
+    with pytest.raises(UserError, match=r"config.reward.quantile=0.33: must be one of"):
+        rewards.check(section(trained, quantile=0.33))
+    with pytest.raises(UserError, match="has no evaluation 99"):
+        rewards.check(section(trained, step=99))
     assert rewards.required_fields(section(trained)) == ("message",)
 
 
