@@ -32,9 +32,9 @@ stage annotate.py:quickstart "$runs/annotate" --config.dataset_dir="$runs/datase
 stage train_reward.py:quickstart "$runs/reward" --config.dataset_dir="$runs/dataset" \
   --config.annotator=lexicon_msg_defaultgoal
 stage train_agent.py:quickstart "$runs/agent" --config.reward.dir="$runs/reward"
-stage evaluate.py:quickstart "$runs/evaluate_agent" --config.policy="$runs/agent" \
-  --config.reward.dir="$runs/reward" --config.seed="$evaluation_seed"
-stage evaluate.py:quickstart "$runs/evaluate_random" --config.policy=random \
-  --config.reward.dir="$runs/reward" --config.seed="$evaluation_seed"
-stage report.py:quickstart "$runs/report" --config.dataset="$runs/dataset" --config.reward="$runs/reward" \
-  --config.agent="$runs/agent" --config.evaluation="$runs/evaluate_agent" --config.baseline="$runs/evaluate_random"
+for policy in agent random; do
+  stage evaluate.py:quickstart "$runs/evaluate_$policy" --config.policy="$policy" --config.agent.dir="$runs/agent" \
+    --config.reward.dir="$runs/reward" --config.seed="$evaluation_seed"
+done
+stage report.py:quickstart "$runs/report" --config.dataset_dir="$runs/dataset" --config.reward.dir="$runs/reward" \
+  --config.agent.dir="$runs/agent" --config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"
