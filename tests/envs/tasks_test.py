@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from conftest import load_golden
 from fake_engine import FakeEngine
@@ -198,3 +200,20 @@ def test_message_count_off():
     env.reset(0, out)
     env.step(1, out)
     assert out["message_count"] == 1
+
+
+def test_message_counts_are_the_golden_ones():
+    numbers = load_golden("reward_norm.npz")
+    episodes, expected = (json.loads(str(numbers[name])) for name in ("msg_episodes", "msg_counts"))
+    engine = FakeEngine({})
+    env = NetHackEnvironment("NetHackScore-v1", engine=engine)
+    out = empty_observation(env.spec)
+    for messages, counts in zip(episodes, expected, strict=True):
+        engine.first = {"msg": messages[0]}
+        env.reset(0, out)
+        seen = [float(out["message_count"])]
+        for message in messages[1:]:
+            engine.frames = [{"msg": message}]
+            env.step(1, out)
+            seen.append(float(out["message_count"]))
+        assert seen == counts
