@@ -43,8 +43,13 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
-    run_folder.prepare(workdir, config, IDENTITY)
-    with FolderLock(workdir), interruption.Interruption() as stop, journal.Journal(workdir) as rows:
+    with FolderLock(workdir), interruption.Interruption() as stop:
+        run_folder.prepare(workdir, config, IDENTITY)
+        return _evaluate(config, workdir, stop)
+
+
+def _evaluate(config: ConfigDict, workdir: Path, stop: interruption.Interruption) -> int | None:
+    with journal.Journal(workdir) as rows:
         player = _Player(config, workdir)
         player.play(rows, stop)
         if len(rows.done) < config.episodes:

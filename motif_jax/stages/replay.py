@@ -9,6 +9,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.envs.replay import Recording
+from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.reports import films, journal
 from motif_jax.runtime import watch
 from motif_jax.runtime.episode_rewards import TextRater
@@ -36,23 +37,31 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Writes every form that `config.forms` asks for of every episode."""
-    run_folder.prepare(workdir, config)
-    plan = journal.read_evaluation(config.evaluation)["plan"] if config.evaluation else {}
-    policy, reward = _policy(config, plan), _reward(config, plan)
-    rater: list[TextRater] = []
+    with FolderLock(workdir):
+        run_folder.prepare(workdir, config)
+        plan = journal.read_evaluation(config.evaluation)["plan"] if config.evaluation else {}
+        policy, reward = _policy(config, plan), _reward(config, plan)
+        rater_of = None if reward is None else _Overlay(reward)
+        total = len(_recording_paths(config)) + (len(_chosen_rows(config)) if config.evaluation else 0)
+        with Progress(total, "episodes", "replay") as progress:
+            for done, (stem, title, recording) in enumerate(_recordings(config, plan), start=1):
+                film = watch.film_recording(recording, title, policy, rater_of)
+                for path in films.write(workdir, stem, film, config.forms):
+                    progress.log(f"written: {path}")
+                progress.update(done)
 
-    def rater_of(spec: Any) -> TextRater:
-        if not rater:
-            rater.append(TextRater(reward, spec))
-        return rater[0]
 
-    total = len(_recording_paths(config)) + (len(_chosen_rows(config)) if config.evaluation else 0)
-    with FolderLock(workdir), Progress(total, "episodes", "replay") as progress:
-        for done, (stem, title, recording) in enumerate(_recordings(config, plan), start=1):
-            film = watch.film_recording(recording, title, policy, rater_of if reward is not None else None)
-            for path in films.write(workdir, stem, film, config.forms):
-                progress.log(f"written: {path}")
-            progress.update(done)
+class _Overlay:
+    """The reward that is laid over all episodes, loaded once."""
+
+    def __init__(self, config: ConfigDict) -> None:
+        self._config = config
+        self._rater: TextRater | None = None
+
+    def __call__(self, spec: EnvironmentSpec) -> TextRater:
+        if self._rater is None:
+            self._rater = TextRater(self._config, spec)
+        return self._rater
 
 
 def _recording_paths(config: ConfigDict) -> list[Path]:

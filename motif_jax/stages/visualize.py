@@ -35,9 +35,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Plays `config.episodes` episodes."""
-    run_folder.prepare(workdir, config)
     console = Console()
     with FolderLock(workdir):
+        run_folder.prepare(workdir, config)
         who = contest.open_contest(config)
         rater = who.text_rater()
         for index in range(config.episodes):
