@@ -176,8 +176,8 @@ def test_a_reward_needs_a_dataset(job: Job) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("script", "nodes"), [("train_agent.sbatch", 1), ("train_agent_nodes.sbatch", 2)])
-def test_a_training_is_stopped_queued_again_and_goes_on(job: Job, script: str, nodes: int) -> None:
+def test_a_training_on_two_nodes_is_stopped_queued_again_and_goes_on(job: Job) -> None:
+    script, nodes = "train_agent_nodes.sbatch", 2
     flags = [
         "--config.batch_size=64",
         "--config.rollout=8",

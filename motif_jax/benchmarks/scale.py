@@ -1,0 +1,221 @@
+"""Steps a second on paper: from cores, engine speed, network FLOPs, device rate and links; and against a measured run.
+
+    python -m motif_jax.launch --config=configs/benchmark.py:scale
+
+Measures the parts alone (actors, inference, learner, the host's own work) and the whole system, all on this machine.
+Value: the whole system's steps a second; yardstick: what `predict` gives from the parts. docs/scale.md has the formulas
+and what they say of larger machines. About three minutes on CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.benchmarks import result
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What the run has to work with; rates are of one core, device or link.
+
+    Attributes:
+      hosts: machines, each with one process.
+      cores: of a host, the learner's process included.
+      devices: of a host; all learn and all act. 0: the cores are the device (CPU), see `Work`.
+      engine_rate: steps/s of an actor that has a core to itself, rules, rows and pipes included.
+      device_rate: FLOP/s of large matrix products in the network's dtype.
+      device_link: bytes/s from a host's memory to one device.
+      network_link: bytes/s between a host and the others.
+      network_latency: seconds of one hop of a reduction between hosts.
+    """
+
+    hosts: int
+    cores: int
+    devices: int
+    engine_rate: float
+    device_rate: float
+    device_link: float = math.inf
+    network_link: float = math.inf
+    network_latency: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What a step costs.
+
+    Attributes:
+      forward_flops: of one row's forward pass.
+      inference_share: of `device_rate` that inference reaches at its batch size.
+      learner_share: of `device_rate` that the update reaches.
+      host_seconds: of a host's main process for one step: inference's rows, hand-over, batch, put.
+      step_bytes: of a row that goes to the device twice, for inference and in a batch.
+      parameters: numbers that are reduced over all devices with every update.
+      batch_size: steps of an update, of all hosts together.
+      rollout: steps of a trajectory; the update also reads the row after them.
+      envs_per_core: environments that an actor core steps.
+      call_seconds: of an inference call apart from its FLOPs (launch, transfers).
+    """
+
+    forward_flops: float
+    inference_share: float
+    learner_share: float
+    host_seconds: float
+    step_bytes: float = 0.0
+    parameters: int = 0
+    batch_size: int = 4096
+    rollout: int = 32
+    envs_per_core: int = 20
+    call_seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """Steps a second of the whole run.
+
+    Attributes:
+      steps_per_second: the smallest of the limits.
+      bound: its name.
+      limits: what each part would allow if the others were free: name -> steps/s.
+    """
+
+    steps_per_second: float
+    bound: str
+    limits: dict[str, float]
+
+
+def predict(machine: Machine, work: Work) -> Prediction:
+    """Predicts the steps a second of a training.
+
+    With devices of their own the parts work at the same time, and the slowest is the bound. On a CPU the network and the
+    actors take turns on the same cores, and their times add up.
+    """
+    inference = work.forward_flops / (machine.device_rate * work.inference_share)
+    learner = (
+        3.0
+        * work.forward_flops
+        * (work.rollout + 1)
+        / work.rollout
+        / (machine.device_rate * work.learner_share)
+    )
+    acting = 1.0 / machine.engine_rate
+    if machine.devices == 0:
+        seconds = inference + learner + (acting + work.host_seconds) / machine.cores
+        reduction = _reduction_seconds(machine, work) / work.batch_size
+        limits = {
+            "actors": machine.hosts * machine.cores / acting,
+            "inference": machine.hosts / inference,
+            "learner": machine.hosts / learner,
+            "host process": machine.hosts / work.host_seconds if work.host_seconds else math.inf,
+            "cores (actors, inference and learner in turns)": 1.0 / (seconds / machine.hosts + reduction),
+        }
+        return _smallest(limits)
+    devices = machine.hosts * machine.devices
+    reduction = _reduction_seconds(machine, work)
+    actor_cores = machine.hosts * (machine.cores - 1)
+    limits = {
+        "actors": actor_cores * machine.engine_rate,
+        "devices": work.batch_size / (work.batch_size * (inference + learner) / devices + reduction),
+        "host process": machine.hosts / work.host_seconds if work.host_seconds else math.inf,
+        "device links": devices * machine.device_link / max(2.0 * work.step_bytes, 1e-9),
+        "environments": _latency_limit(machine, work, actor_cores, learner / devices, reduction),
+    }
+    return _smallest(limits)
+
+
+def _smallest(limits: dict[str, float]) -> Prediction:
+    bound = min(limits, key=lambda name: limits[name])
+    return Prediction(limits[bound], bound, limits)
+
+
+def _reduction_seconds(machine: Machine, work: Work) -> float:
+    """Time of a ring's all-reduce of float32 gradients between hosts (Patarasuk and Yuan 2009), not overlapped."""
+    if machine.hosts == 1:
+        return 0.0
+    share = 2.0 * (machine.hosts - 1) / machine.hosts
+    hops = 2.0 * (machine.hosts - 1)
+    return share * 4.0 * work.parameters / machine.network_link + hops * machine.network_latency
+
+
+def _latency_limit(
+    machine: Machine, work: Work, actor_cores: int, learner_seconds_per_step: float, reduction: float
+) -> float:
+    """Steps/s that the number of environments allows.
+
+    An environment takes a step in every round: its group is stepped, its inference call waits for the rest of an update
+    that happens to run (half of one, as often as the device learns), and is computed. With r steps/s, an update of U
+    seconds for B steps runs a share r U / B of the time: r (c + g + r U U / (2 B)) = environments.
+    """
+    environments = actor_cores * work.envs_per_core
+    update = learner_seconds_per_step * work.batch_size + reduction
+    rows = environments / (machine.hosts * machine.devices) / 2.0
+    call = work.call_seconds + rows * work.forward_flops / (machine.device_rate * work.inference_share)
+    fixed = call + work.envs_per_core / 2.0 / machine.engine_rate
+    square = update**2 / (2.0 * work.batch_size)
+    return 2.0 * environments / (fixed + math.sqrt(fixed**2 + 4.0 * square * environments))
+
+
+def options() -> ConfigDict:
+    """Settings of the `train` benchmark, whose whole system is predicted, and `steps` of the actors alone."""
+    from motif_jax.benchmarks import train
+
+    return ConfigDict({**train.options().to_dict(), "steps": 1_000})
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Returns the fields of the JSON line."""
+    from motif_jax.benchmarks import actors, train
+
+    options = config.options
+    pool = {
+        "env": options.env,
+        "workers": options.workers,
+        "envs_per_worker": 20,
+        "rollout": options.rollout,
+        "steps": options.steps,
+    }
+    alone = actors.run(ConfigDict({"name": "actors", "seed": config.seed, "repeats": 1, "options": pool}))
+    whole_options = {name: value for name, value in options.to_dict().items() if name != "steps"}
+    whole = train.run(ConfigDict({**config.to_dict(), "name": "train", "options": whole_options}))
+    machine, work = measured(alone, whole)
+    prediction = predict(machine, work)
+    return result(
+        "scale",
+        "steps/s",
+        [whole["value"]],
+        "predicted from the parts alone",
+        [prediction.steps_per_second],
+        options.to_dict(),
+        bound=prediction.bound,
+        limits=prediction.limits,
+        parts={**dataclasses.asdict(machine), **dataclasses.asdict(work)},
+    )
+
+
+def measured(actors: dict[str, Any], train: dict[str, Any]) -> tuple[Machine, Work]:
+    """The machine and the work as the lines of the `actors` and `train` benchmarks describe them (one CPU host).
+
+    FLOPs stand for seconds here: a step's forward pass is one, and the shares are the measured rates.
+    """
+    metrics, rollout = train["metrics"], train["settings"]["rollout"]
+    shares = ("inference/host_share", "batcher/assemble_share", "batcher/lookup_share", "batcher/put_share")
+    host = sum(metrics[name] for name in shares) / train["value"]
+    machine = Machine(
+        hosts=1,
+        cores=train["machine"]["cores"],
+        devices=0,
+        engine_rate=actors["value"],
+        device_rate=1.0,
+    )
+    work = Work(
+        forward_flops=1.0,
+        inference_share=train["inference_rows_per_second"],
+        learner_share=train["learner_steps_per_second"] * 3.0 * (rollout + 1) / rollout,
+        host_seconds=host,
+        batch_size=train["settings"]["batch_size"],
+        rollout=rollout,
+    )
+    return machine, work
