@@ -74,3 +74,28 @@ def screenshot(driver: Any, path: Path, whole: bool = True) -> None:
 def errors(driver: Any) -> list[str]:
     """What the page wrote on the console as an error."""
     return [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def worst_contrast(driver: Any) -> dict[str, Any]:
+    """The visible text of the page that is hardest to read: its contrast `ratio`, and which it is."""
+    return driver.execute_script(_CONTRAST)
+
+
+# The lowest contrast (WCAG 2.1) of visible text against the first opaque background behind it.
+_CONTRAST = """
+const parse = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
+const light = ([r, g, b]) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+  return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
+let worst = { ratio: 99 };
+for (const e of document.querySelectorAll("p,td,th button,h1,h2,h3,a,figcaption,summary,.tile div,.legend span,svg text,small,label,.controls button,.scale span,.moments span,#screen span")) {
+  if (!e.textContent.trim() || !e.getClientRects().length) continue;
+  const style = getComputedStyle(e);
+  const ink = parse(e instanceof SVGElement ? style.fill : style.color);
+  let p = e, back = null;
+  while (p && !back) { const c = parse(getComputedStyle(p).backgroundColor); if (c.length === 3 || c[3] === 1) back = c; p = p.parentElement; }
+  const [a, b] = [light(ink), light(back || [255, 255, 255])].sort((x, y) => y - x);
+  const ratio = (a + 0.05) / (b + 0.05);
+  if (ratio < worst.ratio) worst = { ratio, text: e.textContent.slice(0, 60), tag: e.tagName, ink, back };
+}
+return worst;
+"""

@@ -129,5 +129,18 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
             for name, file in (("agent", "evaluation"), ("random", "random"))
         },
         replays=[("0", "recordings/episode-00000.html")],
+        reward_summary={
+            "validation/accuracy": 0.953,
+            "validation/accuracy_pairs": 812.0,
+            "validation_unseen/accuracy": 0.71,
+            "validation_unseen/accuracy_pairs": 34.0,
+        },
+        message_curves={
+            name: curves.Curve(np.arange(11.0), np.linspace(0, end, 11))
+            for name, end in ((HOSTILE, 2.0), ("b", -1.0))
+        },
+        commands=[
+            ("agent", "python -m motif_jax.launch --config=configs/train_agent.py --config.title='<b>'")
+        ],
         provenance=[("agent: config.json", '{"seed": 777}')],
     )

@@ -129,6 +129,8 @@ def test_it_fits_and_shows_no_errors(opened, width, dark):
     load(driver, path)
     seek(driver, 60)
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+    worst = browser.worst_contrast(driver)
+    assert worst["ratio"] >= 4.0, worst
     picture = folder / f"player-{width}.png"
     browser.screenshot(driver, picture)
     assert picture.stat().st_size > 20_000

@@ -47,6 +47,20 @@ def test_numbers_are_those_of_the_evaluation(opened):
             assert shown[title][column] == expected
 
 
+def test_tiles_watch_and_commands_are_there(opened):
+    driver, data, _ = opened
+    body = driver.find_element("tag name", "body").text
+    assert "95.3 %" in body
+    assert "812 pairs without ties" in body
+    assert "71.0 %" in body
+    assert "Steps under hallucination: agent: 0 %, random: 0 %." in body
+    repeated = rows(driver, "repeated-0")
+    counts = {t.text: t.count for t in data.seen["agent"] if t.total}
+    assert {row[0]: int(row[1]) for row in repeated} == counts
+    assert rows(driver, "commands") == [["agent", data.commands[0][1]]]
+    assert "reward by message over its training" in body
+
+
 def test_sort_search_and_show_all(opened):
     driver, data, _ = opened
     best = max(data.liked, key=lambda m: m.normalised)
@@ -73,7 +87,7 @@ def test_sort_search_and_show_all(opened):
 def test_game_text_is_text(opened):
     driver, _, _ = opened
     assert driver.title == "A made-up run"
-    assert HOSTILE in [row[0] for row in rows(driver, "seen-4")] + [
+    assert HOSTILE in [row[0] for row in rows(driver, "seen-4") + rows(driver, "repeated-0")] + [
         row[1] for row in rows(driver, "liked-all")
     ]
     assert driver.find_elements("css selector", "td b") == []
@@ -94,29 +108,9 @@ def test_nothing_sticks_out_and_contrast_is_enough(opened, width, dark):
     driver, _, folder = opened
     browser.view(driver, width, 900, dark)
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-    worst = driver.execute_script(CONTRAST)
+    worst = browser.worst_contrast(driver)
     assert worst["ratio"] >= 4.5, worst
     picture = folder / f"page-{width}-{'dark' if dark else 'light'}.png"
     browser.screenshot(driver, picture)
     assert picture.stat().st_size > 50_000
     assert browser.errors(driver) == []
-
-
-# The lowest contrast (WCAG 2.1) of visible text against the first opaque background behind it.
-CONTRAST = """
-const parse = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
-const light = ([r, g, b]) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
-  return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
-let worst = { ratio: 99 };
-for (const e of document.querySelectorAll("p,td,th button,h1,h2,h3,a,figcaption,summary,.tile div,.legend span,svg text,small")) {
-  if (!e.textContent.trim() || !e.getClientRects().length) continue;
-  const style = getComputedStyle(e);
-  const ink = parse(e instanceof SVGElement ? style.fill : style.color);
-  let p = e, back = null;
-  while (p && !back) { const c = parse(getComputedStyle(p).backgroundColor); if (c.length === 3 || c[3] === 1) back = c; p = p.parentElement; }
-  const [a, b] = [light(ink), light(back || [255, 255, 255])].sort((x, y) => y - x);
-  const ratio = (a + 0.05) / (b + 0.05);
-  if (ratio < worst.ratio) worst = { ratio, text: e.textContent.slice(0, 60), tag: e.tagName, ink, back };
-}
-return worst;
-"""
