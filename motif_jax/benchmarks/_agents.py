@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.envs import registry
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.runtime import settings
 from motif_jax.runtime.learner import DeviceBatch
@@ -72,22 +73,22 @@ def first_batch(system: System) -> DeviceBatch:
     return batch
 
 
-def forward_flops(config: ConfigDict, system: System) -> float:
+def forward_flops(config: ConfigDict) -> float:
     """Floating-point operations of the matrix products and convolutions of one row's forward pass.
 
     Counted in the published form of the network, whatever form it is computed in.
     """
     published = ConfigDict({**config.network.to_dict(), "conv": "conv"})
-    network = make_agent_network(published, system.network.spec, config.compat)
-    fields = network.spec.observation
+    spec = registry.spec(config.environment.name, **settings.training_options(config))
+    network = make_agent_network(published, spec, config.compat)
     observation = {
-        name: jnp.zeros((1, 1, *fields[name].shape), fields[name].dtype) for name in network.fields
+        name: jax.ShapeDtypeStruct((1, 1, *spec.observation[name].shape), spec.observation[name].dtype)
+        for name in network.fields
     }
-    params = system.publisher.newest(settings.actor_devices(config)[0]).params
-    traced = jax.make_jaxpr(network.apply)(
-        params, observation, network.initial_state(1), jnp.zeros((1, 1), bool)
-    )
-    return _flops(traced.jaxpr)
+    params = jax.eval_shape(network.init, jax.random.PRNGKey(0))
+    state = jax.eval_shape(lambda: network.initial_state(1))
+    first = jax.ShapeDtypeStruct((1, 1), bool)
+    return _flops(jax.make_jaxpr(network.apply)(params, observation, state, first).jaxpr)
 
 
 def _flops(jaxpr: Any) -> float:

@@ -32,7 +32,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     system = System(training)
     device = settings.actor_devices(training)[0]
     params = system.publisher.newest(device).params
-    flops = _agents.forward_flops(training, system)
+    flops = _agents.forward_flops(training)
     actors = settings.actors_configs(training, 1)[0]
     rates: dict[int, list[float]] = {}
     peaks = []

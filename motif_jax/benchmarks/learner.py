@@ -31,7 +31,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     batch = _agents.first_batch(system)
     learner = system.learner
     rows = (options.rollout + 1) * options.batch_size // options.rollout
-    flops = 3.0 * rows * _agents.forward_flops(training, system)
+    flops = 3.0 * rows * _agents.forward_flops(training)
 
     def update() -> jax.Array:
         learner.step(batch)

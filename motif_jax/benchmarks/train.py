@@ -55,7 +55,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         turns.append((learner, acting))
         alone.append(1.0 / (1.0 / learner + 1.0 / acting))
         peaks.append(_agents.matrix_product_rate(options.dtype))
-    forward = _agents.forward_flops(training, system)
+    forward = _agents.forward_flops(training)
     flops_per_step = forward * (1 + 3.0 * (options.rollout + 1) / options.rollout)
     return result(
         "train",

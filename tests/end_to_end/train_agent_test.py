@@ -25,7 +25,7 @@ def command(variant: str, workdir: Path, **flags: object) -> list[str]:
 
 
 def start(variant: str, workdir: Path, **flags: object) -> subprocess.Popen[str]:
-    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "1"}
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "1", "XDG_CACHE_HOME": str(workdir.parent / "cache")}
     return subprocess.Popen(
         command(variant, workdir, **flags),
         cwd=REPOSITORY,
@@ -64,12 +64,16 @@ def alive(pids: list[int]) -> list[int]:
 
 
 @pytest.mark.slow
-def test_the_system_learns_to_remember(tmp_path: Path) -> None:
-    """The full system with processes reaches 95 % of the best return within 300,000 steps."""
-    process = start("recall", tmp_path, train_for_env_steps=150_000, save_every_steps=50_000)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_system_learns_to_remember(dtype: str, tmp_path: Path) -> None:
+    """The full system with processes reaches 95 % of the best return within 300,000 steps, in both precisions."""
+    workdir = tmp_path / "run"
+    process = start(
+        "recall", workdir, train_for_env_steps=150_000, save_every_steps=50_000, network__dtype=dtype
+    )
     output = finish(process)
     assert process.returncode == 0, output
-    rows = metrics(tmp_path)
+    rows = metrics(workdir)
     assert rows[-1]["step"] <= 300_000
     assert rows[-1]["episode/return"] >= 0.95
     assert rows[0]["episode/return"] < 0.6
@@ -77,6 +81,7 @@ def test_the_system_learns_to_remember(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_stopped_and_killed_runs_go_on_with_the_same_command(tmp_path: Path) -> None:
+    tmp_path = tmp_path / "run"
     flags = {"environment__name": "Recall-v0", "train_for_env_steps": 10**9, "save_every_steps": 2_000}
     shared_before = set(os.listdir("/dev/shm"))
     process = start("smoke", tmp_path, **flags)
@@ -115,6 +120,7 @@ def test_stopped_and_killed_runs_go_on_with_the_same_command(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_smoke_plays_nethack_and_writes_a_trace(tmp_path: Path) -> None:
+    tmp_path = tmp_path / "run"
     process = start("smoke", tmp_path, profile__start=2, profile__steps=3)
     output = finish(process)
     assert process.returncode == 0, output

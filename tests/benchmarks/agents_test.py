@@ -1,0 +1,75 @@
+"""The benchmarks of the agent's training run, and give the fields that they promise."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+TINY: dict[str, dict[str, Any]] = {
+    "actors": {"workers": 1, "envs_per_worker": 4, "rollout": 8, "steps": 40},
+    "inference": {"env": "Recall-v0", "workers": 1, "envs_per_worker": 4, "batch_size": 128, "seconds": 0.05},
+    "learner": {"env": "Recall-v0", "workers": 1, "envs_per_worker": 4, "batch_size": 128, "seconds": 0.05},
+    "train": {
+        "env": "Recall-v0",
+        "workers": 1,
+        "envs_per_worker": 8,
+        "batch_size": 256,
+        "seconds": 0.5,
+        "warmup_seconds": 0.1,
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def no_compile_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compiled programs stay out of the user's cache folder, and out of the tests that follow."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before = jax.config.jax_compilation_cache_dir
+    yield
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+def run(name: str, **options: Any) -> dict[str, Any]:
+    config = runpy.run_path(str(REPOSITORY / "configs" / "benchmark.py"))["get_config"](name)
+    config.repeats = 2
+    config.options.update(options)
+    return importlib.import_module(f"motif_jax.benchmarks.{name}").run(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(TINY))
+def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(importlib.import_module("motif_jax.benchmarks._agents")._PEAK_SIZE, "cpu", 256)
+    line = run(name, **TINY[name])
+    assert line["benchmark"] == name
+    assert line["value"] > 0
+    assert line["baseline"]["value"] > 0
+    assert line["ratio"] == pytest.approx(line["value"] / line["baseline"]["value"])
+    assert line["spread"]["min"] <= line["spread"]["max"]
+    assert line["settings"].items() >= TINY[name].items()
+    if name == "train":
+        metrics = line["metrics"]
+        assert metrics["inference/rows_per_call"] > 0
+        assert 0 <= metrics["lag/mean"] < 20
+        assert metrics["throughput/megabytes_per_second"] > 0
+
+
+def test_flops_are_those_of_the_published_network() -> None:
+    from motif_jax.benchmarks import _agents
+
+    options = _agents.training_options()
+    options.workers, options.envs_per_worker, options.batch_size = 1, 2, 128
+    flops = _agents.forward_flops(_agents.training_config(options, seed=0))
+    convolutions = 17**2 * 32 * 8**2 * 3 + 7**2 * 64 * 4**2 * 32 + 3**2 * 128 * 3**2 * 64
+    dense = 1152 * 512 + 27 * 128 + 128 * 128 + 256 * 128 + 128 * 128
+    core = (512 + 128 + 27 + 128) * 3 * 512 + 512 * 3 * 512
+    heads = 512 * 23 + 512
+    assert math.isclose(flops, 2.0 * (convolutions + dense + core + heads))
