@@ -14,6 +14,7 @@ from motif_jax.runtime import policies
 from motif_jax.runtime.episode_rewards import EpisodeRater, TextRater, load_rater
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
 # What a result depends on, of the sections that this module reads.
@@ -62,7 +63,7 @@ def check(config: ConfigDict) -> None:
     checks.positive(config, "environment.max_episode_steps", allow_none=True)
     checks.positive(config, "reward.count_exponent", allow_zero=True)
     checks.fraction(config, "reward.quantile", allow_none=True)
-    if config.reward.dir is not None:
+    if config.reward.dir:
         checks.existing_folder(config, "reward.dir")
 
 
@@ -70,7 +71,7 @@ def open_contest(config: ConfigDict, checkpoint: int | None = None) -> Contest:
     """Loads what `config` names.
 
     The random policy plays in the environment of `config.agent.dir` where that is given. The reward is that of
-    `config.reward.dir`, else the agent's own.
+    `config.reward.dir`, none where that is empty, and the agent's own where it is None.
 
     Args:
       config: with the sections policy, agent, environment, reward, compat.
@@ -100,7 +101,12 @@ def open_contest(config: ConfigDict, checkpoint: int | None = None) -> Contest:
     if config.environment.max_episode_steps is not None:
         options["max_episode_steps"] = config.environment.max_episode_steps
     if config.reward.dir is not None:
-        reward = config.reward
+        reward = config.reward if config.reward.dir else None
+    elif reward is not None and not Path(reward.dir).is_dir():
+        raise UserError(
+            f"{folder} was trained with the reward in {reward.dir}, which is not there: give --config.reward.dir=DIR, or "
+            "--config.reward.dir= to go without"
+        )
     spec = registry.spec(name, **options)
     rater = None if reward is None else load_rater(reward, spec)
     plan = {

@@ -88,6 +88,18 @@ def test_a_contest_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     assert (who.checkpoint, who.environment, who.options["delay"]) == (300, "Recall-v0", 20)
     assert who.plan["checkpoint"] == 300
     assert contest.open_contest(config, checkpoint=200).checkpoint == 200
+    trained = json.loads((agent[0] / "config.json").read_text())
+    trained["reward"] |= {"dir": "/gone", "intrinsic_coefficient": 0.1}
+    moved = agent[0].parent / "moved"
+    moved.mkdir(exist_ok=True)
+    (moved / "config.json").write_text(json.dumps(trained))
+    (moved / "checkpoints").symlink_to(agent[0] / "checkpoints")
+    config.agent.dir = str(moved)
+    with pytest.raises(UserError, match="trained with the reward in /gone, which is not there"):
+        contest.open_contest(config)
+    config.reward.dir = ""
+    assert contest.open_contest(config).rater is None
+    config.reward.dir = None
     config.agent.dir, config.policy = None, str(agent[0])
     assert contest.open_contest(config).plan == who.plan, "the folder itself may stand as the policy"
     config.agent.dir, config.policy = str(agent[0]), "random"
