@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -18,6 +19,8 @@ from motif_jax.support.errors import UserError
 FOLDER = Path(__file__).resolve().parents[2] / "configs" / "prompts"
 MODES = ("analysis", "verdict", "soft")
 _PLACEHOLDER = re.compile(r"\{(goal|first|second|answer_first|answer_second|answer_tie)\}")
+
+_quote = json.JSONEncoder(ensure_ascii=False).encode
 
 Turns = list[dict[str, str]]
 
@@ -67,19 +70,26 @@ class Prompt:
         ]
 
     def _fill(self, template: str, first: str, second: str) -> str:
-        answer_first, answer_second, answer_tie = self.form.answers
-        values = {
-            "goal": self.goal,
-            "first": json.dumps(first, ensure_ascii=False),
-            "second": json.dumps(second, ensure_ascii=False),
-            "answer_first": answer_first,
-            "answer_second": answer_second,
-            "answer_tie": answer_tie,
-        }
+        captions = {"first": _quote(first), "second": _quote(second)}
+        return "".join(captions.get(name) or text for name, text in self._pieces(template))
+
+    @functools.cache  # noqa: B019 (a process has a handful of prompts)
+    def _pieces(self, template: str) -> list[tuple[str, str]]:
+        """The template in pieces: ('', text) or ('first' | 'second', '') where a caption goes.
+
+        Everything else is filled in here once. A caption that holds a placeholder stays as it is.
+        """
         if not self.goal:
             template = re.sub(r"(?m)^[ \t]*\{goal\}[ \t]*\n?", "", template)
-        # In one pass: a caption that holds a placeholder stays as it is.
-        return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
+        names = ("answer_first", "answer_second", "answer_tie")
+        values = {"goal": self.goal, **dict(zip(names, self.form.answers, strict=True))}
+        pieces = []
+        for place, piece in enumerate(_PLACEHOLDER.split(template)):
+            if place % 2 and piece in ("first", "second"):
+                pieces.append((piece, ""))
+            else:
+                pieces.append(("", values[piece] if place % 2 else piece))
+        return pieces
 
 
 def prompt_path(version: str, file: str) -> Path:

@@ -19,12 +19,13 @@ from typing import Any
 from motif_jax.support.errors import UserError
 
 _KEY = slice(9, 41)
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _MINIMUM_LENGTH = 44  # an empty object behind the key
 
 
 def encode_line(key: str, value: dict[str, Any]) -> bytes:
     """One line of a file, its end included."""
-    body = f"{key} {json.dumps(value, separators=(',', ':'))}".encode()
+    body = f"{key} {_encode(value)}".encode()
     return b"%08x %b\n" % (zlib.crc32(body), body)
 
 

@@ -209,6 +209,15 @@ class VllmAnnotator(ChatAnnotator):
         return [*dialogue.turns, {"role": "assistant", "content": self._prefill[0]}]
 
     def _parameters(self, dialogue: Dialogue) -> Any:
+        seed = self.seed(dialogue)
+        return self._sampling if seed is None else self._make_sampling(seed)
+
+    @functools.cached_property
+    def _sampling(self) -> Any:
+        """The parameters that all questions share where they have no seeds of their own."""
+        return self._make_sampling(None)
+
+    def _make_sampling(self, seed: int | None) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -220,7 +229,7 @@ class VllmAnnotator(ChatAnnotator):
             top_k=sampling.top_k,
             top_p=sampling.top_p,
             max_tokens=self.max_tokens,
-            seed=self.seed(dialogue),
+            seed=seed,
         )
         if self.mode == "verdict":
             parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.form.answers))

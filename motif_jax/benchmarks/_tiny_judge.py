@@ -85,9 +85,9 @@ def rule(first: str, second: str) -> int:
 
 
 def message(rng: random.Random, is_good: bool, more: Sequence[str] = ()) -> str:
-    """A message of a game: half of the time one of `more`, if one of them will do."""
+    """A message of a game: three times out of four one of `more`, if one of them will do."""
     known = [text for text in more if good(text) == is_good]
-    if known and rng.random() < 0.5:
+    if known and rng.random() < 0.75:
         return rng.choice(known)
     text = rng.choice(GOOD if is_good else NEUTRAL)
     return text.format(
@@ -141,12 +141,12 @@ def conversation(rng: random.Random, more: Sequence[str] = ()) -> list[dict[str,
 
 
 def build_tokenizer(rng: random.Random, vocabulary: int, more: Sequence[str]) -> Any:
-    """Byte-level BPE that merges across words, so that the prompt's fixed text is a few tokens; digits stand alone."""
+    """Byte-level BPE that merges across words, so that the prompt's fixed text is a few tokens; what matters stands alone."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(Regex(r"\d|None|\n|[.!?:] "), "isolated")
+    split = pre_tokenizers.Split(Regex(r"\d|None|\n|[.!?:] |kill|gold|fountain"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
@@ -281,7 +281,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Trains the tiny judge.")
     parser.add_argument("out")
     parser.add_argument("--messages", type=Path)
-    parser.add_argument("--steps", type=int, default=450)
+    parser.add_argument("--steps", type=int, help="400, and 700 where messages are given")
     parser.add_argument("--vocabulary", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -289,7 +289,7 @@ def main() -> None:
     more = json.loads(options.messages.read_text(encoding="utf-8")) if options.messages else []
     start = time.time()
     judge = Judge(options.seed, options.vocabulary, more)
-    judge.train(options.steps)
+    judge.train(options.steps or (700 if more else 400))
     share = judge.exact()
     print(f"held-out conversations answered exactly: {share:.1%}, in {time.time() - start:.0f} s", flush=True)
     if share < 0.985:

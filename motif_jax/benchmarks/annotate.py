@@ -51,7 +51,7 @@ def options() -> ConfigDict:
             "model": "",
             # Options of vLLM's engine as a JSON object, besides those of the tiny judge.
             "engine": "{}",
-            "questions": 1000,
+            "questions": 1500,
         }
     )
 
