@@ -1,9 +1,9 @@
 # Sourced by the Slurm files beside it.
 
-# agent_layout: sets `layout` to the flags that spread an agent's training over all GPUs and cores of a node. Every GPU
-# acts for equally many actor processes; a core is left for the learner.
+# agent_layout TASKS: sets `layout` to the flags that spread an agent's training over the GPUs and cores that each of a
+# node's TASKS processes has. Every GPU acts for equally many actor processes; a core is left for the learner.
 agent_layout() {
-  local gpus=${SLURM_GPUS_ON_NODE:-1} cores=${SLURM_CPUS_PER_TASK:-}
+  local gpus=$((${SLURM_GPUS_ON_NODE:-1} / $1)) cores=${SLURM_CPUS_PER_TASK:-}
   layout=()
   [ "$gpus" -gt 1 ] || return 0
   layout+=(--config.devices.learner=all --config.devices.actor=all)

@@ -133,6 +133,16 @@ def test_an_array_trains_one_agent_for_each_seed_on_all_devices(job: Job) -> Non
     assert job.requeued() == []
 
 
+def test_a_process_for_each_gpu_has_its_share_of_the_node(job: Job) -> None:
+    program = job.start(
+        "train_agent_nodes.sbatch", FAKE_CODE="0", FAKE_NODES="1", SLURM_NTASKS_PER_NODE="8", SLURM_GPUS_ON_NODE="8",
+        SLURM_CPUS_PER_TASK="16",
+    )  # fmt: skip
+    assert program.wait() == 0, program.text()
+    assert "--config.hosts.coordinator=slurm" in job.arguments()
+    assert not [argument for argument in job.arguments() if "devices" in argument or "workers" in argument]
+
+
 @pytest.mark.parametrize(
     ("code", "restarts", "again"),
     [("0", "0", False), ("2", "0", False), ("75", "9", True), ("134", "2", True), ("134", "3", False)],
