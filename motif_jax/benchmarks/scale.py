@@ -23,9 +23,9 @@ class Machine:
     """What the run has to work with; rates are of one core, device or link.
 
     Attributes:
-      hosts: machines, each with one process.
-      cores: of a host, the learner's process included.
-      devices: of a host; all learn and all act. 0: the cores are the device (CPU), see `Work`.
+      hosts: processes, each with its own cores, devices and actors.
+      cores: of a process, its own core included.
+      devices: of a process; all learn and all act. 0: the cores are the device (CPU).
       engine_rate: steps/s of an actor that has a core to itself, rules, rows and pipes included.
       device_rate: FLOP/s of large matrix products in the network's dtype.
       device_link: bytes/s from a host's memory to one device.
@@ -158,6 +158,49 @@ def _latency_limit(
     return 2.0 * environments / (fixed + math.sqrt(fixed**2 + 4.0 * square * environments))
 
 
+# What docs/scale.md works out: assumptions from data sheets and small measurements, none of it a measured training.
+# An H200: 989e12 FLOP/s in bfloat16, PCIe 5.0 with 16 lanes, one port of 400 Gb/s a host. Small convolutions reach a few
+# per cent of that rate.
+_GPU = Machine(
+    hosts=1,
+    cores=16,
+    devices=1,
+    engine_rate=45_000.0,
+    device_rate=989e12,
+    device_link=50e9,
+    network_link=50e9,
+    network_latency=5e-6,
+)
+_PUBLISHED = Work(
+    forward_flops=13_446_912.0,
+    inference_share=0.02,
+    learner_share=0.05,
+    host_seconds=2.8e-6,
+    step_bytes=656.0,
+    parameters=2_795_640,
+    envs_per_core=80,
+    call_seconds=3e-4,
+)
+
+
+def _with_processes(count: int, batch: int = 4_096) -> tuple[Machine, Work]:
+    machine = dataclasses.replace(_GPU, hosts=count)
+    return machine, dataclasses.replace(_PUBLISHED, batch_size=batch * count)
+
+
+PAPER: dict[str, tuple[Machine, Work]] = {
+    "1 GPU, 16 cores": _with_processes(1),
+    "8 GPUs, 128 cores, one process": (
+        dataclasses.replace(_GPU, cores=128, devices=8),
+        dataclasses.replace(_PUBLISHED, batch_size=8 * 4_096),
+    ),
+    "8 GPUs, 128 cores, a process for each GPU": _with_processes(8),
+    "10 such hosts": _with_processes(80),
+    "100 such hosts": _with_processes(800),
+    "100 such hosts, 128 steps a GPU": _with_processes(800, 128),
+}
+
+
 def options() -> ConfigDict:
     """Settings of the `train` benchmark, whose whole system is predicted, and `steps` of the actors alone."""
     from motif_jax.benchmarks import train
@@ -196,7 +239,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def measured(actors: dict[str, Any], train: dict[str, Any]) -> tuple[Machine, Work]:
-    """The machine and the work as the lines of the `actors` and `train` benchmarks describe them (one CPU host).
+    """The machine and the work as the lines of the `actors` and `train` benchmarks describe them (one process).
 
     FLOPs stand for seconds here: a step's forward pass is one, and the shares are the measured rates.
     """
@@ -206,7 +249,7 @@ def measured(actors: dict[str, Any], train: dict[str, Any]) -> tuple[Machine, Wo
     machine = Machine(
         hosts=1,
         cores=train["machine"]["cores"],
-        devices=0,
+        devices=sum(kind != "cpu" for kind in train["machine"]["devices"]),
         engine_rate=actors["value"],
         device_rate=1.0,
     )
@@ -217,5 +260,6 @@ def measured(actors: dict[str, Any], train: dict[str, Any]) -> tuple[Machine, Wo
         host_seconds=host,
         batch_size=train["settings"]["batch_size"],
         rollout=rollout,
+        envs_per_core=train["settings"]["envs_per_worker"],
     )
     return machine, work

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from motif_jax.benchmarks.scale import Machine, Work, measured, predict
+from motif_jax.benchmarks.scale import PAPER, Machine, Work, measured, predict
 
 GPU = Machine(hosts=1, cores=16, devices=1, engine_rate=40_000, device_rate=1e14, device_link=5e10)
 WORK = Work(
@@ -21,6 +23,9 @@ WORK = Work(
     envs_per_core=200,
     call_seconds=3e-4,
 )
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "scale.md"
 
 
 def changed(thing: Any, **values: Any) -> Any:
@@ -90,8 +95,8 @@ def test_measured_parts_become_machine_and_work() -> None:
         "learner_steps_per_second": 2_500.0,
         "inference_rows_per_second": 7_000.0,
         "metrics": {**shares, "batcher/lookup_share": 0.0},
-        "settings": {"rollout": 32, "batch_size": 1024},
-        "machine": {"cores": 2},
+        "settings": {"rollout": 32, "batch_size": 1024, "envs_per_worker": 40},
+        "machine": {"cores": 2, "devices": ["cpu"]},
     }
     machine, work = measured({"value": 40_000.0}, train)
     limits = predict(machine, work).limits
@@ -99,3 +104,15 @@ def test_measured_parts_become_machine_and_work() -> None:
     assert limits["inference"] == pytest.approx(7_000)
     assert limits["actors"] == pytest.approx(80_000)
     assert limits["host process"] == pytest.approx(1_500 / 0.3)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_page_says_what_the_model_gives(name: str) -> None:
+    row = re.search(
+        rf"^\| {re.escape(name)} \| ([\d,.]+)( million)? \| ([^|]+) \|", DOCUMENT.read_text(), re.MULTILINE
+    )
+    assert row is not None
+    prediction = predict(*PAPER[name])
+    written = float(row.group(1).replace(",", "")) * (1e6 if row.group(2) else 1)
+    assert prediction.steps_per_second == pytest.approx(written, rel=0.02)
+    assert prediction.bound == row.group(3)
