@@ -89,7 +89,7 @@ class System:
         )
         actor_devices = settings.actor_devices(config)
         self.parallel = DataParallel(settings.all_learner_devices(config))
-        self.publisher = Publisher(actor_devices)
+        self.publisher = Publisher(actor_devices, self.network.prepare)
         self.learner = Learner(update, state, int(state.step), self.parallel, self.publisher, self.meters)
         self.sources = self._make_sources(actor_devices, next_episode, draws)
         self.batcher = Batcher(

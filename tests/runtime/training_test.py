@@ -205,7 +205,7 @@ def test_behaviour_is_what_the_learner_recomputes(tmp_path: Path) -> None:
 
 
 def test_published_parameters_survive_the_learners_next_update() -> None:
-    publisher = Publisher([jax.devices()[1]])
+    publisher = Publisher([jax.devices()[1]], prepare=lambda tree: tree)
     params = {"w": jax.device_put(jnp.arange(4.0), jax.devices()[0])}
     publisher.publish(3, params)
     step = jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)
