@@ -137,13 +137,14 @@ def _paid_rows(tallies: Sequence[MessageTally], top: int) -> list[tuple[Cell, ..
     whole = sum(t.total or 0.0 for t in tallies)
     rows: list[tuple[Cell, ...]] = []
     for t in sorted(tallies, key=lambda t: -(t.total or 0.0))[:top]:
-        if (t.total or 0.0) <= 0:
+        total = t.total or 0.0
+        if total <= 0:
             break
-        share = t.total / whole if whole else 0.0
+        share = total / whole if whole else 0.0
         rows.append(
             (
                 Cell(t.text or "(no message)", code=True),
-                Cell(format_value(t.total), t.total),
+                Cell(format_value(total), total),
                 Cell(f"{100 * share:.1f} %", share),
                 Cell(f"{t.count:,}", float(t.count)),
                 Cell(f"{t.episodes:,}", float(t.episodes)),
@@ -228,7 +229,7 @@ def hacking_section(data: RunData) -> str:
         if key in data.episodes and len(data.episodes[key]):
             what = measure(key)
             figures.append(_binned_figure(what.title, with_unit(what), [("", data.episodes[key])], ""))
-    repeated = []
+    repeated: list[str] = []
     for name, tallies in data.seen.items():
         rows = _repeated_rows(tallies)
         heading = f"<h3 class='after'>most repeated rewarded messages: {html.escape(name)}</h3>"
