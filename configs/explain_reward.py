@@ -1,8 +1,8 @@
 """Shows what a trained reward likes: a table and a page of every distinct message of a dataset.
 
-    python -m motif_jax.launch --config=configs/explain_reward.py --workdir=runs/explain --config.reward_dir=runs/reward
+    python -m motif_jax.launch --config=configs/explain_reward.py --workdir=runs/explain --config.reward.dir=runs/reward
 
-Two rewards side by side: --config.other_dir=runs/reward_combat. Any text: --config.text="You see here a key." (several
+Two rewards side by side: --config.other.dir=runs/reward_combat. Any text: --config.text="You see here a key." (several
 with | between them) is answered on the terminal and on the page. Out come explain.html (one file that needs no network),
 messages.csv (every message), texts.csv and summary.json. Seconds; a minute for many messages and evaluations.
 """
@@ -21,15 +21,15 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = ConfigDict()
     config.stage = "explain_reward"
     config.seed = 0
-    config.reward_dir = placeholder(
-        str
-    )  # run folder of train_reward, or a .safetensors file of export_reward
-    config.step = placeholder(int)  # its evaluation; None: the newest
-    config.other_dir = placeholder(str)  # a second reward to compare with
-    config.other_step = placeholder(int)
+    config.reward = ConfigDict()
+    config.reward.dir = placeholder(str)  # run folder of train_reward, or a file of export_reward
+    config.reward.step = placeholder(int)  # its evaluation; None: the newest
+    config.reward.quantile = placeholder(float)  # threshold, of both rewards; None: no threshold
+    config.reward.quantile = 0.5
+    config.other = ConfigDict()
+    config.other.dir = placeholder(str)  # a second reward to compare with
+    config.other.step = placeholder(int)
     config.dataset_dir = placeholder(str)  # whose messages; None: the one the reward was trained on
-    config.quantile = placeholder(float)  # threshold; None: no threshold
-    config.quantile = 0.5
     config.text = ""  # messages to rate, with | between them
     config.max_evaluations = 12  # of the change over training, spread evenly
     config.max_rows = 5000  # messages on the page, the most frequent ones; messages.csv has all

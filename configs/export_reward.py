@@ -1,6 +1,6 @@
 """Writes a trained reward as one safetensors file with a JSON header.
 
-    python -m motif_jax.launch --config=configs/export_reward.py --workdir=runs/export --config.reward_dir=runs/reward
+    python -m motif_jax.launch --config=configs/export_reward.py --workdir=runs/export --config.reward.dir=runs/reward
 
 Out comes reward.safetensors. `motif_jax.rewards.load("reward.safetensors")` and configs/import_reward.py read it.
 """
@@ -19,6 +19,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = ConfigDict()
     config.stage = "export_reward"
     config.seed = 0
-    config.reward_dir = placeholder(str)  # run folder of train_reward
-    config.step = placeholder(int)  # its evaluation; None: the newest
+    config.reward = ConfigDict()
+    config.reward.dir = placeholder(str)  # run folder of train_reward
+    config.reward.step = placeholder(int)  # its evaluation; None: the newest
     return config

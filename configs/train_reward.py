@@ -11,7 +11,7 @@ summary.json. Stopped at any moment and started again with the same command it g
 Variants:
   (none)      the published hyperparameters, quirks of the published code off.
   faithful    the published command line, all published quirks on.
-  quickstart  about a minute on 2 cores for 20,000 pairs.
+  quickstart  half a minute on 2 cores for 20,000 pairs.
   smoke       seconds: whether everything works.
 """
 

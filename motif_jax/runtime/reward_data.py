@@ -19,6 +19,8 @@ from motif_jax.networks.reward import RewardArchitecture
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
+# Observations of a chunk, besides the messages, take no more than this.
+_CHUNK_BYTES = 1 << 27
 _ROW_ARRAYS = {"blstats": np.float32, "glyphs": np.int16}
 
 
@@ -150,7 +152,9 @@ class BatchPlan:
         self._data, self._config, self._devices = data, config, devices
         self.batch_size = config.batch_size
         self.steps_per_epoch = -(-data.train.size // config.batch_size)
-        self.chunk_steps = min(config.chunk_steps, self.steps_per_epoch)
+        row_bytes = sum(data.rows(data.train[:1])[name].nbytes for name in data.fields)
+        fit = max(1, _CHUNK_BYTES // max(1, row_bytes * config.batch_size))
+        self.chunk_steps = min(config.chunk_steps, self.steps_per_epoch, fit)
         self.bucket = self._bucket()
         # The sample of an ensemble's member belongs to the member and the pair, not to the epoch.
         self._draws = [

@@ -33,7 +33,8 @@ class RewardTrainer:
     """The programs and the state of one reward training; `run` goes through its epochs.
 
     A training step names its pairs by index; the distinct messages lie on every device. Steps run in chunks
-    of `config.chunk_steps` under one program, and the numbers of a chunk are read while the next one runs.
+    of `config.chunk_steps` under one program (on CPU a call each), and the numbers of a chunk are read while
+    the next one runs.
     """
 
     def __init__(self, config: ConfigDict, data: RewardData, parallel: DataParallel) -> None:
@@ -44,6 +45,9 @@ class RewardTrainer:
         total_steps = max(1, self.plan.steps_per_epoch * config.epochs)
         self.optimizer = schedules.make_optimizer(config.optimizer, total_steps)
         steps = preference.make_train_steps(self.network, self.optimizer, self.members, data.max_length, AXIS)
+        # XLA runs convolutions inside a loop on CPU about ten times slower than outside: there every step is a
+        # call of its own, which nothing waits for either.
+        self._steps_per_call = 1 if parallel.devices[0].platform == "cpu" else None
         self._train = parallel.wrap(steps, donate_state=True)
         self._rewards_of_messages = parallel.wrap(self._messages_core)
         self._rewards_of_steps = parallel.wrap(self._steps_core)
@@ -75,9 +79,17 @@ class RewardTrainer:
         """Puts a host state on every device, with the table of messages."""
         return self.parallel.replicate(state._replace(messages=self.data.messages))
 
-    def train_chunk(self, state: PreferenceState, batches: preference.PreferenceBatch) -> Any:
-        """Starts the steps of a chunk; returns (new state, metrics [steps]) that are still being computed."""
-        return self._train(state, self.parallel.put_batch(batches, reward_data.axes(batches)))
+    def train_chunk(
+        self, state: PreferenceState, batches: preference.PreferenceBatch
+    ) -> tuple[PreferenceState, list[dict[str, jax.Array]]]:
+        """Starts the steps of a chunk; returns (new state, metrics [steps] of its parts), still being computed."""
+        steps, numbers = len(batches.unique), []
+        for start in range(0, steps, self._steps_per_call or steps):
+            part = slice(start, start + (self._steps_per_call or steps))
+            called = jax.tree.map(lambda leaf: leaf[part], batches)  # noqa: B023
+            state, metrics = self._train(state, self.parallel.put_batch(called, reward_data.axes(called)))
+            numbers.append(metrics)
+        return state, numbers
 
     def member_rewards(self, state: PreferenceState) -> np.ndarray:
         """Raw rewards of the data set.
@@ -195,7 +207,7 @@ class RewardTrainer:
             state, numbers = self.train_chunk(state, batches)
             waiting.append(numbers)
             if len(waiting) > 1:
-                position.add(jax.device_get(waiting.popleft()))
+                self._count(position, waiting.popleft())
                 progress.update(self._pairs_done(position), **position.shown())
             position.step += steps
             position.step_in_epoch += steps
@@ -203,15 +215,19 @@ class RewardTrainer:
             inside = position.step_in_epoch < self.plan.steps_per_epoch
             if inside and (stop.requested or records.save_is_due()):
                 while waiting:
-                    position.add(jax.device_get(waiting.popleft()))
+                    self._count(position, waiting.popleft())
                 records.save_position(state._replace(messages=None), position)
                 if stop.requested:
                     return None
         while waiting:
-            position.add(jax.device_get(waiting.popleft()))
+            self._count(position, waiting.popleft())
         progress.update(self._pairs_done(position), **position.shown())
         position.epoch, position.step_in_epoch = position.epoch + 1, 0
         return state
+
+    def _count(self, position: Position, numbers: list[dict[str, jax.Array]]) -> None:
+        for metrics in jax.device_get(numbers):
+            position.add(metrics)
 
     def _evaluate_and_save(
         self,

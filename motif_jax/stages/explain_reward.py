@@ -22,13 +22,14 @@ PAGE, TABLE, TEXTS = "explain.html", "messages.csv", "texts.csv"
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for rewards, evaluations or datasets that are not there, or bad values."""
     del workdir
-    for key in ("reward_dir", "other_dir"):
-        if config[key] or key == "reward_dir":
-            checks.require(bool(config[key]), key, config[key], f"a reward: give it with --config.{key}=DIR")
-            checks.require(
-                Path(config[key]).exists(), key, config[key], "a run folder or a .safetensors file"
-            )
-    checks.fraction(config, "quantile", allow_none=True)
+    place = config.reward.dir
+    checks.require(bool(place), "reward.dir", place, "a reward: give it with --config.reward.dir=DIR")
+    for key in ("reward", "other"):
+        place = config[key].dir
+        there = not place or Path(place).exists()
+        checks.require(there, f"{key}.dir", place, "a run folder or a .safetensors file")
+        checks.positive(config, f"{key}.step", allow_zero=True, allow_none=True)
+    checks.fraction(config, "reward.quantile", allow_none=True)
     for key in ("max_evaluations", "max_rows", "max_steps"):
         checks.positive(config, key)
     if config.dataset_dir:
@@ -52,9 +53,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.runtime import reward_ratings
 
     run_folder.prepare(workdir, config)
-    models = [reward_ratings.open_reward(config.reward_dir, config.step)]
-    if config.other_dir:
-        models.append(reward_ratings.open_reward(config.other_dir, config.other_step))
+    models = [reward_ratings.open_reward(config.reward.dir, config.reward.step)]
+    if config.other.dir:
+        models.append(reward_ratings.open_reward(config.other.dir, config.other.step))
     folder = _dataset_folder(config, models[0])
     data = reward_ratings.read_messages(folder)
     asked = [text for text in config.text.split("|") if config.text]
@@ -97,8 +98,8 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
         name=name,
         raw=np.where(known, rating.raw, 0),
         normalised=np.where(known, rating.normalised, 0),
-        threshold=model.normalisation(True, config.quantile).threshold,
-        quantile=config.quantile,
+        threshold=model.normalisation(True, config.reward.quantile).threshold,
+        quantile=config.reward.quantile,
         disagreement=None if rating.disagreement is None else np.nan_to_num(rating.disagreement),
         history=np.nan_to_num(history),
         evaluations=evaluations,

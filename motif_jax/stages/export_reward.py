@@ -14,8 +14,8 @@ FILE = "reward.safetensors"
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError if there is no such reward."""
     del workdir
-    checks.existing_folder(config, "reward_dir")
-    checks.positive(config, "step", allow_zero=True, allow_none=True)
+    checks.existing_folder(config, "reward.dir")
+    checks.positive(config, "reward.step", allow_zero=True, allow_none=True)
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
@@ -23,6 +23,6 @@ def run(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.rewards import exchange
     from motif_jax.rewards.trained import read_trained
 
-    reward = read_trained(config.reward_dir, config.step)
+    reward = read_trained(config.reward.dir, config.reward.step)
     exchange.write_safetensors(reward, workdir / FILE)
-    print(f"evaluation {reward.step} of {config.reward_dir}: {(workdir / FILE).resolve()}")
+    print(f"evaluation {reward.step} of {config.reward.dir}: {(workdir / FILE).resolve()}")

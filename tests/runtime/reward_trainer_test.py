@@ -39,7 +39,7 @@ def train_epochs(trainer, epochs=1):
     for epoch in range(epochs):
         for _, batches in trainer.plan.chunks(epoch):
             state, metrics = trainer.train_chunk(state, batches)
-            numbers.append(jax.device_get(metrics))
+            numbers += jax.device_get(metrics)
     return state, {name: np.concatenate([m[name] for m in numbers]) for name in numbers[0]}
 
 

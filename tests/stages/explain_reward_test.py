@@ -28,7 +28,7 @@ def runs(tmp_path_factory):
 
 def explain(runs, workdir, **values):
     config = load_config("explain_reward", "")
-    config.reward_dir = str(runs / "a")
+    config.reward.dir = str(runs / "a")
     config.update_from_flattened_dict(values)
     explain_reward.check(config, workdir)
     explain_reward.run(config, workdir)
@@ -37,7 +37,7 @@ def explain(runs, workdir, **values):
 
 
 def test_the_table_says_what_the_reward_says(runs, tmp_path, capsys):
-    rows = explain(runs, tmp_path, text="Hello|You die...", other_dir=str(runs / "b"))
+    rows = explain(runs, tmp_path, text="Hello|You die...", **{"other.dir": str(runs / "b")})
     dataset = PairsDataset.open(runs / "dataset")
     messages = dataset.data["message"].reshape(-1, 256)
     assert sum(int(row["count"]) for row in rows) == len(messages)
@@ -67,7 +67,7 @@ def test_the_table_says_what_the_reward_says(runs, tmp_path, capsys):
 def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
     for name in ("a", "b"):
         config = load_config("export_reward", "")
-        config.reward_dir = str(runs / name)
+        config.reward.dir = str(runs / name)
         export_reward.check(config, tmp_path / name)
         export_reward.run(config, tmp_path / name)
         file = tmp_path / name / "reward.safetensors"
@@ -87,7 +87,7 @@ def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
         assert back.members == expected.trained.members
         with pytest.raises(UserError, match="already holds checkpoints"):
             import_reward.check(config, workdir)
-    rows = explain(runs, tmp_path / "e", reward_dir=str(tmp_path / "a" / "reward.safetensors"))
+    rows = explain(runs, tmp_path / "e", **{"reward.dir": str(tmp_path / "a" / "reward.safetensors")})
     assert rows
 
 
@@ -110,10 +110,10 @@ def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"reward_dir": None}, "config.reward_dir=None"),
-        ({"reward_dir": "/nowhere"}, "a run folder or a .safetensors file"),
+        ({"reward.dir": None}, "config.reward.dir=None"),
+        ({"reward.dir": "/nowhere"}, "a run folder or a .safetensors file"),
         ({"dataset_dir": "/nowhere"}, "existing folder"),
-        ({"quantile": 0.53}, "must be one of 0.05"),
+        ({"reward.quantile": 0.53}, "must be one of 0.05"),
         ({"max_rows": 0}, "config.max_rows=0"),
     ],
 )
