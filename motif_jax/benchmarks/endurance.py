@@ -3,9 +3,9 @@
     python -m motif_jax.launch --config=configs/benchmark.py:endurance --config.options.minutes=60
 
 Starts `train_agent` as a program of its own, looks at all its processes from outside, and stops it when the time is over.
-Value: memory of all processes together (proportional set size: shared pages count once) at the end; yardstick: the same
-when the warm-up was over. Besides: the slope of every process in megabytes an hour, the most threads and open files,
-what the run left behind. `options.folder` gets samples.json, memory.png and memory.pdf, and the run itself.
+Value: memory of all processes together at the end, shared pages counted once and pages of files (libraries) not at all: the
+system drops and rereads those as it likes; yardstick: the same when the warm-up was over. Besides: the slope of every
+process in megabytes an hour, the most threads and open files, what the run left behind. `options.folder` gets samples.json, memory.png and memory.pdf, and the run itself.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
         samples, code, left = _observe(config, folder, Path(temporary))
     table = Table(samples)
     atomic_write_json(folder / "samples.json", samples)
-    for kind, data in draw(_plot(table)).items():
-        atomic_write_bytes(folder / f"memory.{kind}", data)
     fit = table.after(options.warmup_share * 60 * options.minutes)
-    total = fit.total("pss")
+    for kind, data in draw(_plot(table, fit.names)).items():
+        atomic_write_bytes(folder / f"memory.{kind}", data)
+    total = fit.total("memory")
     ends = max(1, round(_END_SHARE * len(total)))
     rows = list(read_metrics(folder / "run"))
     return result(
@@ -88,9 +88,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "the same when the warm-up was over",
         [float(np.mean(total[:ends]))],
         options.to_dict(),
-        slope_mb_per_hour={"all together (pss)": slope_per_hour(fit.seconds, total)}
-        | {name: slope_per_hour(fit.seconds, fit.of(name, "rss")) for name in fit.names},
-        rss_mb={name: [float(v) for v in (fit.of(name, "rss")[0], fit.of(name, "rss")[-1])] for name in fit.names},
+        slope_mb_per_hour={"all together": slope_per_hour(fit.seconds, total)}
+        | {name: slope_per_hour(fit.seconds, fit.of(name, "memory")) for name in fit.names},
+        memory_mb={name: [float(fit.of(name, "memory")[i]) for i in (0, -1)] for name in fit.names},
+        largest_rss_mb={name: float(np.nanmax(table.of(name, "rss"))) for name in fit.names},
         threads={name: _extremes(fit.of(name, "threads")) for name in fit.names},
         files={name: _extremes(fit.of(name, "files")) for name in fit.names},
         shared_memory_files=max(sample["shared_memory"] for sample in samples),
@@ -180,7 +181,7 @@ def _sample(parent: int, names: dict[int, str]) -> dict[str, Any]:
                 name = names.setdefault(process.pid, _name(process, names))
                 found[name] = {
                     "rss": process.memory_info().rss / 1e6,
-                    "pss": _proportional(process.pid),
+                    "memory": _memory(process.pid),
                     "threads": process.num_threads(),
                     "files": process.num_fds(),
                 }
@@ -193,12 +194,11 @@ def _name(process: psutil.Process, names: dict[int, str]) -> str:
     return f"actor {sum(name.startswith('actor') for name in names.values())}"
 
 
-def _proportional(pid: int) -> float:
-    """Proportional set size in megabytes."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise RuntimeError(f"the system does not say the memory of process {pid}")
+def _memory(pid: int) -> float:
+    """Megabytes of a process without pages of files; shared memory in equal parts to those that share it."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]
+    kilobytes = {name: int(rest.split()[0]) for name, rest in (line.split(":", 1) for line in lines)}
+    return (kilobytes["Pss_Anon"] + kilobytes["Pss_Shmem"]) * 1024 / 1e6
 
 
 def _shared_memory() -> set[str]:
@@ -231,8 +231,11 @@ class Table:
         return Table(late)
 
     def of(self, name: str, field: str) -> np.ndarray:
-        """float [samples] of one process."""
-        return np.array([sample["processes"][name][field] for sample in self._samples], np.float64)
+        """float [samples] of one process, NaN where it was not there."""
+        absent = {field: np.nan}
+        return np.array(
+            [sample["processes"].get(name, absent)[field] for sample in self._samples], np.float64
+        )
 
     def total(self, field: str) -> np.ndarray:
         """float [samples], summed over all processes of each sample."""
@@ -250,10 +253,8 @@ def _extremes(values: np.ndarray) -> list[int]:
     return [int(values.min()), int(values.max())]
 
 
-def _plot(table: Table) -> Plot:
-    minutes = (table.seconds / 60).tolist()
-    lines = [Series(name="all (pss)", x=minutes, y=table.total("pss").tolist())]
-    lines += [
-        Series(name=f"{name} (rss)", x=minutes, y=table.of(name, "rss").tolist()) for name in table.names[:5]
-    ]
+def _plot(table: Table, names: Sequence[str]) -> Plot:
+    minutes = table.seconds / 60
+    lines = [Series(name="all together", x=minutes, y=table.total("memory"))]
+    lines += [Series(name=name, x=minutes, y=table.of(name, "memory")) for name in names[:5]]
     return Plot("minutes", "MB", tuple(lines))

@@ -16,7 +16,7 @@ from motif_jax.benchmarks.endurance import Table, slope_per_hour
 
 def sample(seconds: float, **rss: float) -> dict[str, Any]:
     processes = {
-        name: {"rss": value, "pss": value / 2, "threads": 3, "files": 9} for name, value in rss.items()
+        name: {"rss": value, "memory": value / 2, "threads": 3, "files": 9} for name, value in rss.items()
     }
     return {"seconds": seconds, "processes": processes, "zombies": 0, "shared_memory": 0}
 
@@ -40,7 +40,7 @@ def test_tables_hold_the_processes_that_stay() -> None:
     late = Table(samples).after(60)
     assert late.names == ["learner", "actor 0", "actor 2", "actor 10"]
     np.testing.assert_array_equal(late.of("learner", "rss"), [201, 202, 203])
-    np.testing.assert_array_equal(late.total("pss"), [(153 + 200 + n) / 2 for n in (1, 2, 3)])
+    np.testing.assert_array_equal(late.total("memory"), [(153 + 200 + n) / 2 for n in (1, 2, 3)])
     assert slope_per_hour(late.seconds, late.of("learner", "rss")) == pytest.approx(60)
     with pytest.raises(RuntimeError, match="more minutes"):
         Table(samples).after(1_000)
@@ -54,7 +54,7 @@ def test_a_sample_sees_a_process_and_its_children() -> None:
         assert {"learner", f"helper {child.pid}"} <= set(seen["processes"])
         numbers = seen["processes"]["learner"]
         assert numbers["rss"] > 10
-        assert 0 < numbers["pss"] <= numbers["rss"] * 1.2
+        assert 0 < numbers["memory"] <= numbers["rss"] * 1.2
         assert numbers["threads"] >= 1
         assert numbers["files"] >= 3
     finally:
