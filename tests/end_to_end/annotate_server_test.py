@@ -125,7 +125,7 @@ def labels(dataset, name=NAME):
     return np.load(dataset / "preference" / f"{name}.npy")
 
 
-@pytest.mark.parametrize("mode", ["analysis", "verdict", "soft"])
+@pytest.mark.parametrize("mode", ["analysis", pytest.param("verdict", marks=pytest.mark.slow), "soft"])
 def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
     done = run(answer__mode=mode, keep_conversations=True)
     assert (labels(dataset) == expected(dataset, rule)).all()
@@ -219,7 +219,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [case if case in ("http 500", "json") else pytest.param(case, marks=pytest.mark.slow) for case in CASES],
+)
 def test_a_bad_server_is_one_line_and_all_answers_are_kept(run, server, dataset, case):
     bad, said = CASES[case]
     server.behave = lambda number, request: bad(number, request) if number > 40 else None

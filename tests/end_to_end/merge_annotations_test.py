@@ -68,6 +68,7 @@ def test_majority_and_tables(dataset, tmp_path):
         (["--config.method=best"], "config.method='best'"),
     ],
 )
+@pytest.mark.slow
 def test_bad_values_are_one_line(dataset, tmp_path, flags, said):
     done = merge(dataset, tmp_path, *flags)
     assert done.returncode == 2
