@@ -125,7 +125,9 @@ def _base() -> ConfigDict:
     config.batch_size = 4096  # steps of an update, of all hosts together
     config.rollout = 32  # steps of a trajectory, also those that gradients run back through
     config.max_waiting_batches = 2  # batches that may wait for the learner before the actors do
-    config.serial = False  # everything in one thread and in order: slow, reproducible bit for bit
+    # Everything in one thread and in order: slow, and two runs are equal bit for bit. A run that is continued from a
+    # checkpoint starts new games, so it differs from one that was never stopped (not from one stopped there too).
+    config.serial = False
 
     config.environment = ConfigDict()
     config.environment.name = "NetHackScore-v1"
