@@ -15,6 +15,7 @@ import numpy as np
 from motif_jax.algorithms.appo import TrainState
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from motif_jax.runtime.batcher import Batcher, Finished, HostBatch, IntrinsicReturn
+from motif_jax.runtime.memory import return_freed_memory
 from motif_jax.runtime.meters import Meters
 from motif_jax.runtime.parallel import AXIS, DataParallel
 from motif_jax.runtime.publishing import Publisher
@@ -121,6 +122,7 @@ class Learner:
 
         self._update = parallel.wrap(core, donate_state=True)
         self._running: jax.Array | None = None
+        self._settled = False
         self._done: jax.Array | None = None
         publisher.publish(version, self.state.params)
 
@@ -144,6 +146,9 @@ class Learner:
             jax.block_until_ready(self._running)
         self._publisher.publish(self.version, self.state.params)
         self._done, self._running = self._running, None
+        if not self._settled:
+            self._settled = True
+            return_freed_memory()  # the compiler's
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the newest update that is done and was not asked for yet; does not wait for a running one."""

@@ -32,3 +32,26 @@ def test_blocks_that_were_freed_are_used_again() -> None:
     # 64 MiB are 16,384 pages (32 of them where pages are huge).
     assert faults["default"] >= 32
     assert faults["keep"] < 32
+
+
+RETURN_PROGRAM = """
+import numpy as np
+import psutil
+from motif_jax.runtime.memory import keep_freed_memory, return_freed_memory
+
+assert keep_freed_memory()
+block = np.ones(64 << 20, np.float32)
+above = np.ones(1 << 20, np.float32)
+del block
+before = psutil.Process().memory_info().rss
+assert return_freed_memory()
+print(before - psutil.Process().memory_info().rss)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="says something about glibc's heap alone")
+def test_freed_blocks_can_be_given_back() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RETURN_PROGRAM], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert int(done.stdout) > 200 << 20
