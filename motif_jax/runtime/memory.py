@@ -29,7 +29,7 @@ def keep_freed_memory() -> bool:
 def return_freed_memory() -> bool:
     """Gives freed blocks back to the system once; returns whether it could.
 
-    For the moment when everything is compiled: the compiler's memory (370 MB for the published network's update) would
+    For the moment when everything is compiled: the compiler's memory (370 MB with the quickstart's small network) would
     stay in a heap that keeps what is freed. What the next run needs is cleared again, once.
     """
     if platform.libc_ver()[0] != "glibc":
