@@ -68,7 +68,14 @@ def test_forward_equals_golden(golden):
     )
 
 
-@pytest.mark.parametrize(("model", "max_length"), [("lt_cnn", 0), ("lt_cnn", 68), ("lt_cnn_small", 127)])
+@pytest.mark.parametrize(
+    ("model", "max_length"),
+    [
+        ("lt_cnn", 68),
+        pytest.param("lt_cnn", 0, marks=pytest.mark.slow),
+        pytest.param("lt_cnn_small", 127, marks=pytest.mark.slow),
+    ],
+)
 def test_a_short_length_changes_neither_values_nor_gradients(golden, model, max_length):
     small = model == "lt_cnn_small"
     shapes = golden("reward_inputs_shapes.json")["small"] if small else golden("weight_shapes.json")["reward"]
@@ -88,6 +95,7 @@ def test_a_short_length_changes_neither_values_nor_gradients(golden, model, max_
         np.testing.assert_allclose(a, b, atol=1e-4 * np.linalg.norm(b) + 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_inputs_equal_golden(golden, variant):
     g = golden("reward_inputs.npz")
@@ -155,6 +163,7 @@ def test_a_fresh_network_is_as_published():
     assert 1e-5 < spread < 1e-1
 
 
+@pytest.mark.slow
 def test_layout_round_trip_and_refusals():
     network = RewardNetwork(RewardArchitecture(status=True, crop=True, glyphs=True))
     params = jax.jit(network.init)(jax.random.key(2))
@@ -177,6 +186,7 @@ def test_impossible_architectures_are_refused():
         RewardNetwork(RewardArchitecture(crop=True))
 
 
+@pytest.mark.slow
 def test_bfloat16_is_close_and_keeps_float32_parameters(golden):
     messages = golden("reward_forward.npz")["messages"]
     network, params = golden_network(golden("weight_shapes.json")["reward"], dtype="bfloat16")

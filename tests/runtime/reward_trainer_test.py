@@ -127,6 +127,7 @@ def test_devices_agree(folder):
     np.testing.assert_allclose(many.member_rewards(first), one.member_rewards(first), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("running", [False, True])
 def test_evaluation_equals_a_pass_over_every_message(folder, running):
     trainer = make_trainer(folder / "plain", **{"compat.running_statistics": running})

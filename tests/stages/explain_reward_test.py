@@ -16,6 +16,9 @@ from motif_jax.stages import explain_reward, export_reward, import_reward
 from motif_jax.support.errors import UserError
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
@@ -91,7 +94,6 @@ def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
     assert rows
 
 
-@pytest.mark.slow
 def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message(tmp_path):
     make_dataset(tmp_path / "dataset", pairs=60, messages=10)
     train(

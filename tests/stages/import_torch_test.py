@@ -101,6 +101,7 @@ def test_a_reward_without_quantiles_has_no_threshold(golden, tmp_path):
         trained.normalisation(True, 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [27, 26])
 def test_an_agent_gives_the_golden_logits(golden, tmp_path, status):
     named = recipe_tensors(golden("weight_shapes.json")["actor_critic"])
@@ -128,6 +129,7 @@ def test_an_agent_gives_the_golden_logits(golden, tmp_path, status):
     np.testing.assert_allclose(value, g["value"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_refusals_name_what_is_wrong(golden, tmp_path):
     good = write_reward(tmp_path / "a.pth", golden)
     with pytest.raises(UserError, match="does not fit this network"):

@@ -118,6 +118,7 @@ def test_a_run_of_other_values_or_other_labels_is_refused(dataset, tmp_path):
         train_reward.run(config, workdir)
 
 
+@pytest.mark.slow
 def test_files_have_the_published_columns(dataset, tmp_path):
     overrides = {"compat.quantile_two_decimals": True, "compat.running_statistics": True, "epochs": 2}
     workdir = train(tmp_path / "r", reward_config(dataset, **overrides))
@@ -152,6 +153,7 @@ def test_faithful_is_the_published_command():
         load_config("train_reward", "nonsense")
 
 
+@pytest.mark.slow
 def test_early_stopping_and_an_ensemble(dataset, tmp_path):
     overrides = {
         "early_stopping.patience": 1, "epochs": 30, "optimizer.learning_rate": 1e-30,
