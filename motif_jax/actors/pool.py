@@ -10,13 +10,13 @@ import select
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from motif_jax.actors import folders
 from motif_jax.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollouts
 from motif_jax.actors.worker import COMMAND, RECORD
 
@@ -38,7 +38,7 @@ class ActorPool(Rollouts):
         super().__init__(config, next_episode)
         self._records, self._records_in = os.pipe()
         self._reports, self._reports_in = os.pipe()
-        self._folder = Path(tempfile.mkdtemp(prefix="motif_jax_actors_"))
+        self._folder, self._folder_lock = folders.create()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._commands = [-1] * config.workers
         self._generation = [0] * config.workers
@@ -132,12 +132,11 @@ class ActorPool(Rollouts):
                 os.close(descriptor)
             self._records_in = -1
         shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._folder_lock)
         self.slots.close()
 
     def _spawn(self, worker: int) -> subprocess.Popen[bytes]:
-        folder = self._folder / str(worker)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        folder = folders.renew(self._folder, worker)
         commands, self._commands[worker] = os.pipe()
         orders = {
             "config": dataclasses.asdict(self.config),
@@ -155,7 +154,13 @@ class ActorPool(Rollouts):
                 [sys.executable, "-m", "motif_jax.actors.worker"],
                 stdin=subprocess.PIPE,
                 stdout=2,  # standard output is the parent's own: whatever an engine prints goes to the log
-                pass_fds=[self.slots.descriptor, commands, self._records_in, self._reports_in],
+                pass_fds=[
+                    self.slots.descriptor,
+                    self._folder_lock,
+                    commands,
+                    self._records_in,
+                    self._reports_in,
+                ],
                 env=_worker_environment(folder),
             )
         finally:

@@ -6,10 +6,8 @@ with it, or no longer there.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 import signal
 import struct
 import sys
@@ -18,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from motif_jax.actors import folders
 from motif_jax.actors.group import SlotGroup, start_delay
 from motif_jax.actors.rollouts import HELLO_ROW, RESET_ROW, ActorsConfig
 from motif_jax.actors.slots import SlotLayout, Slots
@@ -97,17 +96,8 @@ def main() -> int:
         report(orders["reports"], {"error": text, "worker": orders["worker"]})
         return 1
     finally:
-        _remove_own_folder(orders["parent"])
+        folders.remove_own(Path(os.environ["TMPDIR"]), parent_lives=os.getppid() == orders["parent"])
     return 0
-
-
-def _remove_own_folder(parent: int) -> None:
-    """Removes the temporary folder of this process, and the one round it if it is the last and `parent` is dead."""
-    folder = Path(os.environ["TMPDIR"])
-    shutil.rmtree(folder, ignore_errors=True)
-    if os.getppid() != parent:
-        with contextlib.suppress(OSError):
-            folder.parent.rmdir()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from motif_jax.actors import folders
 from motif_jax.actors.group import episode_seed
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
@@ -302,6 +303,21 @@ def test_files_of_a_killed_engine_are_removed(tmp_path: Path, monkeypatch: pytes
         assert files
         assert not any(path.exists() for path in files)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_runs_that_were_killed_as_a_whole_are_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, descriptor = folders.create()
+    (folders.renew(left, 0) / "nle.so").write_text("")
+    in_use, other = folders.create()
+    assert left.exists(), "its lock is held"
+    os.close(descriptor)
+    new, third = folders.create()
+    assert sorted(tmp_path.iterdir()) == sorted([in_use, new])
+    os.close(other)
+    os.close(third)
 
 
 def alive(pid: int) -> bool:

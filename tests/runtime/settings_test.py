@@ -96,7 +96,7 @@ def test_actors_are_divided_over_devices() -> None:
         ({"devices__learner": "9"}, "config.devices.learner='9'"),
         ({"devices__actor": "0,0"}, "config.devices.actor='0,0'"),
         ({"devices__actor": "0,1,2"}, "config.actors.workers=2: must be a multiple of the 3 devices"),
-        ({"actors__slots_per_group": 2}, "config.actors.slots_per_group=2: must be at least 4"),
+        ({"actors__slots_per_group": 2}, "config.actors.slots_per_group=2: must be at least 3"),
         ({"reward__dir": "/nowhere"}, "config.reward.dir='/nowhere': must be an existing folder"),
         ({"reward__intrinsic_coefficient": 0.1}, "needs a trained reward"),
         ({"algorithm__advantage": "td"}, "config.algorithm.advantage='td'"),
