@@ -7,7 +7,7 @@ from nle.nethack.nethack import DLPATH
 
 from motif_jax.envs.actions import SPACE
 from motif_jax.envs.buffers import Buffers
-from motif_jax.envs.library import share_code
+from motif_jax.envs.library import set_long, share_code
 from motif_jax.envs.scratch import game_folders
 from motif_jax.envs.spec import EngineError
 
@@ -42,6 +42,8 @@ class NetHackEngine:
         self.buffers.clear()
         self._game.set_initial_seeds(core, disp, False)
         self._reset()
+        # When the game began, by the clock of the wall: the price of worthless glass in shops depends on it.
+        set_long(self._game.dlpath, "ubirthday", 1 + core % (1 << 30))
         if self._shared_code:  # every new game loads the library anew
             share_code(self._game._dl.fileno(), DLPATH)
         in_moveloop = self.buffers.program_state[3:4]

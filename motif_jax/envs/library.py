@@ -8,6 +8,7 @@ file gives back a third of it, and the memory.
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import functools
 import mmap
@@ -117,3 +118,28 @@ def share_code(copy: int, installed: str) -> bool:
             number = ctypes.get_errno()
             raise OSError(number, f"mapping the engine's code: {os.strerror(number)}")
     return True
+
+
+def set_long(path: str, name: str, value: int) -> int:
+    """Sets a global variable of type long in a loaded copy of the library.
+
+    Args:
+        path: what the copy was loaded from.
+        name: of the variable.
+        value: the new value.
+
+    Returns:
+        The value before.
+
+    Raises:
+        OSError: the copy is not loaded.
+        ValueError: it has no such variable.
+    """
+    loaded = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    try:
+        variable = ctypes.c_long.in_dll(loaded, name)
+        before, variable.value = variable.value, value
+    finally:
+        # Held any longer it would outlive its game: nle starts a game by loading the copy anew.
+        _ctypes.dlclose(loaded._handle)
+    return before

@@ -67,3 +67,15 @@ def test_other_files_are_refused(tmp_path):
     path.write_bytes(b"text" * 100)
     with pytest.raises(ValueError, match="ELF"):
         library.read_only_segments(path)
+
+
+def test_the_clock_of_the_wall_sets_no_prices():
+    """Shops price worthless glass by the second in which a game began; here by its seed."""
+    engine, births = NetHackEngine(), []
+    for seed in (3, 4, 3):
+        engine.start(*game_seeds(seed))
+        births.append(library.set_long(engine._game.dlpath, "ubirthday", 0))
+    assert births[0] == births[2] != births[1]
+    with pytest.raises(ValueError, match="no_such_name"):
+        library.set_long(engine._game.dlpath, "no_such_name", 0)
+    engine.close()
