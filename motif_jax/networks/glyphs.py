@@ -138,7 +138,7 @@ def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array
     table = jnp.pad(table, ((0, 0), (0, 0), (0, 1), (0, 0))).reshape(-1, outputs)
     padded = jnp.pad(glyphs, ((0, 0), (1, 1), (1, 1)), constant_values=num_glyphs)
     height, width = glyphs.shape[1:]
-    total = 0.0
+    total = jnp.zeros((), table.dtype)
     for i in range(WIDTH):
         for j in range(WIDTH):
             cells = padded[:, i : i + height : stride, j : j + width : stride]

@@ -151,7 +151,8 @@ class RewardModule(nn.Module):
     def __call__(self, inputs: Mapping[str, jax.Array], max_length: int | None = None) -> jax.Array:
         """Rewards float32 [N]."""
         hidden = nn.relu(self.encode(inputs, max_length))
-        return self.reward_head(hidden.astype(jnp.float32))[:, 0]
+        rewards: jax.Array = self.reward_head(jnp.asarray(hidden, jnp.float32))
+        return rewards[:, 0]
 
 
 class RewardNetwork:
@@ -168,6 +169,9 @@ class RewardNetwork:
             raise ValueError(problem)
         self.architecture = architecture
         self.module = RewardModule(architecture)
+
+    def _apply(self, params: Params, *inputs: Any, method: Any = None) -> Any:
+        return self.module.apply({"params": params}, *inputs, method=method)
 
     def init(self, key: jax.Array) -> Params:
         """Fresh parameters, float32: orthogonal linear layers, uniform 1-d convolutions, normal embeddings."""
@@ -199,19 +203,19 @@ class RewardNetwork:
             "message_features" if n not in inputs and n == "message" else n for n in self.architecture.fields
         }
         chex.assert_equal_shape_prefix([inputs[name] for name in sorted(wanted)], 1)
-        return self.module.apply({"params": params}, inputs, max_length)
+        return self._apply(params, inputs, max_length)
 
     def message_features(
         self, params: Params, messages: jax.Array, max_length: int | None = None
     ) -> jax.Array:
         """Features [N, F] of messages uint8 [N, 256]; feed them to `reward` as 'message_features'."""
         chex.assert_rank(messages, 2)
-        return self.module.apply({"params": params}, messages, max_length, method=RewardModule.encode_message)
+        return self._apply(params, messages, max_length, method=RewardModule.encode_message)
 
     def encoder_output(self, params: Params, inputs: Mapping[str, jax.Array]) -> jax.Array:
         """What the reward head reads, before its activation: [N, hidden_dim]."""
-        return self.module.apply({"params": params}, inputs, method=RewardModule.encode)
+        return self._apply(params, inputs, method=RewardModule.encode)
 
     def branches(self, params: Params, inputs: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Features of every branch by name: status, crop, glyphs, message."""
-        return self.module.apply({"params": params}, inputs, method=RewardModule.branches)
+        return self._apply(params, inputs, method=RewardModule.branches)

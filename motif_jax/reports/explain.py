@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class ExplainedReward:
     disagreement: np.ndarray | None
     history: np.ndarray
     evaluations: Sequence[int]
-    curve: Sequence[dict[str, float]]
+    curve: Sequence[dict[str, Any]]
     facts: Sequence[tuple[str, str, str]] = ()
 
     @property
@@ -213,7 +214,7 @@ def message_table(explanation: Explanation, max_rows: int) -> str:
 
 def _threshold_row(reward: ExplainedReward, columns: int) -> list[Cell | Markup]:
     text = f"threshold {reward.threshold:.3f}: what stands below pays nothing"
-    cells: list[Cell | Markup] = [Cell(f"── {text} ──")] + [Cell("")] * (columns - 1)
+    cells: list[Cell | Markup] = [Cell(f"── {text} ──"), *(Cell("") for _ in range(columns - 1))]
     cells[2] = Cell(f"{reward.threshold:+.3f}", float(reward.threshold or 0.0))
     return cells
 
@@ -281,7 +282,7 @@ def _training(reward: ExplainedReward) -> str:
 
 
 def _calibration(reward: ExplainedReward) -> str:
-    bins = reward.curve[-1].get("calibration") or []
+    bins: list[dict[str, float]] = reward.curve[-1].get("calibration") or []
     error = reward.curve[-1].get("validation/calibration_error")
     lines = [
         Series(

@@ -87,7 +87,7 @@ class TrainedReward:
 
     def of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [N] of messages uint8 [N, L], L <= 256, a few hundred at a time on the device."""
-        return np.mean(self.members_of_messages(params, messages), axis=0, dtype=np.float32)
+        return np.asarray(np.mean(self.members_of_messages(params, messages), axis=0, dtype=np.float32))
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [members, N] of messages uint8 [N, L]."""

@@ -100,7 +100,7 @@ def reward_statistics(
             moments.update(everything[data.ids[pairs]] if message_only else everything[pairs])
         mean, variance = moments.mean, moments.variance
     by_member = [weighted_moments(member, weights) for member in values]
-    normalised = Normalisation(mean, variance).normalise(together)
+    normalised = np.asarray(Normalisation(mean, variance).normalise(together))
     own = np.stack([Normalisation(*m).normalise(member) for m, member in zip(by_member, values, strict=True)])
     return {
         "mean": mean,

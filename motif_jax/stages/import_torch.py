@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -72,7 +73,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         print(f"written to {workdir}")
 
 
-def _agent_network(config: ConfigDict) -> object:
+def _agent_network(config: ConfigDict) -> Any:
     from motif_jax.envs import registry
     from motif_jax.networks.agent import make_agent_network
     from motif_jax.runtime import settings

@@ -97,7 +97,7 @@ class _Reader:
     def __init__(self, path: Path, archive: zipfile.ZipFile, prefix: str) -> None:
         self._path, self._archive, self._prefix = path, archive, prefix
         self._stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
+        self._memo: dict[Any, Any] = {}
 
     def read(self, data: bytes) -> Any:
         """Returns the object that `data` describes."""

@@ -173,7 +173,7 @@ def test_layout_round_trip_and_refusals():
         jax.tree.leaves(reward_layout.from_named(named, network)), jax.tree.leaves(params), strict=True
     ):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(ValueError, match="missing .'fc1/bias'"):
+    with pytest.raises(ValueError, match=r"missing .'fc1/bias'"):
         reward_layout.from_named({k: v for k, v in named.items() if k != "fc1/bias"}, network)
     with pytest.raises(ValueError, match="fc1/bias has shape"):
         reward_layout.from_named({**named, "fc1/bias": np.zeros(3)}, network)

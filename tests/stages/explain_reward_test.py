@@ -15,7 +15,6 @@ from motif_jax.rewards.trained import read_trained
 from motif_jax.stages import explain_reward, export_reward, import_reward
 from motif_jax.support.errors import UserError
 
-
 pytestmark = pytest.mark.slow
 
 
