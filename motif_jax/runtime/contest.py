@@ -48,8 +48,12 @@ class Contest:
         return None if self.reward is None else TextRater(self.reward, self.spec)
 
 
-def check(config: ConfigDict) -> None:
-    """Raises UserError for values of the sections policy, agent, environment and reward that cannot work."""
+def check(config: ConfigDict, checkpoint: int | None = None) -> None:
+    """Raises UserError for values of the sections policy, agent, environment and reward that cannot work.
+
+    Opens the contest: what is wrong in its folders is told here, not when a run folder has been given to it.
+    `checkpoint` as in `open_contest`.
+    """
     named = config.policy in (policies.RANDOM, policies.AGENT)
     allowed = f"{policies.RANDOM}, {policies.AGENT}, or the folder of an agent run"
     checks.require(named or Path(config.policy).is_dir(), "policy", config.policy, allowed)
@@ -65,6 +69,7 @@ def check(config: ConfigDict) -> None:
     checks.fraction(config, "reward.quantile", allow_none=True)
     if config.reward.dir:
         checks.existing_folder(config, "reward.dir")
+    open_contest(config, checkpoint)
 
 
 def open_contest(config: ConfigDict, checkpoint: int | None = None) -> Contest:
@@ -83,16 +88,21 @@ def open_contest(config: ConfigDict, checkpoint: int | None = None) -> Contest:
     policy: Any = policies.RandomPolicy()
     reward: ConfigDict | None = None
     step: int | None = None
+    folder = config.agent.dir if config.policy in (policies.RANDOM, policies.AGENT) else config.policy
     name = config.environment.name or DEFAULT_ENVIRONMENT
     switches = {key: True for key, on in config.compat.items() if on}
-    options: dict[str, Any] = {"compat": switches} if switches else {}
-    folder = config.agent.dir if config.policy in (policies.RANDOM, policies.AGENT) else config.policy
+    options: dict[str, Any] = {}
+    if folder is None and switches:
+        allowed = f"off on {name}: only the game has published quirks"
+        checks.require(name in registry.NETHACK_TASKS, f"compat.{min(switches)}", True, allowed)
+        options["compat"] = switches
     if folder is not None:
         from motif_jax.runtime import agent_policy
 
         trained = agent_policy.read_config(folder)
-        name, options = agent_policy.environment_of(trained)
-        name = config.environment.name or name
+        trained_on, options = agent_policy.environment_of(trained)
+        name = config.environment.name or trained_on
+        _check_fits(folder, trained_on, name)
         if trained.reward.get("dir") and trained.reward.intrinsic_coefficient:
             reward = trained.reward
         if config.policy != policies.RANDOM:
@@ -117,3 +127,11 @@ def open_contest(config: ConfigDict, checkpoint: int | None = None) -> Contest:
         "reward": None if reward is None else run_folder.as_plain(reward),
     }
     return Contest(policy, name, options, spec, step, rater, reward, plan)
+
+
+def _check_fits(folder: str, trained_on: str, name: str) -> None:
+    """Raises UserError when an agent of one environment cannot play in another: the tasks of the game are one kind."""
+    game = registry.NETHACK_TASKS
+    allowed = f"one of {', '.join(game)}" if trained_on in game else trained_on
+    good = name == trained_on or (name in game and trained_on in game)
+    checks.require(good, "environment.name", name, f"{allowed}: {folder} was trained on {trained_on}")

@@ -72,7 +72,6 @@ def _task_names(config: ConfigDict) -> dict[str, str]:
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Reads the folders, compares, and writes page, tables and plots."""
-    run_folder.prepare(workdir, config)
     data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))
     data.curve_label = data.measure
     scores: list[tuple[str, str, float]] = []
@@ -103,6 +102,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
                 "note: tasks have their own scales; give normalise_zero and normalise_one to average over them"
             )
         data.comparison = compare(table, config.resamples, config.seed)
+    run_folder.prepare(workdir, config)
     _write(config, workdir, data)
 
 

@@ -37,8 +37,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     films.check(config)
     checks.fraction(config, "confidence")
     checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
-    contest.check(config)
     run_folder.check_identity(workdir, config, IDENTITY)
+    contest.check(config, _pinned(workdir))
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -97,17 +97,20 @@ def _write(
     print(f"written: {workdir / journal.SUMMARY}, {journal.TABLE}, table.md")
 
 
+def _pinned(workdir: Path) -> int | None:
+    """A training that goes on saves newer checkpoints: a resumed evaluation keeps the one that it began with."""
+    path = workdir / PLAN
+    return json.loads(path.read_text(encoding="utf-8"))["checkpoint"] if path.exists() else None
+
+
 class _Player:
     """Plays a contest as config and plan.json say."""
 
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
-        path = workdir / PLAN
-        # A training that goes on saves newer checkpoints: a resumed evaluation keeps the one that it began with.
-        pinned = json.loads(path.read_text(encoding="utf-8"))["checkpoint"] if path.exists() else None
-        self._contest = contest.open_contest(config, pinned)
+        self._contest = contest.open_contest(config, _pinned(workdir))
         self.plan = {**self._contest.plan, "greedy": bool(config.greedy), "seed": config.seed}
-        atomic_write_json(path, self.plan)
+        atomic_write_json(workdir / PLAN, self.plan)
 
     def play(self, rows: journal.Journal, stop: interruption.Interruption) -> None:
         """Plays the episodes that are not in the journal yet."""

@@ -36,12 +36,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Reads everything and writes the card."""
-    run_folder.prepare(workdir, config)
     folder = Path(config.model)
     card = read_card(folder)
     card.licence, card.notes = config.licence, config.notes
     card.evaluations = {path.name: journal.read_evaluation(path) for path in _folders(config)}
-    path = workdir / CARD
+    path = run_folder.prepare(workdir, config) / CARD
     atomic_write_text(path, model_card.render(card))
     print(f"model card: {path.resolve()}")
 

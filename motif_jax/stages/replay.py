@@ -31,15 +31,27 @@ def check(config: ConfigDict, workdir: Path) -> None:
             checks.existing_folder(config, key)
     for path in _recording_paths(config):
         checks.require(path.exists(), "recordings", str(path), "files or folders that exist")
+        Recording.load(path)
+    plan = _plan(config)
     if config.evaluation:
         _chosen_rows(config)
+    _policy(config, plan)
+    reward = _reward(config, plan)
+    if reward is not None:
+        from motif_jax import rewards
+
+        rewards.check(reward)
+
+
+def _plan(config: ConfigDict) -> dict[str, Any]:
+    return journal.read_evaluation(config.evaluation)["plan"] if config.evaluation else {}
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Writes every form that `config.forms` asks for of every episode."""
     with FolderLock(workdir):
         run_folder.prepare(workdir, config)
-        plan = journal.read_evaluation(config.evaluation)["plan"] if config.evaluation else {}
+        plan = _plan(config)
         policy, reward = _policy(config, plan), _reward(config, plan)
         rater_of = None if reward is None else _Overlay(reward)
         total = len(_recording_paths(config)) + (len(_chosen_rows(config)) if config.evaluation else 0)

@@ -71,7 +71,6 @@ def evaluation_folders(config: ConfigDict) -> list[Path]:
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Reads the folders and writes the page."""
-    run_folder.prepare(workdir, config)
     data = RunData(title=config.title)
     if config.dataset_dir:
         dataset = PairsDataset.open(config.dataset_dir)
@@ -100,7 +99,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
             name = key.removesuffix(".dir").removesuffix("_dir")
             data.provenance += run_report.provenance_of(folder_name, name)
             data.commands += run_report.command_of(folder_name, name)
-    page = workdir / PAGE
+    page = run_folder.prepare(workdir, config) / PAGE
     atomic_write_text(page, run_report.render(data, METRIC_GROUPS, time.strftime("%Y-%m-%d %H:%M")))
     if config.plots:
         from motif_jax.reports import plots

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+from reward_fixtures import load_config
 
 from motif_jax.envs import replay
 from motif_jax.reports import journal
@@ -136,14 +137,61 @@ def test_mistakes_are_told_in_one_line(repository, tmp_path, flag, said):
     assert not list(tmp_path.iterdir())
 
 
-def _config(repository: Path, flag: str):
-    import runpy
+@pytest.mark.parametrize(
+    ("stage_name", "flags", "said"),
+    [
+        (
+            "evaluate",
+            ["policy=agent", "agent.dir=FOLDER"],
+            "is a run of train_reward, not of train_agent",
+        ),
+        ("evaluate", ["policy=FOLDER"], "is a run of train_reward, not of train_agent"),
+        ("visualize", ["agent.dir=FOLDER"], "is a run of train_reward, not of train_agent"),
+        ("evaluate", ["reward.dir=FOLDER"], "checkpoint"),
+        ("visualize", ["reward.dir=FOLDER"], "checkpoint"),
+        ("replay", ["recordings=FOLDER", "agent.dir=FOLDER"], "is not a recording of an episode"),
+        ("replay", ["recordings=EMPTY", "agent.dir=FOLDER"], "is a run of train_reward, not of train_agent"),
+        ("replay", ["recordings=EMPTY", "reward.dir=FOLDER"], "checkpoint"),
+        (
+            "evaluate",
+            ["environment.name=Recall-v0", "compat.sober_mask=True"],
+            "config.compat.sober_mask=True: must be off on Recall-v0: only the game has published quirks",
+        ),
+        (
+            "visualize",
+            ["environment.name=Recall-v0", "compat.message_count_off=True"],
+            "must be off on Recall-v0",
+        ),
+    ],
+)
+def test_what_folders_hold_is_checked_before_the_run_folder_is_made(
+    repository, tmp_path, stage_name, flags, said
+):
+    import importlib
 
-    config = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]("smoke")
-    key, value = flag.removeprefix("--config.").split("=")
-    section = config
-    *path, last = key.split(".")
-    for part in path:
-        section = section[part]
-    section[last] = int(value) if value.isdigit() else value
+    from motif_jax.support.errors import UserError
+
+    wrong, empty, workdir = tmp_path / "wrong", tmp_path / "empty", tmp_path / "new"
+    for folder in (wrong, empty):
+        folder.mkdir()
+    settings = load_config("train_reward").to_dict() | {"dataset_dir": "/nowhere"}
+    (wrong / "config.json").write_text(json.dumps(settings, default=list))
+    flags = [flag.replace("FOLDER", str(wrong)).replace("EMPTY", str(empty)) for flag in flags]
+    with pytest.raises(UserError) as error:
+        importlib.import_module(f"motif_jax.stages.{stage_name}").check(
+            _config(repository, *flags, stage=stage_name), workdir
+        )
+    assert said in str(error.value)
+    assert not workdir.exists()
+
+
+def _config(repository: Path, *flags: str, stage: str = "evaluate"):
+    config = load_config(stage, "" if stage == "replay" else "smoke")
+    for flag in flags:
+        key, value = flag.removeprefix("--config.").split("=")
+        section = config
+        *path, last = key.split(".")
+        for part in path:
+            section = section[part]
+        section[last] = True if value == "True" else int(value) if value.isdigit() else value
     return config

@@ -107,6 +107,21 @@ def test_a_contest_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     assert (who.checkpoint, who.environment, who.options["delay"]) == (None, "Recall-v0", 20)
 
 
+def test_a_contest_that_cannot_be_is_told_by_the_check(agent):
+    repository = Path(__file__).parents[2]
+    config = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
+    config.policy, config.agent.dir, config.agent.checkpoint = "agent", str(agent[0]), "150"
+    with pytest.raises(UserError, match="has no checkpoint 150"):
+        contest.check(config)
+    contest.check(config, checkpoint=200)
+    config.agent.checkpoint, config.environment.name = "latest", "NetHackScore-v1"
+    with pytest.raises(UserError, match=r"must be Recall-v0: .* was trained on Recall-v0"):
+        contest.check(config)
+    config.environment.name = None
+    config.compat.sober_mask = True  # the agent's own switches hold
+    contest.check(config)
+
+
 def test_what_cannot_be_loaded_is_told(agent, tmp_path):
     folder = agent[0]
     with pytest.raises(UserError, match=r"has no checkpoint 150: it has \[100, 200, 300\]"):
