@@ -38,7 +38,8 @@ class ActorPool(Rollouts):
         super().__init__(config, next_episode)
         self._records, self._records_in = os.pipe()
         self._reports, self._reports_in = os.pipe()
-        self._folder, self._folder_lock = folders.create()
+        self._folder: Path | None = None
+        self._folder_lock = -1
         self._processes: list[subprocess.Popen[bytes]] = []
         self._commands = [-1] * config.workers
         self._generation = [0] * config.workers
@@ -46,6 +47,8 @@ class ActorPool(Rollouts):
         # died must not reach its successor.
         self._group_generation = [0] * config.groups
         self._commanded_at: list[float | None] = [None] * config.groups
+        # Of workers that are not up yet.
+        self._spawned_at: list[float | None] = [None] * config.workers
         self._slots_finished = [0] * config.workers
         self._failures = [0] * config.workers
         self._episodes: list[dict[str, Any]] = []
@@ -58,6 +61,7 @@ class ActorPool(Rollouts):
 
     def start(self) -> None:
         """Starts the processes and the thread that watches them."""
+        self._folder, self._folder_lock = folders.create()
         for worker in range(self.config.workers):
             self._processes.append(self._spawn(worker))
         self._watcher.start()
@@ -131,11 +135,13 @@ class ActorPool(Rollouts):
             for descriptor in (self._records, self._records_in, self._reports, self._reports_in):
                 os.close(descriptor)
             self._records_in = -1
-        shutil.rmtree(self._folder, ignore_errors=True)
-        os.close(self._folder_lock)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            os.close(self._folder_lock)
         self.slots.close()
 
     def _spawn(self, worker: int) -> subprocess.Popen[bytes]:
+        assert self._folder is not None
         folder = folders.renew(self._folder, worker)
         commands, self._commands[worker] = os.pipe()
         orders = {
@@ -149,6 +155,7 @@ class ActorPool(Rollouts):
             "records": self._records_in,
             "reports": self._reports_in,
         }
+        self._spawned_at[worker] = time.monotonic()
         try:
             process = subprocess.Popen(
                 [sys.executable, "-m", "motif_jax.actors.worker"],
@@ -207,7 +214,8 @@ class ActorPool(Rollouts):
                         while select.select([self._reports], [], [], 0)[0]:
                             rest = self._take_reports(rest)
                         self._replace(worker, process.returncode)
-                    elif self._is_stuck(worker):
+                    elif (reason := self._stuck(worker)) is not None:
+                        self._errors[worker] = reason
                         process.kill()
         except Exception as error:
             self._fail(f"the thread that watches the actors ended: {error!r}")
@@ -220,16 +228,22 @@ class ActorPool(Rollouts):
             with self._lock:
                 if "episode" in message:
                     self._episodes.append(message["episode"])
+                elif "up" in message:
+                    self._spawned_at[message["up"]] = None
                 else:
                     self._errors[message["worker"]] = message["error"]
         return rest
 
-    def _is_stuck(self, worker: int) -> bool:
-        per_worker = self.config.groups_per_worker
-        since = [
-            t for t in self._commanded_at[worker * per_worker : (worker + 1) * per_worker] if t is not None
-        ]
-        return bool(since) and time.monotonic() - min(since) > self.config.timeout_seconds
+    def _stuck(self, worker: int) -> str | None:
+        """Why a worker is taken for dead, None if it is not."""
+        config, now, spawned_at = self.config, time.monotonic(), self._spawned_at[worker]
+        if spawned_at is not None:
+            late = now - spawned_at > config.start_timeout_seconds + config.warmup_seconds
+            return f"it was not up after {config.start_timeout_seconds:g} seconds" if late else None
+        groups = range(worker * config.groups_per_worker, (worker + 1) * config.groups_per_worker)
+        since = [at for at in (self._commanded_at[group] for group in groups) if at is not None]
+        late = bool(since) and now - min(since) > config.timeout_seconds
+        return f"it did not answer for {config.timeout_seconds:g} seconds" if late else None
 
     def _replace(self, worker: int, code: int) -> None:
         error = self._errors.pop(worker, None)

@@ -39,6 +39,7 @@ class ActorsConfig:
       warmup_steps: at the start every environment plays a random number of random steps up to this one.
       warmup_seconds: at the start every worker sleeps a random time up to this one.
       timeout_seconds: a worker that has not answered for so long is taken for dead.
+      start_timeout_seconds: so is one that is not up so long after its start (and its delay).
       max_failures: so many deaths of a worker in a row, none of which finished a slot, end the run.
       mark_unwritten: fill every slot with `slots.MAGIC` before it is used again (tests, debugging).
     """
@@ -56,6 +57,7 @@ class ActorsConfig:
     warmup_steps: int = 0
     warmup_seconds: float = 0.0
     timeout_seconds: float = 300.0
+    start_timeout_seconds: float = 120.0
     max_failures: int = 3
     mark_unwritten: bool = False
 

@@ -53,6 +53,7 @@ def run(orders: Mapping[str, Any]) -> None:
     fresh = generation == 0
     if fresh:
         start_delay(config.seed, worker, config.warmup_seconds)
+    report(orders["reports"], {"up": worker})  # to the thread that watches: inference may be busy compiling
     os.write(orders["records"], RECORD.pack(worker, generation, -1, -1, HELLO_ROW))
     while data := os.read(orders["commands"], 64 * COMMAND.size):
         for sender, group, slot, row in COMMAND.iter_unpack(data):

@@ -235,6 +235,24 @@ def test_a_worker_that_does_not_answer_is_taken_for_dead() -> None:
         play(pool, lambda: len(pool.episodes()) > 0)
 
 
+def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(capfd: pytest.CaptureFixture[str]) -> None:
+    with ActorPool(config(workers=1, start_timeout_seconds=4.0)) as pool:
+        pool.start()
+        os.kill(pool.pids()[0], signal.SIGSTOP)
+        play(pool, lambda: pool.restarts == 1)
+        play(pool, lambda: len(pool.episodes()) > 0)
+    assert "it was not up after 4 seconds" in capfd.readouterr().err
+
+
+def test_workers_that_nobody_reads_are_not_taken_for_dead() -> None:
+    """Inference compiles while the actors start, which may take long."""
+    with ActorPool(config(workers=1, start_timeout_seconds=4.0)) as pool:
+        pool.start()
+        time.sleep(5.0)
+        play(pool, lambda: len(pool.episodes()) > 0)
+        assert pool.restarts == 0
+
+
 def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback() -> None:
     with ActorPool(config(workers=1, max_failures=2)) as pool:
         pool.start()
@@ -318,6 +336,13 @@ def test_folders_of_runs_that_were_killed_as_a_whole_are_swept(
     assert sorted(tmp_path.iterdir()) == sorted([in_use, new])
     os.close(other)
     os.close(third)
+
+
+def test_a_pool_that_never_starts_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pool = ActorPool(config())
+    assert list(tmp_path.iterdir()) == []
+    pool.close()
 
 
 def alive(pid: int) -> bool:
