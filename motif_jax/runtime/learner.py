@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.algorithms.appo import TrainState
+from motif_jax.algorithms.appo import EXTREMES, TrainState
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from motif_jax.runtime.batcher import Batcher, Finished, HostBatch, IntrinsicReturn
 from motif_jax.runtime.memory import return_freed_memory
@@ -22,6 +22,8 @@ from motif_jax.runtime.publishing import Publisher
 
 Update = Callable[..., tuple[TrainState, dict[str, jax.Array]]]
 _WAIT_SECONDS = 0.2
+# What the update takes on the device, on the host.
+_TAKE: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min, jnp.max: np.max}
 
 
 class DeviceBatch(NamedTuple):
@@ -159,21 +161,17 @@ class Learner:
 
 
 class Averages:
-    """Means of metrics between two rows of the log."""
+    """Means of metrics between two rows of the log, and extremes of those that are extremes (`appo.EXTREMES`)."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, Any] = {}
-        self._count = 0
+        self._values: dict[str, list[float]] = {}
 
     def add(self, metrics: dict[str, float]) -> None:
         """Adds the metrics of one update; an empty dictionary is none."""
-        if metrics:
-            self._count += 1
-            for name, value in metrics.items():
-                self._sums[name] = self._sums.get(name, 0.0) + value
+        for name, value in metrics.items():
+            self._values.setdefault(name, []).append(value)
 
     def read(self) -> dict[str, float]:
-        """The means since the last call."""
-        means = {name: value / self._count for name, value in self._sums.items()} if self._count else {}
-        self._sums, self._count = {}, 0
-        return means
+        """The means and extremes since the last call."""
+        values, self._values = self._values, {}
+        return {name: _TAKE[EXTREMES.get(name)](np.asarray(found)).item() for name, found in values.items()}

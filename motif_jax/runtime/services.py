@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 
@@ -45,14 +46,15 @@ class Services:
             name, error = self._failed
             raise ServiceFailedError(f"the {name} thread failed: {error}") from error
 
-    def stop(self, timeout: float = 30.0) -> None:
-        """Asks all threads to end and waits for them.
+    def stop(self, timeout: float = 600.0) -> None:
+        """Asks all threads to end and waits for them; one may be compiling a large program.
 
         Raises:
           RuntimeError: one did not end in `timeout` seconds.
         """
         self.stopping.set()
+        deadline = time.monotonic() + timeout
         for thread in self._threads:
-            thread.join(timeout)
+            thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
                 raise RuntimeError(f"the {thread.name} thread did not end in {timeout} seconds")
