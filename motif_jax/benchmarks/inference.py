@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from motif_jax.benchmarks import _agents, result
 from motif_jax.runtime import settings
 from motif_jax.runtime.inference import bucket_sizes, choose
-from motif_jax.runtime.training import System
+from motif_jax.runtime.system import System
 
 
 def options() -> ConfigDict:

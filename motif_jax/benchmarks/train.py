@@ -21,7 +21,8 @@ from ml_collections import ConfigDict
 from motif_jax.benchmarks import _agents, inference, result
 from motif_jax.runtime import settings
 from motif_jax.runtime.learner import Averages, DeviceBatch
-from motif_jax.runtime.training import BatchStream, System, system_metrics
+from motif_jax.runtime.meters import system_metrics
+from motif_jax.runtime.system import BatchStream, System
 
 
 def options() -> ConfigDict:

@@ -14,6 +14,7 @@ from motif_jax import rewards
 from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.algorithms import schedules
 from motif_jax.envs import registry
+from motif_jax.networks.agent import AgentNetwork, make_agent_network
 from motif_jax.runtime import hosts, memory
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -112,6 +113,16 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
         )
         for number in range(count)
     ]
+
+
+def make_network(config: ConfigDict) -> AgentNetwork:
+    """The network of a config's agent.
+
+    Raises:
+      UserError: the environment does not show what the network reads.
+    """
+    spec = registry.spec(config.environment.name, **training_options(config))
+    return make_agent_network(config.network, spec, config.compat)
 
 
 def make_optimizer(config: ConfigDict) -> Any:

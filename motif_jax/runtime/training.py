@@ -1,213 +1,27 @@
-"""An agent's training: actors, inference, batcher and learner put together, in threads or in one."""
+"""An agent's training in a run folder: resumed, logged, saved."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections import deque
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import jax
 from ml_collections import ConfigDict
 
-from motif_jax import rewards
-from motif_jax.actors.inline import InlineActors
-from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.rollouts import Rollouts
-from motif_jax.algorithms import appo, schedules
-from motif_jax.envs import registry
-from motif_jax.networks.agent import AgentNetwork, make_agent_network
-from motif_jax.runtime import agent_checkpoints, hosts, settings
-from motif_jax.runtime.batcher import Batcher, Finished, Source
+from motif_jax.runtime import agent_checkpoints, settings
 from motif_jax.runtime.episode_log import EpisodeLog
 from motif_jax.runtime.hosts import Agreement, Ballot, Hosts
-from motif_jax.runtime.inference import Inference
-from motif_jax.runtime.learner import Averages, DeviceBatch, Learner, Prefetcher, put
-from motif_jax.runtime.meters import Meters, system_metrics
-from motif_jax.runtime.parallel import DataParallel
-from motif_jax.runtime.publishing import Publisher
-from motif_jax.runtime.services import Services
-from motif_jax.runtime.settings import make_optimizer, optimizer_steps
-from motif_jax.support import seeds
+from motif_jax.runtime.learner import Averages, DeviceBatch
+from motif_jax.runtime.meters import system_metrics
+from motif_jax.runtime.system import BatchStream, System
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import MetricsWriter
 from motif_jax.support.profiling import Profiler
 from motif_jax.support.progress import Progress
 
-_GET_SECONDS = 0.2
 _SHOW_SECONDS = 0.5
-
-
-def make_network(config: ConfigDict) -> AgentNetwork:
-    """The network of a config's agent."""
-    spec = registry.spec(config.environment.name, **settings.training_options(config))
-    return make_agent_network(config.network, spec, config.compat)
-
-
-class System:
-    """Actors, inference and learner of one run, without its bookkeeping.
-
-    Args:
-      config: a resolved config.
-      state: the training state to start from, None for a new one.
-      next_episode: number of the next episode of every environment.
-      draws: random draws of inference so far.
-    """
-
-    def __init__(
-        self,
-        config: ConfigDict,
-        state: appo.TrainState | None = None,
-        next_episode: Sequence[int] = (),
-        draws: int = 0,
-    ) -> None:
-        self.config = config
-        self.meters = Meters()
-        self.network = make_network(config)
-        self.optimizer = make_optimizer(config)
-        spec = self.network.spec
-        # None: as the reward run's own switch says.
-        two_decimals = True if config.compat.quantile_two_decimals else None
-        reward = rewards.load_intrinsic(config.reward, spec, two_decimals)
-        in_step = reward is not None and reward.lookup is None
-        self.has_lookup = reward is not None and not in_step
-        if state is None:
-            state = appo.make_state(self.network, self.optimizer, _key(config.seed, "learner"))
-        if in_step:
-            assert reward is not None
-            state = state._replace(reward_params=reward.params)
-        update = appo.make_update(
-            self.network,
-            self.optimizer,
-            config,
-            reward_fn=reward.in_step if reward is not None and in_step else None,
-            schedule=schedules.make_schedule(config.optimizer, optimizer_steps(config)),
-        )
-        actor_devices = settings.actor_devices(config)
-        self.parallel = DataParallel(settings.all_learner_devices(config))
-        self.publisher = Publisher(actor_devices, self.network.prepare)
-        self.learner = Learner(update, state, int(state.step), self.parallel, self.publisher, self.meters)
-        self.sources = self._make_sources(actor_devices, next_episode, draws)
-        self.batcher = Batcher(
-            spec,
-            self.sources,
-            settings.columns(config),
-            reward.lookup if reward is not None and self.has_lookup else None,
-            config.reward.count_exponent,
-            self.meters,
-        )
-
-    def _make_sources(
-        self, devices: Sequence[jax.Device], next_episode: Sequence[int], draws: int
-    ) -> list[Source]:
-        sources = []
-        kind = InlineActors if self.config.serial else ActorPool
-        for number, (device, config) in enumerate(
-            zip(devices, settings.actors_configs(self.config, len(devices)), strict=True)
-        ):
-            actors: Rollouts = kind(
-                config, next_episode[config.first_env : config.first_env + config.num_envs]
-            )
-            # Every device of every host draws its own actions.
-            device_number = hosts.place(self.config).index * len(devices) + number
-            key = _key(self.config.seed, "inference", device_number)
-            inference = Inference(self.network, actors, self.publisher, device, key, self.meters, draws)
-            sources.append(Source(actors, inference))
-        return sources
-
-    def start(self) -> None:
-        """Starts the actors, and compiles inference while they start."""
-        for source in self.sources:
-            source.actors.start()
-        for source in self.sources:
-            source.inference.compile()
-
-    def close(self) -> None:
-        """Ends the actors."""
-        for source in self.sources:
-            source.actors.close()
-
-    def next_episode(self) -> list[int]:
-        """For every environment the number of the episode that it starts next."""
-        return [number for source in self.sources for number in source.actors.next_episode()]
-
-    def draws(self) -> int:
-        """Random draws of inference so far (the most of any device)."""
-        return max(source.inference.counter for source in self.sources)
-
-
-class BatchStream:
-    """Gives the learner its batches. With threads: inference and batcher run beside the caller.
-
-    Args:
-      system: what runs.
-    """
-
-    def __init__(self, system: System) -> None:
-        self._system = system
-        config = system.config
-        self._serial = config.serial
-        self._services = Services()
-        self._finished: deque[Finished] = deque()
-        self._prefetcher = Prefetcher(
-            system.batcher, system.parallel, config.max_waiting_batches, system.meters
-        )
-        for number, source in enumerate(system.sources):
-            source.actors.on_finished = self._on_finished(number)
-
-    def _on_finished(self, number: int) -> Any:
-        take = self._finished.append if self._serial else self._prefetcher.add
-        return lambda slot: take(Finished(number, slot))
-
-    def __enter__(self) -> BatchStream:
-        self._system.start()
-        if not self._serial:
-            for number, source in enumerate(self._system.sources):
-                self._services.start(f"inference {number}", source.inference.serve)  # type: ignore[arg-type]
-            self._services.start("batcher", self._prefetcher.work)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._services.stop()
-        self._system.close()
-
-    def get(self) -> DeviceBatch | None:
-        """The next batch, None if there is none yet.
-
-        Raises:
-          ServiceFailedError: a thread failed.
-        """
-        if self._serial:
-            return self._get_serial()
-        self._services.check()
-        batch = self._prefetcher.get(0)
-        if batch is None:
-            with self._system.meters.time("learner/wait"):
-                self._system.learner.settle()
-                batch = self._prefetcher.get(_GET_SECONDS)
-        return batch
-
-    def _get_serial(self) -> DeviceBatch:
-        system = self._system
-        system.learner.settle()
-        while True:
-            while self._finished and not system.batcher.is_full():
-                system.batcher.add(self._finished.popleft())
-            batch = system.batcher.next()
-            if batch is not None:
-                return put(batch, system.parallel)
-            for source in system.sources:
-                source.inference.serve(0)
-
-    def waiting(self) -> int:
-        """Batches that wait for the learner."""
-        return self._prefetcher.waiting()
 
 
 class Training:
@@ -237,12 +51,12 @@ class Training:
                 agent_checkpoints.open_checkpoints(self._workdir, config.keep_checkpoints)
             )
             system, progress = self._restore()
+            stack.callback(system.close)
             self._system, self._steps = system, progress.get("env_steps", 0)
             self._seconds_before, self._started = progress.get("seconds", 0.0), time.monotonic()
             self._next_episode = progress.get("next_episode", [])
             resume = progress.get("env_steps")
             if self._steps >= total:
-                system.close()
                 return True
             self._agreement = Agreement(system.parallel)
             first = self._hosts.is_first
@@ -274,7 +88,7 @@ class Training:
         self._hosts.require_equal(latest, where)
         if latest is None:
             return System(self._config), {}
-        network, optimizer = make_network(self._config), make_optimizer(self._config)
+        network, optimizer = settings.make_network(self._config), settings.make_optimizer(self._config)
         state, progress = agent_checkpoints.restore(self._checkpoints, latest, network, optimizer)
         return System(self._config, state, progress["next_episode"], progress["draws"]), progress
 
@@ -399,7 +213,3 @@ class Training:
         if self._writer:
             self._writer.write(self._steps, values)
         self._logged_at, self._logged_steps = time.monotonic(), self._steps
-
-
-def _key(seed: int, *path: int | str) -> jax.Array:
-    return jax.random.PRNGKey(seeds.derive(seed, *path) % (1 << 31))

@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.runtime import agent_checkpoints, training
+from motif_jax.runtime import agent_checkpoints, settings
 from motif_jax.runtime.inference import bucket_sizes, choose
 from motif_jax.runtime.publishing import Publisher
 from motif_jax.runtime.services import ServiceFailedError
-from motif_jax.runtime.training import System, Training, make_network
+from motif_jax.runtime.settings import make_network
+from motif_jax.runtime.system import BatchStream, System
+from motif_jax.runtime.training import Training
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
@@ -118,7 +120,7 @@ def test_a_stop_saves_and_a_restored_checkpoint_gives_the_same_logits(tmp_path: 
     latest = steps_of(tmp_path)[-1]
     with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
         state, progress = agent_checkpoints.restore(
-            checkpoints, latest, network, training.make_optimizer(config)
+            checkpoints, latest, network, settings.make_optimizer(config)
         )
     assert_equal_trees(jax.device_get(trained), state)
     assert progress["env_steps"] == latest
@@ -189,8 +191,8 @@ def test_several_devices_act_and_learn(tmp_path: Path) -> None:
 def test_behaviour_is_what_the_learner_recomputes(tmp_path: Path) -> None:
     """Log-probabilities, values and recurrent states of inference agree with one pass over the whole rollout."""
     config = recall_config(serial=True)
-    system = System(training.settings.resolved(config))
-    stream = training.BatchStream(system)
+    system = System(settings.resolved(config))
+    stream = BatchStream(system)
     with stream:
         for _ in range(3):
             batch = stream.get()
