@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
 from motif_jax.runtime.meters import Meters
 from motif_jax.runtime.services import ServiceFailedError, Services
+from motif_jax.runtime.system import BatchStream
+from tests.runtime.agent_runs import recall_config
 
 
 def test_first_failure_stops_all_and_is_told_with_its_cause() -> None:
@@ -42,3 +45,40 @@ def test_meters_are_read_and_reset() -> None:
     assert (reading.total("rows"), reading.mean("rows"), reading.largest("rows")) == (8, 4, 5)
     assert reading.rate("rows") == pytest.approx(8 / reading.seconds)
     assert meters.read().total("rows") == 0
+
+
+class _System:
+    """As much of `System` as a stream needs."""
+
+    def __init__(self, start: Exception | None = None) -> None:
+        self.config = recall_config()
+        self.sources: list[object] = []
+        self.batcher, self.parallel, self.meters = None, None, Meters()
+        self._start, self.closed = start, False
+
+    def start(self) -> None:
+        if self._start is not None:
+            raise self._start
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = _System()
+    stream: Any = BatchStream(system)  # type: ignore[arg-type]
+    monkeypatch.setattr(stream._prefetcher, "work", lambda: None)
+    end = threading.Event()
+    stop = stream._services.stop
+    monkeypatch.setattr(stream._services, "stop", lambda: stop(0.2))
+    with pytest.raises(RuntimeError, match="the stuck thread did not end"), stream:
+        stream._services.start("stuck", end.wait)
+    assert system.closed
+    end.set()
+
+
+def test_actors_are_closed_when_the_start_fails() -> None:
+    system = _System(start=ValueError("no process"))
+    with pytest.raises(ValueError, match="no process"), BatchStream(system):  # type: ignore[arg-type]
+        pass
+    assert system.closed
