@@ -128,6 +128,18 @@ def recipe_params(network: AgentNetwork, shapes: Mapping[str, list[int]]) -> Any
     return jax.tree.map(jnp.asarray, layout.from_torch(recipe_tensors(shapes), abstract))
 
 
+def random_params(network: AgentNetwork, seed: int = 0) -> Any:
+    """Parameters of about unit gain, without the cost of compiling the real initialisation."""
+    rng = np.random.default_rng(seed)
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    return jax.tree.map(
+        lambda x: jnp.asarray(
+            rng.standard_normal(x.shape) / np.sqrt(np.prod(x.shape[:-1], initial=1) + 1), x.dtype
+        ),
+        shapes,
+    )
+
+
 @functools.cache
 def _tile_numbers() -> dict[bytes, int]:
     tiles = load_tiles().reshape(-1, 6 * 6 * 3)

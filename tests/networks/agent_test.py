@@ -15,6 +15,7 @@ from agents import (
     flat_network,
     nethack_network,
     observation_of,
+    random_params,
     recipe_params,
     summary_errors,
     time_major,
@@ -41,7 +42,7 @@ def features_of(network: agent.AgentNetwork, params: Any, observation: dict[str,
     return np.asarray(network.module.apply({"params": params}, observation, method=encode))
 
 
-@pytest.mark.parametrize("conv", ["patches", "conv"])
+@pytest.mark.parametrize("conv", ["patches", pytest.param("conv", marks=pytest.mark.slow)])
 def test_one_step_is_the_golden_one(golden: Any, conv: str) -> None:
     numbers = golden("actor_critic_step.npz")
     network = nethack_network(conv=conv)
@@ -58,7 +59,9 @@ def test_one_step_is_the_golden_one(golden: Any, conv: str) -> None:
         np.testing.assert_allclose(state, numbers["state_out"], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize(
+    "name", ["lstm", "no_rnn", *(pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS if "net" in v)]
+)
 def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
     numbers = golden("core_variants.npz")
     network, params = variant(golden, name)
@@ -86,6 +89,7 @@ def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
     assert max(errors.values()) < (1e-3 if name == "resnet_impala" else 1e-4), errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_sequences_reset_between_episodes(golden: Any, name: str) -> None:
     numbers = golden("core_variants.npz")
@@ -121,10 +125,15 @@ def golden_state(numbers: Any, name: str, network: agent.AgentNetwork, kind: str
     return numbers[key][:, : network.state_size]
 
 
+def test_there_are_as_many_parameters_as_published() -> None:
+    shapes = jax.eval_shape(nethack_network().init, jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 2_795_640
+
+
+@pytest.mark.slow
 def test_parameters_start_as_published() -> None:
     network = nethack_network()
     params = network.init(jax.random.key(0))
-    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 2_795_640
     tensors = layout.to_torch(params)
     for name, tensor in tensors.items():
         if name.startswith("gru"):
@@ -140,7 +149,7 @@ def test_parameters_start_as_published() -> None:
 
 def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:
     network = nethack_network(separate_critic=True, hidden_size=8, core_layers=2)
-    params = network.init(jax.random.key(1))
+    params = random_params(network, 1)
     tensors = layout.to_torch(params)
     assert "actor/gru2_input/weight" in tensors
     assert "critic/image_fc/bias" in tensors
@@ -157,7 +166,7 @@ def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:
 def test_a_rollout_is_its_steps(core: str, separate: bool) -> None:
     network = flat_network(core=core, core_layers=2, separate_critic=separate)
     assert network.state_size == 16 * 2 * (1 + (core == "lstm")) * (1 + separate)
-    params = network.init(jax.random.key(0))
+    params = random_params(network)
     rng = np.random.default_rng(0)
     observation = {
         "signal": rng.standard_normal((6, 3, 5)).astype(np.float32),
@@ -165,11 +174,12 @@ def test_a_rollout_is_its_steps(core: str, separate: bool) -> None:
     }
     first = rng.random((6, 3)) < 0.3
     start = rng.standard_normal((3, network.state_size)).astype(np.float32)
-    logits, value, final = network.apply(params, observation, start, first)
+    apply = jax.jit(network.apply)
+    logits, value, final = apply(params, observation, start, first)
     state = start
     for t in range(6):
         row = {name: x[t : t + 1] for name, x in observation.items()}
-        step_logits, step_value, state = network.apply(params, row, state, first[t : t + 1])
+        step_logits, step_value, state = apply(params, row, state, first[t : t + 1])
         np.testing.assert_allclose(step_logits[0], logits[t], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(step_value[0], value[t], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(state, final, rtol=1e-5, atol=1e-6)
@@ -177,7 +187,7 @@ def test_a_rollout_is_its_steps(core: str, separate: bool) -> None:
 
 def test_separate_networks_share_nothing() -> None:
     network = flat_network(separate_critic=True)
-    params = network.init(jax.random.key(0))
+    params = random_params(network)
     observation = {"signal": np.ones((1, 2, 5), np.float32), "clock": np.ones((1, 2), np.int32)}
     first = np.zeros((1, 2), bool)
 
@@ -189,26 +199,30 @@ def test_separate_networks_share_nothing() -> None:
     assert all(np.any(leaf) for leaf in jax.tree.leaves(gradient["critic"]["encoder"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image_encoder", ["mlp", "convnet_simple"])
 @pytest.mark.parametrize("nonlinearity", ["relu", "tanh"])
 def test_other_sizes_and_activations(image_encoder: str, nonlinearity: str) -> None:
     sizes = {"image_features": 24, "vector_features": 8, "message_features": 8, "hidden_size": 16}
     network = nethack_network(image_encoder=image_encoder, nonlinearity=nonlinearity, **sizes)
-    params = network.init(jax.random.key(0))
+    params = random_params(network)
     observation = network_input(2)
-    logits, value, state = network.apply(params, observation, network.initial_state(2), np.ones((1, 2), bool))
+    logits, value, state = jax.jit(network.apply)(
+        params, observation, network.initial_state(2), np.ones((1, 2), bool)
+    )
     assert logits.shape == (1, 2, 23)
     assert value.shape == (1, 2)
     assert state.shape == (2, 16)
     assert np.all(np.isfinite(logits))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image_encoder", ["convnet_simple", "convnet_impala"])
 def test_the_first_convolution_may_be_looked_up(image_encoder: str) -> None:
     sizes = {"image_features": 24, "vector_features": 8, "message_features": 8, "hidden_size": 16}
     network = nethack_network(image_encoder=image_encoder, conv="patches", **sizes)
     plain = nethack_network(image_encoder=image_encoder, conv="conv", **sizes)
-    params = network.init(jax.random.key(0))
+    params = random_params(network)
     rng = np.random.default_rng(1)
     few, many = (
         {
@@ -222,7 +236,9 @@ def test_the_first_convolution_may_be_looked_up(image_encoder: str) -> None:
 
     def run(network: agent.AgentNetwork, params: Any, fields: Any) -> tuple[Any, ...]:
         batch = fields["blstats"].shape[1]
-        return network.apply(params, fields, network.initial_state(batch), jnp.zeros((1, batch), bool))
+        return jax.jit(network.apply)(
+            params, fields, network.initial_state(batch), jnp.zeros((1, batch), bool)
+        )
 
     prepared = jax.jit(network.prepare)(params)
     assert jax.tree.leaves(prepared.tables)
@@ -254,9 +270,9 @@ def network_input(batch: int) -> dict[str, np.ndarray]:
 
 def test_bfloat16_is_close_and_keeps_float32_outside() -> None:
     exact, rough = nethack_network(), nethack_network(dtype="bfloat16")
-    params = exact.init(jax.random.key(0))
+    params = random_params(exact)
     observation, first = network_input(4), np.zeros((1, 4), bool)
-    outputs = [n.apply(params, observation, n.initial_state(4), first) for n in (exact, rough)]
+    outputs = [jax.jit(n.apply)(params, observation, n.initial_state(4), first) for n in (exact, rough)]
     for precise, coarse in zip(*outputs, strict=True):
         assert coarse.dtype == jnp.float32
         np.testing.assert_allclose(coarse, precise, atol=0.03)
@@ -267,9 +283,11 @@ def test_pixels_are_left_alone_under_the_switch() -> None:
     settings = agent_config(hidden_size=16).network
     raw = agent.make_agent_network(settings, NETHACK_SPEC, {"oni_obs_scale": True})
     scaled = agent.make_agent_network(agent_config(hidden_size=16, obs_scale=1.0).network, NETHACK_SPEC, {})
-    params = raw.init(jax.random.key(0))
+    params = random_params(raw)
     first = np.zeros((1, 2), bool)
-    ours, theirs = (n.apply(params, network_input(2), n.initial_state(2), first)[0] for n in (raw, scaled))
+    ours, theirs = (
+        jax.jit(n.apply)(params, network_input(2), n.initial_state(2), first)[0] for n in (raw, scaled)
+    )
     np.testing.assert_array_equal(ours, theirs)
 
 

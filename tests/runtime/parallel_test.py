@@ -53,7 +53,7 @@ def run(devices: int, updates: int) -> tuple[appo.TrainState, Any]:
     return state, metrics
 
 
-@pytest.mark.parametrize("devices", [1, 2, 4])
+@pytest.mark.parametrize("devices", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 4])
 def test_gradients_agree_however_they_are_run(devices: int) -> None:
     state, batch = new_state(), batch_of(0)
     rewards = appo.compute_rewards(CONFIG.reward, batch, None)
@@ -77,6 +77,7 @@ def test_gradients_agree_however_they_are_run(devices: int) -> None:
             np.testing.assert_allclose(value, described[name], rtol=1e-4, atol=1e-5, err_msg=f"{how} {name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("updates", [1, 100])
 def test_changes_of_the_parameters_agree(updates: int) -> None:
     start = flatten(new_state().params)
