@@ -7,7 +7,7 @@ reward: --config.reward.extrinsic_coefficient=0. Stopped at any moment and start
 on from its last checkpoint, which is at most `save_every_seconds` old.
 
 Out come checkpoints/ (Orbax: the newest `keep_checkpoints` and the one with the best mean return), metrics.jsonl,
-tensorboard/, and episodes.jsonl (one line per finished game). SIGTERM, SIGUSR1 and Ctrl-C save and end with exit
+tensorboard/, episodes.jsonl (one line per finished game), and recordings/ where asked for. SIGTERM, SIGUSR1 and Ctrl-C save and end with exit
 code 75.
 
 Variants:
@@ -157,6 +157,9 @@ def _base() -> ConfigDict:
     config.save_every_seconds = 300.0
     config.keep_checkpoints = 5
     config.stats_episodes = 1000  # episode statistics are means over so many
+    config.record_every = (
+        0  # every Nth game of each environment leaves a recording in recordings/; 0 leaves none
+    )
     config.log_every_seconds = 20.0
     config.compile_cache = "auto"  # folder of compiled programs; 'auto': in the user's cache folder, '': none
     config.profile = ConfigDict()

@@ -77,6 +77,9 @@ class Batcher:
       lookup: the intrinsic reward of texts, None where there is none or the learner computes it.
       count_exponent: of the count by which the intrinsic returns of the statistics are discounted.
       meters: where counts go.
+
+    Attributes:
+      on_batch: called with every batch, the environments [B] of its columns, and its episodes [T, B]; may be None.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Batcher:
         self._parts: deque[_Part] = deque()
         self._waiting_columns = 0
         self._returns = ReturnSums(count_exponent)
+        self.on_batch: Callable[[TrajectoryBatch, np.ndarray, np.ndarray], None] | None = None
 
     def add(self, finished: Finished) -> None:
         """Takes a finished slot."""
@@ -155,18 +159,19 @@ class Batcher:
             truncated=join("truncated", length, bool),
             initial_state=self._initial_state(parts),
         )
+        envs, episode = self._envs(parts), join("episode", length)
+        if self.on_batch is not None:
+            self.on_batch(trajectories, envs, episode)
         returns = []
         if self._lookup is not None:
-            envs = np.concatenate(
-                [
-                    self._sources[p.finished.source].actors.first_env_of(p.finished.slot)
-                    + np.arange(p.start, p.stop)
-                    for p in parts
-                ]
-            )
             count = None if self._spec.count_field is None else observation[self._spec.count_field][:length]
-            returns = self._returns.add(trajectories, count, envs, join("episode", length))
+            returns = self._returns.add(trajectories, count, envs, episode)
         return HostBatch(trajectories, int((~last[:length]).sum()), returns)
+
+    def _envs(self, parts: Sequence[_Part]) -> np.ndarray:
+        """Numbers in the whole run of the environments of a batch's columns."""
+        first = [self._sources[p.finished.source].actors.first_env_of(p.finished.slot) for p in parts]
+        return np.concatenate([env + np.arange(p.start, p.stop) for env, p in zip(first, parts, strict=True)])
 
     def _intrinsic(self, observation: dict[str, np.ndarray], length: int) -> np.ndarray:
         if self._lookup is None:

@@ -12,11 +12,13 @@ from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.actors.rollouts import ActorsConfig
+from motif_jax.actors.slots import require_memory
 from motif_jax.algorithms import schedules
 from motif_jax.envs import registry
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
 from motif_jax.runtime import hosts, memory
 from motif_jax.support import config as checks
+from motif_jax.support import metrics
 from motif_jax.support.errors import UserError
 
 SCORE_TASK = "NetHackScore-v1"
@@ -53,6 +55,9 @@ def training_options(config: ConfigDict) -> dict[str, Any]:
     options = environment_options(config)
     shown = registry.spec(config.environment.name, **options).observation
     more = [name for name in rewards.required_fields(config.reward) if name not in shown]
+    game = config.environment.name in registry.NETHACK_TASKS
+    allowed = f"a reward that reads what {config.environment.name} shows, not {', '.join(more)}"
+    checks.require(game or not more, "reward.dir", config.reward.dir, allowed)
     return {**options, "fields": more} if more else options
 
 
@@ -216,8 +221,11 @@ def check(config: ConfigDict) -> None:
         "keep_checkpoints log_every_seconds profile.steps"
     ).split():
         checks.positive(config, key)
-    for key in ("actors.warmup_steps", "actors.warmup_seconds"):
+    for key in ("actors.warmup_steps", "actors.warmup_seconds", "record_every"):
         checks.positive(config, key, allow_zero=True)
+    seeded = not (config.record_every and config.compat.seed_noop)
+    allowed = "0 with compat.seed_noop: games without seeds cannot be played again"
+    checks.require(seeded, "record_every", config.record_every, allowed)
     for key in ("actors.slots_per_group", "devices.cpu_count", "profile.server_port"):
         checks.positive(config, key, allow_none=True)
     checks.positive(config, "profile.start", allow_zero=True, allow_none=True)
@@ -231,6 +239,15 @@ def check(config: ConfigDict) -> None:
         )
     _check_intrinsic(config)
     _check_devices(config)
+    make_network(config)
+    _check_memory(config)
+    if config.wandb.enabled:
+        metrics.import_wandb()
+
+
+def _check_memory(config: ConfigDict) -> None:
+    actors = actors_configs(resolved(config), len(actor_devices(config)))
+    require_memory(sum(part.layout().size for part in actors))
 
 
 def _check_devices(config: ConfigDict) -> None:

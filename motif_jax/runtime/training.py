@@ -16,6 +16,7 @@ from motif_jax.runtime.hosts import Agreement, Ballot, Hosts
 from motif_jax.runtime.learner import Averages, DeviceBatch
 from motif_jax.runtime.meters import system_metrics
 from motif_jax.runtime.system import BatchStream, System
+from motif_jax.runtime.training_recordings import drop_recordings, make_recorder
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import MetricsWriter
 from motif_jax.support.profiling import Profiler
@@ -72,6 +73,12 @@ class Training:
                     progress.get("episodes", []),
                 )
             )
+            if first:
+                drop_recordings(self._workdir, resume)
+            self._recorder = make_recorder(config, self._workdir)
+            if self._recorder is not None:
+                stack.enter_context(self._recorder)
+                system.batcher.on_batch = self._recorder.take
             profile = config.profile
             start = profile.start if first else None
             self._profiler = Profiler(self._workdir, start, profile.steps, profile.server_port)
@@ -138,7 +145,10 @@ class Training:
         # Metrics of the update before: the one just started is still running.
         self._averages.add(self._system.learner.metrics())
         reports = [report for source in self._system.sources for report in source.actors.episodes()]
-        rows = self._episodes.join(self._steps + batch.num_steps, reports, batch.intrinsic_returns)
+        step = self._steps + batch.num_steps
+        if self._recorder is not None:
+            self._recorder.report(step, reports)
+        rows = self._episodes.join(step, reports, batch.intrinsic_returns)
         if self._hosts.count == 1:
             self._episodes.write(rows)
         else:
