@@ -20,6 +20,7 @@ from motif_jax.networks.image import IMAGE_ENCODERS
 from motif_jax.networks.layers import ACTIVATIONS, Dense
 from motif_jax.networks.tiles import TileSet
 from motif_jax.support.config import choice, positive, require
+from motif_jax.support.errors import UserError
 
 Array = chex.Array
 Params = Any
@@ -193,7 +194,7 @@ def make_agent_network(
       The network.
 
     Raises:
-      ValueError: the NetHack encoder is asked for and a field of it is missing.
+      UserError: the NetHack encoder is asked for and a field of it is missing.
     """
     dtype = jnp.dtype(config.dtype)
     nethack = config.encoder == "nethack" or (
@@ -203,7 +204,10 @@ def make_agent_network(
         fields = NETHACK_FIELDS
         missing = [field for field in fields if field not in spec.observation]
         if missing:
-            raise ValueError(f"config.network.encoder='nethack' needs the fields {', '.join(missing)}")
+            raise UserError(
+                f"config.network.encoder='nethack' needs the fields {', '.join(missing)}, which the environment does "
+                "not show: use 'auto' or 'flat'"
+            )
     else:
         fields = tuple(sorted(name for name in spec.observation if name != spec.count_field))
 

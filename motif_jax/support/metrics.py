@@ -101,13 +101,22 @@ class MetricsWriter:
                 self._wandb.finish()
 
 
-def _start_wandb(folder: Path, options: Mapping[str, Any]) -> Any:
+def import_wandb() -> Any:
+    """The wandb package.
+
+    Raises:
+      UserError: it is not installed.
+    """
     try:
-        wandb = importlib.import_module("wandb")
+        return importlib.import_module("wandb")
     except ImportError:
         raise UserError(
             "config.wandb is on and wandb is not installed: pip install 'motif-jax[wandb]'"
         ) from None
+
+
+def _start_wandb(folder: Path, options: Mapping[str, Any]) -> Any:
+    wandb = import_wandb()
     id_file = folder / "wandb_id.txt"
     if not id_file.exists():
         atomic_write_text(id_file, wandb.util.generate_id())

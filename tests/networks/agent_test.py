@@ -295,5 +295,5 @@ def test_wrong_values_are_named() -> None:
     with pytest.raises(UserError, match=r"config.network.core='gnu'.*gru, lstm, none"):
         agent.check(agent_config(core="gnu"))
     agent.check(agent_config())
-    with pytest.raises(ValueError, match="needs the fields window_chars"):
+    with pytest.raises(UserError, match="needs the fields window_chars"):
         agent.make_agent_network(agent_config(encoder="nethack").network, FLAT_SPEC, {})

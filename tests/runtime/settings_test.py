@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
 from ml_collections import ConfigDict
 
+from motif_jax.actors import slots
 from motif_jax.runtime import settings
 from motif_jax.stages import train_agent
 from motif_jax.support.errors import UserError
@@ -102,12 +104,34 @@ def test_actors_are_divided_over_devices() -> None:
         ({"algorithm__advantage": "td"}, "config.algorithm.advantage='td'"),
         ({"network__core": "rnn"}, "config.network.core='rnn'"),
         ({"optimizer__learning_rate": -1.0}, "config.optimizer.learning_rate=-1.0"),
+        ({"network__encoder": "nethack"}, "config.network.encoder='nethack' needs the fields window_chars"),
     ],
 )
 def test_bad_values_are_told_in_one_line(changes: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         train_agent.check(recall_config(**changes), tmp_path)
     assert message in str(caught.value)
+
+
+def test_slots_without_memory_are_told_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = recall_config(devices__actor="0,1")
+    parts = settings.actors_configs(settings.resolved(config), 2)
+    needed = sum(part.layout().size for part in parts)
+    monkeypatch.setattr(slots, "available_memory", lambda: needed)
+    train_agent.check(config, tmp_path)
+    monkeypatch.setattr(slots, "available_memory", lambda: needed - 1)
+    with pytest.raises(UserError, match=r"trajectory slots need .* lower config\.actors\.workers"):
+        train_agent.check(config, tmp_path)
+
+
+def test_wandb_that_is_not_installed_is_told_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(UserError, match=r"pip install 'motif-jax\[wandb\]'"):
+        train_agent.check(recall_config(wandb__enabled=True), tmp_path)
 
 
 def test_another_runs_folder_is_refused(tmp_path: Path) -> None:
