@@ -221,8 +221,11 @@ def check(config: ConfigDict) -> None:
         "keep_checkpoints log_every_seconds profile.steps"
     ).split():
         checks.positive(config, key)
-    for key in ("actors.warmup_steps", "actors.warmup_seconds"):
+    for key in ("actors.warmup_steps", "actors.warmup_seconds", "record_every"):
         checks.positive(config, key, allow_zero=True)
+    seeded = not (config.record_every and config.compat.seed_noop)
+    allowed = "0 with compat.seed_noop: games without seeds cannot be played again"
+    checks.require(seeded, "record_every", config.record_every, allowed)
     for key in ("actors.slots_per_group", "devices.cpu_count", "profile.server_port"):
         checks.positive(config, key, allow_none=True)
     checks.positive(config, "profile.start", allow_zero=True, allow_none=True)
