@@ -30,6 +30,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.reward.quantile = 0.5  # threshold of what is paid, in the page's list of messages
     config.agent = ConfigDict({"dir": placeholder(str)})  # run folder of train_agent
     config.evaluations = ""  # folders of evaluations with commas between, the agent's first
+    config.replays = (
+        ""  # folders of `replay` with players of the training's recorded games, with commas between
+    )
     config.max_messages = 5000  # of the dataset, most frequent first, in the page's list
     config.plots = variant != "smoke"  # PNG and PDF files beside the page
     return config

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from motif_jax.reports import curves, journal, measures, messages
+from motif_jax.reports import curves, journal, measures, messages, recorded_games
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.run_data import LikedMessage, RunData
 
@@ -73,7 +73,7 @@ def write_agent_run(folder: Path, episodes: int = 400, hacking: bool = False, se
             share = number / episodes
             progress = -1.0 if hacking else 1.0
             row = {
-                "step": int(1000 + 499_000 * share), "env": number % 8, "seed": number,
+                "step": int(1000 + 499_000 * share), "env": number % 8, "episode": number // 8, "seed": number,
                 "return": float(generator.gamma(2, 10) + 20 * share), "length": 800,
                 "intrinsic_return": float(generator.gamma(3, 1) + 6 * share),
                 "score": float(generator.gamma(2, 10) + 60 + 50 * share * progress),
@@ -86,6 +86,16 @@ def write_agent_run(folder: Path, episodes: int = 400, hacking: bool = False, se
     (folder / "versions.json").write_text(
         json.dumps({"command": "python -m motif_jax.launch ...", "versions": {}})
     )
+
+
+def write_recordings(folder: Path, every: int = 20) -> None:
+    """Names of recordings for every so-manyth line of episodes.jsonl; the page looks at no more."""
+    (folder / "recordings").mkdir()
+    for number, line in enumerate((folder / "episodes.jsonl").read_text().splitlines()[:-1]):
+        if number % every == 0:
+            row = json.loads(line)
+            stem = f"step-{row['step']:012d}-env-{row['env']:05d}-episode-{row['episode']:06d}"
+            (folder / "recordings" / f"{stem}.json").write_text("{}")
 
 
 def write_reward_run(folder: Path) -> None:
@@ -102,6 +112,8 @@ def write_reward_run(folder: Path) -> None:
 def run_data(folder: Path, hacking: bool = False) -> RunData:
     """A page's data with everything on it."""
     write_agent_run(folder / "agent", hacking=hacking)
+    write_recordings(folder / "agent")
+    recorded = recorded_games.read_recorded(folder / "agent")
     write_reward_run(folder / "reward")
     for name, policy, shift, seed in (("evaluation", "runs/agent", 20.0, 1), ("random", "random", 0.0, 2)):
         write_evaluation(folder / name, policy, evaluation_rows(60, shift, seed))
@@ -123,6 +135,10 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
         ],
         metrics=curves.read_metrics(folder / "agent"),
         episodes=curves.read_episodes(folder / "agent"),
+        recorded=recorded,
+        recorded_players={
+            max(recorded, key=lambda row: row["intrinsic_return"])["stem"]: "players/best.html"
+        },
         evaluations=evaluations,
         seen={
             name: messages.from_rows(json.loads((folder / file / journal.MESSAGES).read_text()))

@@ -91,7 +91,12 @@ def read_metrics(folder: str | os.PathLike[str]) -> dict[str, Curve]:
 
 def read_episodes(folder: str | os.PathLike[str]) -> dict[str, Curve]:
     """Returns the curves of episodes.jsonl in an agent's run folder, one point per finished episode."""
-    return columns(_lines(Path(folder) / "episodes.jsonl"))
+    return columns(episode_rows(folder))
+
+
+def episode_rows(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """Yields the lines of episodes.jsonl in an agent's run folder; none when there is no such file."""
+    return _lines(Path(folder) / "episodes.jsonl")
 
 
 def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

@@ -35,6 +35,8 @@ class RunData:
       message_curves: normalised reward of the most and least liked messages over the reward's evaluations.
       metrics: curves of the agent's metrics.jsonl.
       episodes: curves of the agent's episodes.jsonl.
+      recorded: episodes of the training with a recording, as `recorded_games.read_recorded` returns them.
+      recorded_players: relative links to players of them, by stem.
       evaluations: by name, as `journal.read_evaluation` returns them; the first is the agent.
       seen: by evaluation name, the messages met in play.
       replays: (title, relative link) of recorded episodes.
@@ -52,6 +54,8 @@ class RunData:
     message_curves: dict[str, Curve] = field(default_factory=dict)
     metrics: dict[str, Curve] = field(default_factory=dict)
     episodes: dict[str, Curve] = field(default_factory=dict)
+    recorded: list[dict[str, Any]] = field(default_factory=list)
+    recorded_players: dict[str, str] = field(default_factory=dict)
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: dict[str, list[MessageTally]] = field(default_factory=dict)
     replays: list[tuple[str, str]] = field(default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from motif_jax.reports import charts, html
+from motif_jax.reports import charts, html, recorded_games
 from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section, headline
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.training_sections import (
@@ -66,14 +66,17 @@ def render(data: RunData, metric_groups: MetricGroups, written: str) -> str:
         reward_section(data),
         messages_section(data),
         episodes_section(data),
+        recorded_games.section(data),
         data_section(data),
         provenance_section(data),
     ]
     links = {
         "evaluation": "Evaluation", "hacking": "Reward against progress", "training": "Agent training",
-        "reward": "Reward training", "messages": "Messages", "episodes": "Episodes", "dataset": "Dataset",
+        "reward": "Reward training", "messages": "Messages", "episodes": "Episodes", "training-games": "Training games", "dataset": "Dataset",
         "provenance": "How it was made",
     }  # fmt: skip
+    if not data.recorded:
+        del links["training-games"]
     return html.page(data.title, f"motif_jax, written {written}", sections, links)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs import PairsDataset
-from motif_jax.reports import curves, journal, messages, run_report
+from motif_jax.reports import curves, journal, messages, recorded_games, run_report
 from motif_jax.reports.curves import Curve
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.reports.training_sections import MetricGroups
@@ -52,7 +52,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     given = [key for key in FOLDERS if checks.dotted(config, key)]
     for key in given:
         checks.existing_folder(config, key)
-    folders = evaluation_folders(config)
+    for replayed in folders_of(config.replays):
+        checks.require(replayed.is_dir(), "replays", str(replayed), "an existing folder")
+    folders = folders_of(config.evaluations)
     for folder in folders:
         checks.require(
             (folder / journal.SUMMARY).is_file(), "evaluations", str(folder), "a finished evaluation"
@@ -64,9 +66,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.fraction(config, "reward.quantile", allow_none=True)
 
 
-def evaluation_folders(config: ConfigDict) -> list[Path]:
-    """Returns the folders in `config.evaluations`."""
-    return [Path(part.strip()) for part in config.evaluations.split(",") if part.strip()]
+def folders_of(text: str) -> list[Path]:
+    """Returns the folders in `text`, which has commas between them."""
+    return [Path(part.strip()) for part in text.split(",") if part.strip()]
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
@@ -85,7 +87,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
     if config.agent.dir:
         data.metrics = curves.read_metrics(config.agent.dir)
         data.episodes = curves.read_episodes(config.agent.dir)
-    for folder in evaluation_folders(config):
+        data.recorded = recorded_games.read_recorded(config.agent.dir)
+        data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)
+    for folder in folders_of(config.evaluations):
         evaluation = journal.read_evaluation(folder)
         name = _evaluation_name(evaluation["plan"]["policy"], data.evaluations)
         data.evaluations[name] = evaluation

@@ -41,7 +41,7 @@ def test_a_run_from_games_to_its_report(repository, tmp_path):
     launch(repository, "train_reward.py:smoke", runs / "reward", data, f"--config.annotator={labels.stem}")
     reward = f"--config.reward.dir={runs / 'reward'}"
     coefficient = "--config.reward.intrinsic_coefficient=0.1"
-    launch(repository, "train_agent.py:smoke", runs / "agent", reward, coefficient)
+    launch(repository, "train_agent.py:smoke", runs / "agent", reward, coefficient, "--config.record_every=1")
     agent = f"--config.agent.dir={runs / 'agent'}"
     for policy in ("agent", "random"):
         launch(
@@ -58,8 +58,13 @@ def test_a_run_from_games_to_its_report(repository, tmp_path):
         for p in evaluations
     }
     assert sorted(seeds["agent"]) == sorted(seeds["random"]), "agent and random policy play the same games"
+    recorded = sorted((runs / "agent" / "recordings").glob("*.json"))
+    assert recorded
+    launch(
+        repository, "replay.py", runs / "games", f"--config.recordings={recorded[0]}", reward, agent,
+    )  # fmt: skip
     out = launch(
-        repository, "report.py:quickstart", runs / "report", data, reward, agent,
+        repository, "report.py:quickstart", runs / "report", data, reward, agent, f"--config.replays={runs / 'games'}",
         f"--config.evaluations={runs / 'evaluate_agent'},{runs / 'evaluate_random'}",
     )  # fmt: skip
     assert f"report: {runs / 'report' / 'report.html'}" in out
@@ -85,6 +90,8 @@ def _open_report(runs: Path, evaluations: dict) -> None:
         assert "most liked" in text
         assert "no reward run was given" not in text
         assert driver.execute_script("return document.documentElement.scrollWidth") <= 1200
+        (game,) = driver.find_elements("css selector", "#training-games a")
+        assert Path(game.get_attribute("href").removeprefix("file://")).is_file()
         links = driver.find_elements("css selector", "#episodes a")
         assert links
         target = links[0].get_attribute("href")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import browser
 import pytest
 from made_up_runs import HOSTILE, run_data
@@ -59,6 +61,22 @@ def test_tiles_watch_and_commands_are_there(opened):
     assert {row[0]: int(row[1]) for row in repeated} == counts
     assert rows(driver, "commands") == [["agent", data.commands[0][1]]]
     assert "reward by message over its training" in body
+
+
+def test_best_and_worst_recorded_games_of_the_training(opened):
+    driver, data, _ = opened
+    shown = rows(driver, "training-games-table")
+    lines = (json.loads(line) for line in (data_lines(opened)))
+    values = sorted((row["intrinsic_return"] for row in lines if row["seed"] % 20 == 0), reverse=True)
+    assert len(data.recorded) == len(values) == 20
+    assert [row[1] for row in shown] == [format_value(value) for value in (*values[:5], *values[-5:])]
+    assert shown[0][-1] == "watch"
+    assert shown[-1][-1] == f"{min(data.recorded, key=lambda row: row['intrinsic_return'])['stem']}.json"
+    assert "20 games were recorded" in driver.find_element("id", "training-games").text
+
+
+def data_lines(opened):
+    return (opened[2] / "runs" / "agent" / "episodes.jsonl").read_text().splitlines()[:-1]
 
 
 def test_sort_search_and_show_all(opened):
