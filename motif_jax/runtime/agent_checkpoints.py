@@ -65,6 +65,11 @@ def restore_params(checkpoints: Checkpoints, step: int | None, network: AgentNet
     return checkpoints.restore(step, {_PARAMS: shapes})[_PARAMS]
 
 
+def restore_progress(checkpoints: Checkpoints, step: int) -> dict[str, Any]:
+    """Reads only the progress of checkpoint `step`."""
+    return checkpoints.restore(step, {_PROGRESS: JSON})[_PROGRESS]
+
+
 def _learner_part(state: TrainState) -> dict[str, Any]:
     return {
         "opt_state": state.opt_state,

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.envs import registry
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
-from motif_jax.runtime import agent_checkpoints, settings
+from motif_jax.runtime import agent_checkpoints, reward_plan, settings
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
@@ -51,11 +51,15 @@ def _act(
 
 
 def read_config(folder: str | Path) -> ConfigDict:
-    """Returns the config of an agent run; UserError for any other folder."""
+    """Returns the config of an agent run, with the reward's evaluation that it learns from.
+
+    Raises:
+      UserError: another folder.
+    """
     config = ConfigDict(run_folder.read_config(folder))
     if config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
-    return config
+    return reward_plan.apply(config, folder)
 
 
 def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:

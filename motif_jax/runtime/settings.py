@@ -24,6 +24,7 @@ from motif_jax.support.errors import UserError
 SCORE_TASK = "NetHackScore-v1"
 SCORE_COEFFICIENT = 0.1
 SPARSE_COEFFICIENT = 10.0
+TEXT_FIELD = "message"  # of rewards
 _ENVIRONMENT_SWITCHES = (
     "sober_mask",
     "oracle_patch_edge",
@@ -53,8 +54,10 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
 def training_options(config: ConfigDict) -> dict[str, Any]:
     """`environment_options` with the observation fields that an intrinsic reward of more than the text reads."""
     options = environment_options(config)
-    shown = registry.spec(config.environment.name, **options).observation
-    more = [name for name in rewards.required_fields(config.reward) if name not in shown]
+    spec, fields = registry.spec(config.environment.name, **options), rewards.required_fields(config.reward)
+    if fields == (TEXT_FIELD,) and spec.text_field is not None:
+        return options  # a reward of the text alone reads what the environment has of it
+    more = [name for name in fields if name not in spec.observation]
     game = config.environment.name in registry.NETHACK_TASKS
     allowed = f"a reward that reads what {config.environment.name} shows, not {', '.join(more)}"
     checks.require(game or not more, "reward.dir", config.reward.dir, allowed)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.runtime import agent_checkpoints, settings
+from motif_jax.runtime import agent_checkpoints, reward_plan, settings
 from motif_jax.runtime.episode_log import EpisodeLog
 from motif_jax.runtime.hosts import Agreement, Ballot, Hosts
 from motif_jax.runtime.learner import Averages, DeviceBatch
@@ -51,6 +51,7 @@ class Training:
             self._checkpoints = stack.enter_context(
                 agent_checkpoints.open_checkpoints(self._workdir, config.keep_checkpoints)
             )
+            self._settle_reward()
             system, progress = self._restore()
             stack.callback(system.close)
             self._system, self._steps = system, progress.get("env_steps", 0)
@@ -88,6 +89,13 @@ class Training:
             self._stream = stack.enter_context(BatchStream(system))
             self._loop(total, stop)
         return self._steps >= total
+
+    def _settle_reward(self) -> None:
+        """Finds out which evaluation of the reward the run learns from, the same on all hosts."""
+        self._hosts.on_first(lambda: reward_plan.settle(self._config, self._workdir, self._checkpoints))
+        step = self._hosts.gather(reward_plan.settled(self._workdir))[0]
+        if step is not None:
+            self._config.reward.step = step
 
     def _restore(self) -> tuple[System, dict[str, Any]]:
         latest = self._checkpoints.latest()
@@ -190,6 +198,7 @@ class Training:
         progress = {
             "env_steps": self._steps,
             "updates": system.learner.version,
+            reward_plan.STEP: self._config.reward.step,
             "draws": max(host["draws"] for host in everyone),
             "next_episode": self._next_episode,
             "episodes": self._episodes.state(),

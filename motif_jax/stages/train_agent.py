@@ -33,12 +33,13 @@ def check(config: ConfigDict, workdir: Path) -> None:
     """
     from motif_jax.algorithms import appo, schedules
     from motif_jax.networks import agent
-    from motif_jax.runtime import hosts, settings
+    from motif_jax.runtime import hosts, reward_plan, settings
 
     run_folder.check_identity(workdir, config, IDENTITY)
     settings.configure_jax(config)
     with hosts.leave_at_once_on_error():
         hosts.connect(config)
+        config = reward_plan.apply(config, workdir)
         agent.check(config)
         schedules.check(config)
         settings.check(config)
