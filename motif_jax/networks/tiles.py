@@ -17,7 +17,7 @@ import numpy as np
 
 from motif_jax.networks.layers import convolve_patches
 
-Array = chex.Array
+Array = jax.Array
 TILE, SIZE, STRIDE = 6, 8, 4
 # Outputs that a tile touches in one direction: -1, 0, 1 from an even tile, 0, 1, 2 from an odd one.
 TOUCHED = 3
@@ -35,11 +35,13 @@ class TileSet:
         """Finds the distinct ones among `tiles` uint8 [characters, colours, 6, 6, 3]."""
         flat = tiles.reshape(-1, *tiles.shape[2:])
         self.pictures, kind = np.unique(flat, axis=0, return_inverse=True)
-        self.kind = kind.reshape(tiles.shape[:2]).astype(np.int32)
+        self.kind: np.ndarray = kind.reshape(tiles.shape[:2]).astype(np.int32)
 
     def look_up(self, chars: Array, colors: Array) -> Array:
         """Kinds int32 [...] of characters and colours, integers [...]."""
-        index = chars.astype(jnp.int32) * self.kind.shape[1] + colors.astype(jnp.int32)
+        _, of_char = self.kind.shape
+        # A colour that is none keeps its low bits, as in a terminal, and its own character.
+        index = chars.astype(jnp.int32) * of_char + colors.astype(jnp.int32) % of_char
         return jnp.take(jnp.asarray(self.kind).reshape(-1), index, mode="clip")
 
     def draw(self, kinds: Array) -> Array:
