@@ -82,9 +82,13 @@ class SlotGroup:
             slots, before = self._slots, max(row - 1, 0)
             views = self._views[slot, row] = _Views(
                 spec.row(slots.observation, slot, row),
-                *(array[slot, row] for array in (slots.first, slots.last, slots.episode)),
-                *(array[slot, before] for array in (slots.reward, slots.terminated, slots.truncated)),
-                slots.action[slot, before],
+                first=slots.first[slot, row],
+                last=slots.last[slot, row],
+                episode=slots.episode[slot, row],
+                reward=slots.reward[slot, before],
+                terminated=slots.terminated[slot, before],
+                truncated=slots.truncated[slot, before],
+                action=slots.action[slot, before],
             )
         return views
 

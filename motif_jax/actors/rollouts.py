@@ -11,7 +11,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from motif_jax.actors.slots import SlotLayout, Slots
 from motif_jax.envs import registry
@@ -154,7 +154,7 @@ class Rollouts(abc.ABC):
     def _command(self, group: int, slot: int, row: int) -> None:
         """Makes the group write row `row` + 1 of `slot`."""
 
-    def __enter__(self) -> Rollouts:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

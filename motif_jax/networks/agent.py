@@ -22,7 +22,7 @@ from motif_jax.networks.tiles import TileSet
 from motif_jax.support.config import choice, positive, require
 from motif_jax.support.errors import UserError
 
-Array = chex.Array
+Array = jax.Array
 Params = Any
 NETHACK_FIELDS = ("window_chars", "window_colors", "blstats", "message")
 
@@ -140,7 +140,8 @@ class AgentNetwork:
         read = {name: observation[name] for name in self.fields}
         chex.assert_tree_shape_prefix(read, first.shape)
         variables = params._asdict() if isinstance(params, Prepared) else {"params": params}
-        return self.module.apply(variables, read, state, first)
+        outputs: Any = self.module.apply(variables, read, state, first)
+        return outputs
 
     def initial_state(self, batch_size: int) -> Array:
         """The state before an episode: zeros float32 [batch_size, state_size]."""
@@ -200,8 +201,8 @@ def make_agent_network(
     nethack = config.encoder == "nethack" or (
         config.encoder == "auto" and all(field in spec.observation for field in NETHACK_FIELDS)
     )
+    fields: tuple[str, ...] = NETHACK_FIELDS
     if nethack:
-        fields = NETHACK_FIELDS
         missing = [field for field in fields if field not in spec.observation]
         if missing:
             raise UserError(

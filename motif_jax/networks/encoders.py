@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import chex
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
 from motif_jax.envs.status import BLSTATS_CLIP, BLSTATS_SCALE
@@ -13,7 +13,7 @@ from motif_jax.networks.image import ImageEncoder
 from motif_jax.networks.layers import ACTIVATIONS, Dense
 from motif_jax.networks.tiles import TileSet
 
-Array = chex.Array
+Array = jax.Array
 BYTE_SCALE = 255.0
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from motif_jax.networks.layers import ACTIVATIONS, ConvWeights, Dense, convolve, flatten_channels_first
 from motif_jax.networks.tiles import TileSet, convolve_tiles, fits, tile_table
 
-Array = chex.Array
+Array = jax.Array
 Weights = dict[str, tuple[Array, Array]]
 
 # Of each convolution: output channels, side, stride.
@@ -107,10 +107,10 @@ class ImageEncoder(nn.Module):
 
     def _convnet(self, weights: Weights, table: Array | None, kinds: Array) -> Array:
         act = ACTIVATIONS[self.nonlinearity]
-        x = None if table is not None else self._picture(kinds)
+        x = self._picture(kinds) if table is None else kinds
         for i, (_, _, stride) in enumerate(CONVOLUTIONS[self.kind], start=1):
             weight = weights[f"image_conv{i}"]
-            if x is None:
+            if i == 1 and table is not None:
                 x = convolve_tiles(self.tiles, self._scaled_kernel(weights), table, kinds)
                 x = x + weight[1].astype(self.dtype)
             else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 
 import chex
@@ -9,9 +11,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-Array = chex.Array
+Array = jax.Array
 Activation = Callable[[Array], Array]
-Initializer = jax.nn.initializers.Initializer
+Initializer = Callable[..., Array]
 
 
 @jax.custom_jvp
@@ -143,7 +145,7 @@ def convolve_patches(x: Array, kernel: Array, stride: int) -> Array:
 
     offsets = [(i, j) for i in range(size) for j in range(size)]
     if stride == 1:
-        return sum(shifted(i, j) @ kernel[i, j] for i, j in offsets)
+        return functools.reduce(operator.add, (shifted(i, j) @ kernel[i, j] for i, j in offsets))
     # Kernels that do not divide have many small shifts: one product over all of them.
     return jnp.concatenate([shifted(i, j) for i, j in offsets], axis=-1) @ kernel.reshape(
         -1, kernel.shape[-1]

@@ -20,8 +20,13 @@ from motif_jax.support.errors import UserError
 class ObservationSpec(Protocol):
     """The part of an environment's spec that a reward looks at."""
 
-    observation: Mapping[str, Any]
-    text_field: str | None
+    @property
+    def observation(self) -> Mapping[str, Any]:
+        """Shape and dtype of each field."""
+
+    @property
+    def text_field(self) -> str | None:
+        """The field that holds the text, None if there is none."""
 
 
 @dataclasses.dataclass(frozen=True)
