@@ -113,6 +113,7 @@ def _actors() -> ConfigDict:
     )
     actors.warmup_seconds = 0.0  # every worker starts with a random delay of up to so much
     actors.timeout_seconds = 300.0  # a worker that does not answer for so long is replaced
+    actors.start_timeout_seconds = 120.0  # so is one that is not up so long after its start
     actors.max_failures = 3  # so many deaths of a worker in a row without one finished rollout end the run
     return actors
 

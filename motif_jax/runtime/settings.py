@@ -117,6 +117,7 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
             warmup_steps=actors.warmup_steps,
             warmup_seconds=actors.warmup_seconds,
             timeout_seconds=actors.timeout_seconds,
+            start_timeout_seconds=actors.start_timeout_seconds,
             max_failures=actors.max_failures,
         )
         for number in range(count)
@@ -220,8 +221,8 @@ def check(config: ConfigDict) -> None:
     for key in (
         "train_for_env_steps batch_size rollout max_waiting_batches environment.max_episode_steps stats_episodes "
         "environment.recall.cues environment.recall.delay actors.workers actors.envs_per_worker "
-        "actors.groups_per_worker actors.timeout_seconds actors.max_failures save_every_steps save_every_seconds "
-        "keep_checkpoints log_every_seconds profile.steps"
+        "actors.groups_per_worker actors.timeout_seconds actors.start_timeout_seconds actors.max_failures "
+        "save_every_steps save_every_seconds keep_checkpoints log_every_seconds profile.steps"
     ).split():
         checks.positive(config, key)
     for key in ("actors.warmup_steps", "actors.warmup_seconds", "record_every"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
+from motif_jax.support import metrics, run_folder
 from motif_jax.support.files import FolderLock
 from motif_jax.support.interruption import EXIT_CODE
 
@@ -59,6 +59,8 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
         f"a multiple of the {devices} devices",
     )
     checks.existing_folder(config, "dataset_dir")
+    if config.wandb.enabled:
+        metrics.import_wandb()
     dataset = reward_data.open_dataset(config, architecture)
     _check_annotators(config, dataset)
     if workdir is not None:
