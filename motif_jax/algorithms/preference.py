@@ -119,8 +119,18 @@ def step_rewards(
 def pair_rewards(
     network: RewardNetwork, params: Any, messages: jax.Array, batch: PreferenceBatch, max_length: int | None
 ) -> jax.Array:
-    """Rewards of the sub-sequences, the means of `step_rewards` over their length: float32 [B, 2]."""
-    return jnp.mean(step_rewards(network, params, messages, batch, max_length), axis=-1)
+    """Rewards of the sub-sequences up to a constant, as a pair's loss wants them: float32 [B, 2].
+
+    The means of `step_rewards` over the length. A constant added to all rewards changes no loss, so the
+    gradient by the rewards of the distinct messages sums to 0. Taking their mean off keeps that sum at 0 in
+    float32 too: without it what is left by rounding goes through parameters that all messages share, whose
+    true gradient is 0, and Adam makes whole steps of it.
+    """
+    if not network.architecture.message_only:
+        return jnp.mean(step_rewards(network, params, messages, batch, max_length), axis=-1)
+    distinct = network.reward(params, {"message": messages[batch.unique]}, max_length)
+    distinct = distinct - jnp.mean(distinct)
+    return jnp.mean(distinct[batch.inverse], axis=-1)
 
 
 def make_loss(

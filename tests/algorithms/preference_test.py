@@ -74,7 +74,7 @@ def assert_summaries(golden, prefix, params, tolerance):
 def test_train_step_equals_golden(step_case):
     g, network, optimizer, state, batch = step_case
     length = used_length(np.asarray(state.messages))
-    rewards = preference.pair_rewards(network, state.params, state.messages, batch, length)
+    rewards = preference.step_rewards(network, state.params, state.messages, batch, length)[..., 0]
     np.testing.assert_allclose(rewards, g["rewards"], rtol=1e-5, atol=1e-5)
     loss = preference.make_loss(network, 1, length, None)
     (value, metrics), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(
