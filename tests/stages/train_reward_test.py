@@ -7,6 +7,7 @@ import itertools
 import json
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -200,3 +201,9 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path):
 def test_bad_values_are_named(dataset, tmp_path, override, words):
     with pytest.raises(UserError, match=words):
         train_reward.check(reward_config(dataset, **override), tmp_path / "r")
+
+
+def test_wandb_that_is_not_installed_is_told_before_any_work(dataset, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(UserError, match=r"pip install 'motif-jax\[wandb\]'"):
+        train_reward.check(reward_config(dataset, **{"wandb.enabled": True}), tmp_path / "r")
