@@ -102,8 +102,11 @@ def test_a_stop_saves_and_a_restored_checkpoint_gives_the_same_logits(tmp_path: 
     config = recall_config(train_for_env_steps=10**9, devices__learner="0,1")
     stop = Interruption()
     run = Training(config, tmp_path)
-    threading.Timer(6.0, lambda: setattr(stop, "requested", True)).start()
-    assert not run.run(stop)
+    thread, errors = run_in_thread(run, stop)
+    wait_for(lambda: getattr(run, "_steps", 0) > 300)
+    stop.requested = True
+    thread.join(60)
+    assert not errors
     trained = run._system.learner.state
     restored = params_of(tmp_path, config)
     network = make_network(config)
