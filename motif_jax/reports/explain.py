@@ -120,9 +120,11 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
             )
     if reward.threshold is not None:
         at = axes.x(reward.threshold)
+        right_half = at > charts.WIDTH / 2
         parts.append(
             f'<line class="c1" style="stroke-width:2;stroke-dasharray:6 4" x1="{at:.1f}" x2="{at:.1f}" y1="{axes.y(axes.y_range[1]):.1f}" '
-            f'y2="{axes.y(0):.1f}"/><text class="label" x="{at + 4:.1f}" y="22">threshold {reward.threshold:.2f}</text>'
+            f'y2="{axes.y(0):.1f}"/><text class="label" x="{at - 4 if right_half else at + 4:.1f}" y="22" '
+            f'text-anchor="{"end" if right_half else "start"}">threshold {reward.threshold:.2f}</text>'
         )
     return (
         f'<svg class="chart" viewBox="0 0 {charts.WIDTH} {charts.HEIGHT}" role="img" '
