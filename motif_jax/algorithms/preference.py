@@ -72,7 +72,9 @@ def cross_entropy(rewards: jax.Array, targets: jax.Array) -> jax.Array:
       float32 [...].
     """
     chex.assert_equal_shape_suffix([rewards, targets], 1)
-    return -jnp.sum(targets * jax.nn.log_softmax(rewards, axis=-1), axis=-1)
+    # By the difference alone, so that the gradients by the two rewards are opposite to the last bit.
+    difference = rewards[..., 0] - rewards[..., 1]
+    return targets[..., 0] * jax.nn.softplus(-difference) + targets[..., 1] * jax.nn.softplus(difference)
 
 
 def correct(rewards: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -116,21 +118,41 @@ def step_rewards(
     return network.reward(params, inputs).reshape(batch.inverse.shape)
 
 
+@jax.custom_vjp
+def _gather_exactly(values: jax.Array, places: jax.Array) -> jax.Array:
+    """values[places], with a gradient whose sums are exact."""
+    return values[places]
+
+
+def _gather_forward(values: jax.Array, places: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return values[places], (values, places)
+
+
+def _gather_backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array, None]:
+    values, places = saved
+    # Whole multiples of a power of two: sums below 2^24 of them have no rounding in float32, in any order.
+    _, exponent = jnp.frexp(jnp.sum(jnp.abs(gradient)))
+    unit = jnp.ldexp(jnp.float32(1.0), jnp.maximum(exponent, -100) - 24)
+    whole = jnp.round(gradient / unit) * unit
+    return jnp.zeros_like(values).at[places].add(whole), None
+
+
+_gather_exactly.defvjp(_gather_forward, _gather_backward)
+
+
 def pair_rewards(
     network: RewardNetwork, params: Any, messages: jax.Array, batch: PreferenceBatch, max_length: int | None
 ) -> jax.Array:
-    """Rewards of the sub-sequences up to a constant, as a pair's loss wants them: float32 [B, 2].
+    """Rewards of the sub-sequences: float32 [B, 2].
 
     The means of `step_rewards` over the length. A constant added to all rewards changes no loss, so the
-    gradient by the rewards of the distinct messages sums to 0. Taking their mean off keeps that sum at 0 in
-    float32 too: without it what is left by rounding goes through parameters that all messages share, whose
-    true gradient is 0, and Adam makes whole steps of it.
+    gradient by the rewards of the distinct messages sums to 0, and here it does so without rounding: what
+    rounding would leave goes through parameters whose true gradient is 0, and Adam makes whole steps of it.
     """
     if not network.architecture.message_only:
         return jnp.mean(step_rewards(network, params, messages, batch, max_length), axis=-1)
     distinct = network.reward(params, {"message": messages[batch.unique]}, max_length)
-    distinct = distinct - jnp.mean(distinct)
-    return jnp.mean(distinct[batch.inverse], axis=-1)
+    return jnp.mean(_gather_exactly(distinct, batch.inverse), axis=-1)
 
 
 def make_loss(

@@ -112,7 +112,7 @@ def test_each_distinct_message_once_is_the_same_loss_and_gradient(step_case):
     assert len(np.unique(np.asarray(batch.inverse))) < batch.inverse.size
     np.testing.assert_allclose(fast_value, value, rtol=1e-6)
     for a, b in zip(jax.tree.leaves(fast_gradient), jax.tree.leaves(gradient), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5 * np.linalg.norm(b) + NOISE)
+        np.testing.assert_allclose(a, b, atol=1e-4 * np.linalg.norm(b) + NOISE)
 
 
 @pytest.mark.slow
