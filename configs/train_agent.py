@@ -197,10 +197,15 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.actors.warmup_seconds = 10.0
     elif variant == "quickstart":
         _small(config)
+        # A short horizon in every sense: it shows within minutes whether the reward is learned.
+        config.environment.max_episode_steps = 500
         config.train_for_env_steps = 500_000
-        config.batch_size = 1024
-        config.optimizer.learning_rate = 5e-4
+        config.batch_size = 512
+        config.optimizer.learning_rate = 1e-3
+        config.algorithm.gamma = 0.95
+        config.algorithm.exploration_coefficient = 0.001
         config.reward.extrinsic_coefficient = 0.0
+        config.reward.intrinsic_coefficient = 0.5
         config.actors.envs_per_worker = 40
         config.save_every_steps = 100_000
         config.save_every_seconds = 30.0

@@ -91,7 +91,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.annotator = "llama70b_msg_defaultgoal_default"
     elif variant == "quickstart":
         config.batch_size = 256
-        config.epochs = 6
+        config.epochs = 4
         config.optimizer.learning_rate = 1e-3
         config.optimizer.schedule = "cosine"
         config.optimizer.final_fraction = 0.05

@@ -214,6 +214,7 @@ def change(before: appo.TrainState, after: appo.TrainState) -> np.ndarray:
     return np.concatenate([np.ravel(new - old) for new, old in leaves])
 
 
+@pytest.mark.slow
 def test_rows_without_weight_change_nothing() -> None:
     update, state, batch = plain_update()
     ignored = ~np.asarray(appo.trajectory.recorded(batch))
@@ -291,6 +292,7 @@ def test_settings_of_the_loss(mode: str, exploration: str) -> None:
     assert (metrics["loss/exploration"] == 0) == (exploration == "none")
 
 
+@pytest.mark.slow
 def test_epochs_and_minibatches_take_their_steps_in_a_new_order_each() -> None:
     config = agent_config()
     config.algorithm.epochs, config.algorithm.minibatches = 3, 4
