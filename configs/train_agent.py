@@ -197,13 +197,11 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.actors.warmup_seconds = 10.0
     elif variant == "quickstart":
         _small(config)
-        # A short horizon in every sense: it shows within minutes whether the reward is learned.
+        # Short games: within minutes they show whether the reward is learned.
         config.environment.max_episode_steps = 500
         config.train_for_env_steps = 500_000
         config.batch_size = 512
         config.optimizer.learning_rate = 1e-3
-        config.algorithm.gamma = 0.95
-        config.algorithm.exploration_coefficient = 0.001
         config.reward.extrinsic_coefficient = 0.0
         config.reward.intrinsic_coefficient = 0.5
         config.actors.envs_per_worker = 40
@@ -230,7 +228,6 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.batch_size = 512
         config.rollout = 16
         config.optimizer.learning_rate = 3e-3
-        config.algorithm.gamma = 0.95
         config.algorithm.exploration_coefficient = 0.01
         config.reward.intrinsic_coefficient = 0.0
         config.reward.extrinsic_coefficient = 1.0
