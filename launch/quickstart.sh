@@ -14,7 +14,7 @@ install_package "$repository/.venv" ""
 
 runs=${1:-runs/quickstart}
 # Games for the final evaluation: seeds that nothing was tuned on and that training does not meet.
-evaluation_seed=${QUICKSTART_EVALUATION_SEED:-20261}
+evaluation_seed=${QUICKSTART_EVALUATION_SEED:-77003}
 
 stage() {
   local config=$1 folder=$2 status=0
