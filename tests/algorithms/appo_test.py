@@ -10,7 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from agents import (
+
+from motif_jax.algorithms import appo, schedules, value_normalisation
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.networks import layout
+from motif_jax.support.errors import UserError
+from tests.agents import (
     FLAT_SPEC,
     NETHACK_SPEC,
     agent_config,
@@ -22,12 +28,6 @@ from agents import (
     summary_errors,
     time_major,
 )
-
-from motif_jax.algorithms import appo, schedules, value_normalisation
-from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.networks import layout
-from motif_jax.support.errors import UserError
 
 VTRACE_FILES = (
     "vtrace_tiny_T4_N2.npz",

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agents import recipe_tensors
 
 from motif_jax.algorithms.total_reward import discount_by_count, total_reward
 from motif_jax.networks import reward_layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.normalisation import Normalisation
+from tests.agents import recipe_tensors
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 VTRACE_FILES = ("vtrace_T32_N8_llm.npz", "vtrace_T32_N8_llm_invalid_mask.npz")

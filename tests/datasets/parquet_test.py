@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from reward_fixtures import make_dataset, write_labels
 
 from motif_jax.datasets import parquet
 from motif_jax.datasets.pairs import PairsDataset
 from motif_jax.support.errors import UserError
+from tests.reward_fixtures import make_dataset, write_labels
 
 
 @pytest.mark.parametrize("length", [1, 3])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reward_fixtures import make_dataset, write_labels
 
 from motif_jax.datasets.pairs import PairsDataset
 from motif_jax.datasets.targets import read_targets
 from motif_jax.support.errors import UserError
+from tests.reward_fixtures import make_dataset, write_labels
 
 FIRST = np.array([0, 1, 2, 3, 0, 1], np.int8)
 SECOND = np.array([0, 0, 1, 3, 3, 1], np.int8)

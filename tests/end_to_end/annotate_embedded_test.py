@@ -7,12 +7,20 @@ import subprocess
 
 import numpy as np
 import pytest
-from annotate_datasets import REPOSITORY, annotate, command, drawn_pairs, run_stage, summary, write_dataset
 
 from motif_jax.annotation.captions import decode_message
 from motif_jax.annotation.conversations import read_conversations
 from motif_jax.annotation.records import RecordWriter
 from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import (
+    REPOSITORY,
+    annotate,
+    command,
+    drawn_pairs,
+    run_stage,
+    summary,
+    write_dataset,
+)
 
 NAME = "lexicon_msg_defaultgoal"
 

@@ -12,10 +12,17 @@ import time
 
 import numpy as np
 import pytest
-from annotate_datasets import REPOSITORY, command, drawn_pairs, run_stage, summary, write_dataset
 
 from motif_jax.annotation.records import read_records
 from motif_jax.support.interruption import EXIT_CODE
+from tests.end_to_end.annotate_datasets import (
+    REPOSITORY,
+    command,
+    drawn_pairs,
+    run_stage,
+    summary,
+    write_dataset,
+)
 
 NAME = "lexicon_msg_defaultgoal"
 # Every answer is written on its own, so that a kill finds a write under way.

@@ -13,11 +13,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from annotate_datasets import annotate, expected, run_stage, summary, write_dataset
 
 from motif_jax.annotation.conversations import read_conversations
 from motif_jax.benchmarks._tiny_judge import pair, rule
 from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import annotate, expected, run_stage, summary, write_dataset
 
 NAME = "judge_msg_defaultgoal_default"
 KEY = "sk-a-secret-that-nobody-may-see"

@@ -14,11 +14,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from annotate_datasets import REPOSITORY, annotate, command, expected, run_stage, summary, write_dataset
 
 from motif_jax.annotation.conversations import read_conversations
 from motif_jax.benchmarks import _tiny_judge as tiny_judge
 from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import (
+    REPOSITORY,
+    annotate,
+    command,
+    expected,
+    run_stage,
+    summary,
+    write_dataset,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(590)]
 NAME = "judge_msg_defaultgoal_default"

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
-from reward_fixtures import load_config
 
 from motif_jax.envs import replay
 from motif_jax.reports import journal
+from tests.reward_fixtures import load_config
 
 BASE = [
     sys.executable, "-m", "motif_jax.launch", "--config=configs/evaluate.py:smoke", "--config.workers=2",

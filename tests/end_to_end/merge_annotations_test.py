@@ -8,7 +8,8 @@ import sys
 
 import numpy as np
 import pytest
-from annotate_datasets import REPOSITORY, drawn_pairs, run_stage, write_dataset
+
+from tests.end_to_end.annotate_datasets import REPOSITORY, drawn_pairs, run_stage, write_dataset
 
 
 @pytest.fixture

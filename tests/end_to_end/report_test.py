@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import browser
 import numpy as np
 import pytest
-from made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 
 from motif_jax.reports import journal
 from motif_jax.reports.measures import format_value
+from tests import browser
+from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 
 
 def launch(repository: Path, config: str, workdir: Path, *flags: str, code: int = 0) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fake_engine import FakeEngine
 
 from motif_jax.envs import registry
 from motif_jax.envs.group import NetHackGroup
 from motif_jax.envs.nethack import NetHackEnvironment
 from motif_jax.envs.spec import RUNNING, empty_observation, row
 from motif_jax.envs.tasks import ORACLE_GLYPH
+from tests.envs.fake_engine import FakeEngine
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
 

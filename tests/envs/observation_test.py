@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fake_engine import FakeEngine
 
 from motif_jax.envs import tiles
 from motif_jax.envs.nethack import NetHackEnvironment
 from motif_jax.envs.spec import empty_observation
 from motif_jax.envs.status import BLSTATS_CLIP, BLSTATS_SCALE, scale_status
 from motif_jax.support.errors import UserError
+from tests.envs.fake_engine import FakeEngine
 
 
 @pytest.fixture(scope="module")

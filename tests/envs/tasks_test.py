@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from fake_engine import FakeEngine
 
 from motif_jax.envs.nethack import SWITCHES, NetHackEnvironment
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 from motif_jax.envs.tasks import ORACLE_GLYPH, TASKS
 from tests.conftest import load_golden
+from tests.envs.fake_engine import FakeEngine
 
 PUBLISHED = dict.fromkeys(SWITCHES, True)
 GOLDEN = load_golden("task_rules.json")

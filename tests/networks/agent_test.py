@@ -8,7 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from agents import (
+
+from motif_jax.networks import agent, layout
+from motif_jax.support.errors import UserError
+from tests.agents import (
     FLAT_SPEC,
     NETHACK_SPEC,
     agent_config,
@@ -20,9 +23,6 @@ from agents import (
     summary_errors,
     time_major,
 )
-
-from motif_jax.networks import agent, layout
-from motif_jax.support.errors import UserError
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "lstm": {"core": "lstm"},

@@ -5,12 +5,12 @@ from __future__ import annotations
 import html as html_parser
 import re
 
-import browser
 import numpy as np
 import pytest
 
 from motif_jax.reports import explain
 from motif_jax.reports.explain import ExplainedReward, Explanation
+from tests import browser
 
 HOSTILE = "</script><script>document.title='broken'</script><b>\"'&"
 MESSAGES = ["You see here a key.", HOSTILE, "", "It's solid stone.", "You kill the newt!"]

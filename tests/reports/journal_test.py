@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pyarrow.parquet
 import pytest
-from made_up_runs import HOSTILE, evaluation_rows, write_evaluation
 
 from motif_jax.reports import journal, messages
 from motif_jax.reports.messages import MessageTally
 from motif_jax.support.errors import UserError
+from tests.made_up_runs import HOSTILE, evaluation_rows, write_evaluation
 
 
 def test_actions_survive_packing():

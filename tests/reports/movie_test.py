@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up_films import film
 from PIL import Image
 
 from motif_jax.envs.actions import TASK_KEYS
 from motif_jax.reports import movie, ttyrec
 from motif_jax.support.errors import UserError
+from tests.made_up_films import film
 
 
 def test_nles_converter_reads_back_every_screen_key_and_score(tmp_path):

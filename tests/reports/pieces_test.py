@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from made_up_runs import HOSTILE, run_data, write_agent_run
 from rich.console import Console
 
 from motif_jax.reports import charts, curves, hacking, html, measures, run_report, text_tables
 from motif_jax.reports.charts import Interval, Series
 from motif_jax.reports.curves import Curve
 from motif_jax.support.errors import UserError
+from tests.made_up_runs import HOSTILE, run_data, write_agent_run
 
 
 @pytest.mark.parametrize(

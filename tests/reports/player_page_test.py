@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import time
 
-import browser
 import numpy as np
 import pytest
-from made_up_films import film
-from made_up_runs import HOSTILE
 
 from motif_jax.reports import player
 from motif_jax.reports.messages import as_text
+from tests import browser
+from tests.made_up_films import film
+from tests.made_up_runs import HOSTILE
 
 pytestmark = pytest.mark.browser
 

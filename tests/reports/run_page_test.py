@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-import browser
 import pytest
-from made_up_runs import HOSTILE, run_data
 
 from motif_jax.reports import run_report
 from motif_jax.reports.measures import format_value
+from tests import browser
+from tests.made_up_runs import HOSTILE, run_data
 
 pytestmark = pytest.mark.browser
 

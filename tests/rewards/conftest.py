@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from reward_fixtures import make_dataset, reward_config, train
+
+from tests.reward_fixtures import make_dataset, reward_config, train
 
 
 @pytest.fixture(scope="session")

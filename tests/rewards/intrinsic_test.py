@@ -6,12 +6,12 @@ import jax
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
-from reward_fixtures import make_dataset, reward_config, train
 
 from motif_jax import rewards
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.rewards.trained import read_trained
 from motif_jax.support.errors import UserError
+from tests.reward_fixtures import make_dataset, reward_config, train
 
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from agents import FLAT_SPEC, agent_config, flat_network, random_batch
 
 from motif_jax.algorithms import appo, schedules
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from motif_jax.runtime.parallel import AXIS, DataParallel, split_axis
+from tests.agents import FLAT_SPEC, agent_config, flat_network, random_batch
 
 NETWORK = flat_network()
 CONFIG = agent_config()

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from reward_fixtures import make_dataset, reward_config, train
 
 from motif_jax.runtime import agent_checkpoints, agent_policy, reward_plan
 from motif_jax.runtime.training import Training
@@ -14,6 +13,7 @@ from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
+from tests.reward_fixtures import make_dataset, reward_config, train
 from tests.runtime.agent_runs import recall_config
 
 

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from reward_fixtures import make_dataset, reward_config
 
 from motif_jax.rewards.trained import architecture_of
 from motif_jax.runtime import reward_data
 from motif_jax.runtime.parallel import DataParallel
 from motif_jax.runtime.reward_trainer import RewardTrainer
+from tests.reward_fixtures import make_dataset, reward_config
 
 LENGTH = 2
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes import wait_until
 
 from motif_jax.actors.group import episode_seed
 from motif_jax.algorithms.trajectory import TrajectoryBatch
@@ -21,6 +20,7 @@ from motif_jax.runtime.training import Training
 from motif_jax.runtime.training_recordings import ActionTape, EpisodeRecorder, drop_recordings
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
+from tests.processes import wait_until
 from tests.runtime.agent_runs import recall_config
 
 LENGTH = 6  # of an episode of Recall-v0 with a delay of 4

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_up_films import MadeUpPolicy, MadeUpRater, film
 
 from motif_jax.envs import registry
 from motif_jax.runtime import watch
@@ -11,6 +10,7 @@ from motif_jax.runtime.episodes import play_episodes
 from motif_jax.runtime.policies import RandomPolicy
 from motif_jax.runtime.rerecord import record_actions
 from motif_jax.support.errors import UserError
+from tests.made_up_films import MadeUpPolicy, MadeUpRater, film
 
 OPTIONS = {"max_episode_steps": 120}
 

@@ -7,13 +7,13 @@ import json
 
 import numpy as np
 import pytest
-from reward_fixtures import load_config, make_dataset, reward_config, train
 
 from motif_jax import rewards
 from motif_jax.datasets.pairs import PairsDataset
 from motif_jax.rewards.trained import read_trained
 from motif_jax.stages import explain_reward, export_reward, import_reward
 from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config, make_dataset, reward_config, train
 
 pytestmark = pytest.mark.slow
 

@@ -6,11 +6,7 @@ import json
 
 import numpy as np
 import pytest
-import torch_files
-from agents import observation_of, recipe_tensors
-from reward_fixtures import load_config
 from safetensors.numpy import save_file
-from torch_files import tensor
 
 from motif_jax import rewards
 from motif_jax.rewards.exchange import read_safetensors
@@ -18,6 +14,10 @@ from motif_jax.rewards.trained import read_trained
 from motif_jax.runtime.agent_policy import load as load_agent
 from motif_jax.stages import import_torch
 from motif_jax.support.errors import UserError
+from tests import torch_files
+from tests.agents import observation_of, recipe_tensors
+from tests.reward_fixtures import load_config
+from tests.torch_files import tensor
 
 
 def reward_weights(golden) -> dict[str, np.ndarray]:

@@ -14,7 +14,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from reward_fixtures import (
+
+from motif_jax.datasets.split import torch_split
+from motif_jax.rewards.trained import read_trained
+from motif_jax.stages import train_reward
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import (
     REPOSITORY,
     command,
     environment,
@@ -25,11 +30,6 @@ from reward_fixtures import (
     train,
     write_labels,
 )
-
-from motif_jax.datasets.split import torch_split
-from motif_jax.rewards.trained import read_trained
-from motif_jax.stages import train_reward
-from motif_jax.support.errors import UserError
 
 SMALL = ("--config.annotator=test", "--config.network.hidden_dim=32", "--config.chunk_steps=1")
 

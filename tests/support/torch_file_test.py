@@ -9,11 +9,11 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-import torch_files
-from torch_files import Storage, Tensor, tensor
 
 from motif_jax.support.errors import UserError
 from motif_jax.support.torch_file import Unread, read_checkpoint, tensors
+from tests import torch_files
+from tests.torch_files import Storage, Tensor, tensor
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
