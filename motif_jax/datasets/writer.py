@@ -13,7 +13,7 @@ import numpy as np
 
 from motif_jax.datasets import layout
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json
+from motif_jax.support.files import atomic_write_json, sync
 
 
 class PairsWriter:
@@ -62,7 +62,7 @@ class PairsWriter:
         digests, shapes = {}, {}
         for name, array in self._arrays.items():
             array.flush()
-            _sync(self._build / f"{name}.npy")
+            sync(self._build / f"{name}.npy")
             digests[name] = layout.array_digest(array)
             shapes[name] = {"shape": list(array.shape), "dtype": str(array.dtype)}
         self._arrays.clear()
@@ -106,11 +106,3 @@ def write_pairs(
         content_hash = writer.commit(meta or {})
     (Path(folder) / layout.STAGING).rmdir()
     return content_hash
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

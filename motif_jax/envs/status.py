@@ -21,9 +21,3 @@ BLSTATS_SCALE: np.ndarray = np.array(
     np.float32,
 )
 BLSTATS_CLIP = 5.0
-
-
-def scale_status(blstats: np.ndarray) -> np.ndarray:
-    """Features float32 [..., 27] in [-5, 5] of status numbers [..., 27] of any number type."""
-    scaled = blstats.astype(np.float32) * BLSTATS_SCALE
-    return np.clip(scaled, -BLSTATS_CLIP, BLSTATS_CLIP, out=scaled)

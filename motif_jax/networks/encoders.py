@@ -8,18 +8,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.envs.status import BLSTATS_CLIP, BLSTATS_SCALE
 from motif_jax.networks.image import ImageEncoder
 from motif_jax.networks.layers import ACTIVATIONS, Dense
+from motif_jax.networks.status import scale_status
 from motif_jax.networks.tiles import TileSet
 
 Array = jax.Array
 BYTE_SCALE = 255.0
-
-
-def scale_blstats(blstats: Array) -> Array:
-    """Status numbers [..., 27] -> features float32 [..., 27]: scaled, clipped to [-5, 5]."""
-    return jnp.clip(blstats.astype(jnp.float32) * BLSTATS_SCALE, -BLSTATS_CLIP, BLSTATS_CLIP)
 
 
 class NetHackEncoder(nn.Module):
@@ -61,7 +56,7 @@ class NetHackEncoder(nn.Module):
             self.dtype,
             name="image",
         )(observation["window_chars"], observation["window_colors"])
-        status = scale_blstats(observation["blstats"])
+        status = scale_status(observation["blstats"])
         vector = self._two_layers(status, self.vector_features, "vector")
         message = observation["message"].astype(jnp.float32) / BYTE_SCALE
         message = self._two_layers(message, self.message_features, "message")

@@ -222,7 +222,7 @@ def check(config: ConfigDict) -> None:
         "train_for_env_steps batch_size rollout max_waiting_batches environment.max_episode_steps stats_episodes "
         "environment.recall.cues environment.recall.delay actors.workers actors.envs_per_worker "
         "actors.groups_per_worker actors.timeout_seconds actors.start_timeout_seconds actors.max_failures "
-        "save_every_steps save_every_seconds keep_checkpoints log_every_seconds profile.steps"
+        "save_every_steps save_every_seconds keep_checkpoints log_every_seconds"
     ).split():
         checks.positive(config, key)
     for key in ("actors.warmup_steps", "actors.warmup_seconds", "record_every"):
@@ -230,9 +230,9 @@ def check(config: ConfigDict) -> None:
     seeded = not (config.record_every and config.compat.seed_noop)
     allowed = "0 with compat.seed_noop: games without seeds cannot be played again"
     checks.require(seeded, "record_every", config.record_every, allowed)
-    for key in ("actors.slots_per_group", "devices.cpu_count", "profile.server_port"):
+    for key in ("actors.slots_per_group", "devices.cpu_count"):
         checks.positive(config, key, allow_none=True)
-    checks.positive(config, "profile.start", allow_zero=True, allow_none=True)
+    checks.check_profile(config)
     batch, rollout = config.batch_size, config.rollout
     checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
     _divides(config, "actors.envs_per_worker", "actors.groups_per_worker")

@@ -49,6 +49,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     checks.choice(config, "labels.confidence", targets.CONFIDENCES)
     checks.choice(config, "labels.ties", targets.TIES)
     schedules.check(config)
+    checks.check_profile(config)
     devices = config.num_devices or jax.local_device_count()
     there = jax.local_device_count()
     checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")

@@ -88,6 +88,13 @@ def positive(config: ConfigDict, key: str, allow_zero: bool = False, allow_none:
     require(good, key, value, "a number of at least 0" if allow_zero else "a number above 0")
 
 
+def check_profile(config: ConfigDict) -> None:
+    """Checks `config.profile` (see `support.profiling`)."""
+    positive(config, "profile.start", allow_zero=True, allow_none=True)
+    positive(config, "profile.steps")
+    positive(config, "profile.server_port", allow_none=True)
+
+
 def fraction(config: ConfigDict, key: str, allow_none: bool = False) -> None:
     """Requires that the value of `key` lies in [0, 1]."""
     value = dotted(config, key)

@@ -37,7 +37,7 @@ def _atomic(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    _sync_folder(path.parent)
+    sync(path.parent)
 
 
 def _umask() -> int:
@@ -46,8 +46,9 @@ def _umask() -> int:
     return current
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Returns when a file, or a folder's list of names, has reached the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -52,6 +52,7 @@ if [ "$FAKE_CODE" = wait ]; then
 fi
 exit "$FAKE_CODE"
 """
+SCRIPTS = ["annotate.sbatch", "train_agent.sbatch", "train_agent_nodes.sbatch", "train_reward.sbatch"]
 SLURM_VARIABLES = re.compile("^(SLURM|SBATCH)_")
 
 
@@ -147,7 +148,7 @@ def test_a_process_for_each_gpu_has_its_share_of_the_node(job: Job) -> None:
     ("code", "restarts", "again"),
     [("0", "0", False), ("2", "0", False), ("75", "9", True), ("134", "2", True), ("134", "3", False)],
 )
-@pytest.mark.parametrize("script", ["train_agent.sbatch", "train_agent_nodes.sbatch", "train_reward.sbatch"])
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_what_is_queued_again(job: Job, script: str, code: str, restarts: str, again: bool) -> None:
     program = job.start(
         script,
@@ -168,10 +169,10 @@ def test_a_task_of_an_array_is_queued_again_by_its_number(job: Job) -> None:
 
 
 @pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
-@pytest.mark.parametrize("script", ["train_agent.sbatch", "train_agent_nodes.sbatch"])
+@pytest.mark.parametrize("script", SCRIPTS)
 def test_a_signal_reaches_the_stage(job: Job, script: str, number: signal.Signals, again: bool) -> None:
     """Ahead of the end of its time a job is queued again; Slurm sees to one that it takes the node from."""
-    program = job.start(script, FAKE_CODE="wait", FAKE_NODES="1", SLURM_JOB_ID="8")
+    program = job.start(script, FAKE_CODE="wait", FAKE_NODES="1", DATASET="data", SLURM_JOB_ID="8")
     with ended([program]):
         wait_until(lambda: (job.folder / "waiting").exists(), "the stage's start", 60)
         program.send(number)

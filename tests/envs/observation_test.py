@@ -8,7 +8,8 @@ import pytest
 from motif_jax.envs import tiles
 from motif_jax.envs.nethack import NetHackEnvironment
 from motif_jax.envs.spec import empty_observation
-from motif_jax.envs.status import BLSTATS_CLIP, BLSTATS_SCALE, scale_status
+from motif_jax.envs.status import BLSTATS_CLIP, BLSTATS_SCALE
+from motif_jax.networks.status import scale_status
 from motif_jax.support.errors import UserError
 from tests.envs.fake_engine import FakeEngine
 

@@ -195,6 +195,7 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path):
         ({"num_devices": 64}, "config.num_devices=64: must be at most"),
         ({"num_devices": 3}, "config.batch_size=32: must be a multiple of the 3 devices"),
         ({"train_fraction": 1.0}, "between 0 and 1"),
+        ({"profile.steps": 0}, "config.profile.steps=0: must be a number above 0"),
         ({"dataset_dir": "/nowhere"}, "config.dataset_dir='/nowhere': must be an existing folder"),
     ],
 )
