@@ -72,20 +72,35 @@ class Recording:
         return cls(**content | {"actions": np.asarray(content["actions"], np.int64)})
 
 
-class _Digest:
-    """A hash that grows moment by moment, over the named fields only."""
+class Digest:
+    """A hash that grows moment by moment, over the fields that the task shows without options.
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._names = names
+    Args:
+        task: name of the environment.
+        options: its options.
+    """
+
+    def __init__(self, task: str, options: Mapping[str, Any]) -> None:
+        self._names = tuple(sorted(registry.spec(task, **_playable(options)).observation))
         self._hash = hashlib.blake2b(digest_size=16)
 
-    def add(self, moment: Moment) -> None:
+    def add(self, observation: Mapping[str, np.ndarray], reward: float, end: int) -> None:
+        """Takes in one moment: its observation, the reward that led there, and how the episode stands."""
         for name in self._names:
-            self._hash.update(moment.observation[name].tobytes())
-        self._hash.update(f"{moment.reward!r} {moment.end}".encode())
+            self._hash.update(observation[name].tobytes())
+        self._hash.update(f"{reward!r} {end}".encode())
 
     def hexdigest(self) -> str:
+        """The hash of all moments so far, as `Recording.digest` has it."""
         return self._hash.hexdigest()
+
+
+def not_the_recorded(recording: Recording) -> UserError:
+    """The error of a replay that shows another episode than `recording` is of."""
+    return UserError(
+        f"the replay of {recording.task} with seed {recording.seed} is not the episode that was recorded: the"
+        f" recording was changed, or the game (recorded with nle {recording.engine}, played with {version('nle')})"
+    )
 
 
 class Recorder:
@@ -98,18 +113,17 @@ class Recorder:
         self._options = _playable(options)
         self._task = task
         self.environment = registry.make(task, **options)
-        self._names = _core_fields(task, self._options)
         self.recording: Recording | None = None
 
     def record(self, seed: int, choose: Choose) -> Iterator[Moment]:
         """Plays the episode of `seed`; `recording` is set when it ends, or when the caller stops listening."""
-        digest = _Digest(self._names)
+        digest = Digest(self._task, self._options)
         actions: list[int] = []
         try:
             for moment in play(self.environment, seed, choose):
                 if moment.action >= 0:
                     actions.append(moment.action)
-                digest.add(moment)
+                digest.add(moment.observation, moment.reward, moment.end)
                 yield moment
         finally:
             self.recording = Recording(
@@ -135,19 +149,16 @@ def replay(recording: Recording, fields: tuple[str, ...] = _SCREEN, verify: bool
             engine, or a file that was changed).
     """
     options = _playable(dict(recording.options))
-    digest = _Digest(_core_fields(recording.task, options))
+    digest = Digest(recording.task, options)
     environment = registry.make(recording.task, **options | {"fields": fields})
     try:
         for moment in play(environment, recording.seed, given_actions(recording.actions)):
-            digest.add(moment)
+            digest.add(moment.observation, moment.reward, moment.end)
             yield moment
     finally:
         environment.close()
     if verify and digest.hexdigest() != recording.digest:
-        raise UserError(
-            f"the replay of {recording.task} with seed {recording.seed} is not the episode that was recorded:"
-            f" recorded with nle {recording.engine}, played with {version('nle')}"
-        )
+        raise not_the_recorded(recording)
 
 
 def _playable(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,6 +168,3 @@ def _playable(options: Mapping[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in options.items() if name not in ("fields", "compat")}
     return rest | ({"compat": compat} if compat else {})
 
-
-def _core_fields(task: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(sorted(registry.spec(task, **options).observation))

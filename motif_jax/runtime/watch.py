@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from motif_jax.envs import registry, vitals
+from motif_jax.envs import registry, replay, vitals
 from motif_jax.envs.action_names import action_names
 from motif_jax.envs.spec import RUNNING, EnvironmentSpec, empty_observation
 from motif_jax.runtime.episode_rewards import TextReward
@@ -269,16 +269,16 @@ class FilmMaker:
 
 
 def film_recording(
-    recording: Any, title: str, policy: Any = None, rater_of: Any = None, verify: bool = True
+    recording: replay.Recording, title: str, policy: Any = None, rater_of: Any = None, verify: bool = True
 ) -> Film:
     """Plays a recording again and films it.
 
     Args:
-      recording: an `envs.replay.Recording`.
+      recording: of the episode.
       title: of the film.
       policy: a `BatchPolicy` whose values and probabilities are kept, or None.
       rater_of: spec -> rater for `watch`, or None.
-      verify: compare rewards and length with what was recorded.
+      verify: compare every observation, reward and final number with what was recorded, by its digest.
 
     Raises:
       UserError: the environment does not play the recorded episode.
@@ -287,18 +287,16 @@ def film_recording(
     screen = {"fields": SCREEN_FIELDS} if recording.task in registry.NETHACK_TASKS else {}
     environment = registry.make(recording.task, **options, **screen)
     maker = FilmMaker(recording.task, options, recording.seed, environment.spec, title)
+    digest = replay.Digest(recording.task, options)
     rater = None if rater_of is None else rater_of(environment.spec)
     try:
         for sight in watch(environment, recording.seed, GivenActions(recording.actions, policy), rater):
+            digest.add(sight.observation, sight.task_reward, sight.end)
             maker.add(sight)
         film = maker.film(environment.episode_info())
     finally:
         environment.close()
-    same = len(film.actions) == len(recording.actions) and film.info == dict(recording.info)
-    if verify and not same:
-        raise UserError(
-            f"the replay of {recording.task} with seed {recording.seed} is not the episode that was recorded: it has "
-            f"{len(film.actions)} steps and return {film.info['return']:g}, recorded {len(recording.actions)} and "
-            f"{recording.info['return']:g}; it was recorded with nle {recording.engine}"
-        )
+    same = digest.hexdigest() == recording.digest and film.info == dict(recording.info)
+    if verify and not (same and len(film.actions) == len(recording.actions)):
+        raise replay.not_the_recorded(recording)
     return film

@@ -61,6 +61,29 @@ def test_replay_in_another_process(played, tmp_path, repository):
     assert child.stdout.strip() == "201"
 
 
+def test_the_clock_of_the_wall_has_no_part_in_a_game(repository):
+    """Moon, Friday 13th, night and midnight come from the seed: in every time zone the engine says the same."""
+    code = """
+import ctypes, os, time
+from motif_jax.envs.engine import NetHackEngine
+engine = NetHackEngine(shared_code=False)
+engine.start(12, 7)
+library = ctypes.CDLL(engine._game.dlpath)
+said = set()
+for hours in range(-12, 12):
+    os.environ["TZ"] = f"ABC{hours:+d}"
+    time.tzset()
+    names = ("night", "midnight", "phase_of_the_moon", "friday_13th")
+    said.add(tuple(getattr(library, name)() for name in names))
+print(len(said), flush=True)
+os._exit(0)  # two handles of one library: none is left to be closed in order
+"""
+    child = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=repository, check=True
+    )
+    assert child.stdout.strip() == "1"
+
+
 def test_a_changed_action_is_noticed(played):
     recording = played[0]
     actions = recording.actions.copy()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -76,8 +78,17 @@ def test_a_film_of_an_environment_without_a_screen():
     assert shot.intrinsic is None
 
 
-def test_a_replay_that_differs_is_refused():
+@pytest.mark.parametrize("change", [{"info": {"return": 7.0}}, {"digest": "0" * 32}], ids=["info", "digest"])
+def test_a_replay_that_differs_is_refused(change):
     recording = record_actions("Recall-v0", {"delay": 3}, 4, np.array([0, 1, 2, 3, 1]))
-    changed = type(recording)(**{**vars(recording), "info": {**recording.info, "return": 7.0}})
+    watch.film_recording(recording, "recall")
+    changed = dataclasses.replace(recording, **change)
     with pytest.raises(UserError, match="not the episode that was recorded"):
         watch.film_recording(changed, "recall")
+
+
+def test_a_film_of_the_game_is_checked_by_its_digest():
+    recording = record_actions("NetHackScore-v1", {"max_episode_steps": 12}, 4, np.arange(12) % 23)
+    watch.film_recording(recording, "with the screen among the fields")
+    with pytest.raises(UserError, match="not the episode that was recorded"):
+        watch.film_recording(dataclasses.replace(recording, digest="0" * 32), "changed")
