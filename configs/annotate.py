@@ -67,7 +67,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # soft: an answer whose three verdicts have less probability than this together is unknown.
     config.answer.minimum_mass = 0.05
     config.sampling = ConfigDict({"temperature": 0.1, "top_k": 50, "top_p": 0.95, "max_tokens": 4096})
-    # Every question gets a seed of its own, derived from config.seed; None: unseeded, a little faster on a GPU.
+    # Every question gets a seed of its own, derived from config.seed; False: unseeded, a little faster on a GPU.
     config.sampling.seeded = True
     # The embedded annotator's YAML file; empty: the one that is built in.
     config.lexicon = ConfigDict({"file": ""})

@@ -27,7 +27,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.reward = ConfigDict()
     config.reward.dir = placeholder(str)  # run folder of train_reward
     config.reward.step = placeholder(int)  # its evaluation; None: the newest
-    config.reward.quantile = 0.5  # threshold of what is paid, in the page's list of messages
+    # The threshold of what is paid, in the page's list of messages; None: no threshold.
+    config.reward.quantile = placeholder(float)
+    config.reward.quantile = 0.5
     config.agent = ConfigDict({"dir": placeholder(str)})  # run folder of train_agent
     config.evaluations = ""  # folders of evaluations with commas between, the agent's first
     config.replays = (

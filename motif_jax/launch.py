@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
-from ml_collections import config_flags
+from ml_collections import ConfigDict, FieldReference, config_flags
 
 from motif_jax.support.errors import UserError
 
@@ -32,6 +32,7 @@ USAGE = """motif_jax: reinforcement learning from a language model's preferences
 Stages:   {stages}
 Variants: smoke (seconds), quickstart (minutes), faithful (the published settings), where a stage has them.
 Values:   every key of a config file can be given as a flag: --config.seed=7 --config.reward.quantile=0.5
+          --config.KEY=None takes the value away, where the config file says what None means.
           --print_config shows the config with your flags applied, and does nothing else.
 Endings:  0 done; 2 something to put right, said in one line; 75 stopped on request, the same command continues.
 """
@@ -67,17 +68,58 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
         print(_usage())
         raise SystemExit(0)
     _check_config_file(arguments[1:])
+    valued, cleared = split_none(arguments)
     try:
-        rest = flags.FLAGS(list(arguments))
+        rest = flags.FLAGS(valued)
         if _CONFIG.value is None:
             _fail("--config is missing: --config=configs/STAGE.py, see --help")
+        set_none(_CONFIG.value, cleared)
     except SystemExit:
         raise
-    except (flags.Error, AttributeError, KeyError, ValueError, TypeError, OSError, ImportError) as error:
+    except (flags.Error, UserError, AttributeError, KeyError, ValueError, TypeError, OSError) as error:
         _fail(_readable(error))
     if len(rest) > 1:
         _fail(f"not a flag: {rest[1]} (flags look like --config.seed=7)")
     return rest
+
+
+def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Splits arguments into those for absl and the keys given as None, which no number's flag can be.
+
+    Of several flags of one key the last decides, as with every flag.
+    """
+    joined: list[str] = []
+    for argument in arguments:
+        if argument == "None" and joined and re.fullmatch(r"--?config\.[^=]+", joined[-1]):
+            joined[-1] += "=None"
+        else:
+            joined.append(argument)
+    valued: list[str] = []
+    cleared: dict[str, None] = {}
+    for argument in joined:
+        key = re.match(r"--?config\.([^=\[]+)", argument)
+        if key and argument == f"{key.group()}=None":
+            cleared[key.group(1)] = None
+            continue
+        if key:
+            cleared.pop(key.group(1), None)
+        valued.append(argument)
+    return valued, list(cleared)
+
+
+def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
+    """Sets `keys` to None; UserError names one that is no placeholder."""
+    for key in keys:
+        *sections, name = key.split(".")
+        holder = config
+        for section in sections:
+            holder = holder[section]
+        field = dict(holder.items(preserve_field_references=True))[name]
+        if not isinstance(field, FieldReference):
+            raise UserError(
+                f"--config.{key}=None: this key needs a value; None is for keys whose config file says what it means"
+            )
+        holder[name] = None
 
 
 def _check_config_file(arguments: Sequence[str]) -> None:
@@ -87,14 +129,8 @@ def _check_config_file(arguments: Sequence[str]) -> None:
     ]
     values += [after for name, after in itertools.pairwise(arguments) if re.fullmatch(r"--?config", name)]
     for value in values:
-        path, _, variant = value.partition(":")
-        if not Path(path).is_file():
-            _fail(f"--config={value}: there is no file {path}")
-        try:
-            config = runpy.run_path(path)["get_config"](variant or None)
-        except (ValueError, UserError) as error:
-            _fail(f"--config={value}: {error}")
-        keys = [name for name, _ in _flat(config.to_dict())]
+        path = value.partition(":")[0]
+        keys = [name for name, _ in _flat(_read_config_file(value).to_dict())]
         sections = {name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)}
         for argument in arguments:
             given = re.match(r"--?config\.([^=\[]+)", argument)
@@ -102,6 +138,26 @@ def _check_config_file(arguments: Sequence[str]) -> None:
                 near = difflib.get_close_matches(given.group(1), keys, n=1, cutoff=0.4)
                 hint = f"; did you mean --config.{near[0]}?" if near else "; --print_config shows them"
                 _fail(f"--config.{given.group(1)} is not a key of {path}{hint}")
+
+
+def _read_config_file(value: str) -> ConfigDict:
+    """The config of `value`, FILE.py or FILE.py:VARIANT; one line ends the program where there is none."""
+    path, _, variant = value.partition(":")
+    if not Path(path).is_file():
+        _fail(f"--config={value}: there is no file {path}")
+    wanted = "a Python file with a function get_config, such as configs/collect.py"
+    if Path(path).suffix != ".py":
+        _fail(f"--config={value}: must be {wanted}")
+    try:
+        get_config = runpy.run_path(path).get("get_config")
+        if not callable(get_config):
+            _fail(f"--config={value}: {path} has no function get_config; must be {wanted}")
+        config = get_config(variant or None)
+    except (SyntaxError, ImportError, ValueError, UserError) as error:
+        _fail(f"--config={value}: {error}")
+    if not isinstance(config, ConfigDict):
+        _fail(f"--config={value}: get_config gives {type(config).__name__}, must give a ConfigDict")
+    return config
 
 
 def _readable(error: Exception) -> str:

@@ -9,7 +9,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from ml_collections import ConfigDict
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from motif_jax import benchmarks, launch
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = [
@@ -76,6 +79,53 @@ def test_table_rows_complete_the_command_of_their_header(page: Path) -> None:
         if known is not None:
             for key in re.findall(r"--config\.([a-z_0-9.]+)=", line):
                 assert key in known, f"{page.name}: --config.{key} in a table row"
+
+
+# A flag with a value that stands for itself: not N, DIR, {...} or a shell variable.
+GIVEN = re.compile(r"--config\.([a-z_0-9.]+)=('[^']*'|\"[^\"]*\"|[^\s`'\",;:)|]+)")
+STANDS_FOR_ANOTHER = re.compile(r"[A-Z_]+|.*[${<].*|\.\.\.")
+CONFIGS = [
+    *(f"configs/{path.name}" for path in sorted((REPOSITORY / "configs").glob("*.py"))),
+    "configs/import_torch.py:agent",
+    *(f"configs/benchmark.py:{name}" for name in benchmarks.names()),
+]
+
+
+@functools.cache
+def takes(config: str, flag: str) -> bool:
+    """Whether `flag` parses with the config file, as the entry point parses it."""
+    valued, cleared = launch.split_none(["launch", f"--config={REPOSITORY / config}", flag])
+    values = flags.FlagValues()
+    holder = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=valued)
+    try:
+        values(valued)
+        launch.set_none(holder.value, cleared)
+    except Exception:  # absl's, ml_collections' and our own
+        return False
+    return True
+
+
+def test_which_values_a_flag_takes() -> None:
+    assert takes("configs/evaluate.py", "--config.reward.quantile=None")
+    assert not takes("configs/evaluate.py", "--config.reward.quantile=half")
+    assert not takes("configs/evaluate.py", "--config.episodes=None")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *SCRIPTS], ids=lambda p: p.name)
+def test_every_documented_value_parses(page: Path) -> None:
+    for key, value in GIVEN.findall(page.read_text(encoding="utf-8")):
+        value = value.strip("'\"").rstrip(".")
+        if STANDS_FOR_ANOTHER.fullmatch(value):
+            continue
+        having = [config for config in CONFIGS if key in keys(*_file_and_variant(config))]
+        assert any(takes(config, f"--config.{key}={value}") for config in having), (
+            f"{page.name}: --config.{key}={value} is a flag of none of {', '.join(having) or 'the configs'}"
+        )
+
+
+def _file_and_variant(config: str) -> tuple[Path, str]:
+    path, _, variant = config.partition(":")
+    return REPOSITORY / path, variant
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.suffix == ".md"], ids=lambda p: p.name)

@@ -28,6 +28,10 @@ def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str
         (["--config=configs/collect.py", "seed"], ["seed"]),
         (["--config=configs/collect.py"], ["--workdir is missing"]),
         (["--config=configs/benchmark.py:none"], ["config.name='none'", "reward"]),
+        (["--config=README.md"], ["--config=README.md", "get_config"]),
+        (["--config=tests/processes.py"], ["tests/processes.py", "no function get_config"]),
+        (["--config=configs/collect.py", "--config.seed=None"], ["--config.seed=None", "needs a value"]),
+        (["--config=configs/train_agent.py", "--config.reward=None"], ["--config.reward=None"]),
     ],
 )
 def test_a_mistake_is_one_line(repository: Path, arguments: list[str], words: list[str]) -> None:
@@ -45,6 +49,39 @@ def test_help_names_stages_and_endings(repository: Path) -> None:
     assert done.returncode == 0
     for word in ("train_agent", "train_reward", "annotate", "--workdir", "75"):
         assert word in done.stdout
+
+
+@pytest.mark.parametrize("text", ["def get_config(:", "value = 1", "def get_config(variant=None): return {}"])
+def test_a_config_file_that_is_none_is_one_line(repository: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    done = launch(repository, f"--config={tmp_path / 'mine.py'}", "--print_config")
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "mine.py" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "stage", ["train_agent", "evaluate", "visualize", "replay", "explain_reward", "report"]
+)
+def test_none_takes_a_value_away(repository: Path, stage: str) -> None:
+    """Also the value of a key whose placeholder got one in the config file, as reward.quantile."""
+    flags = ["--config.reward.quantile=None", "--config.reward.step=3", "--config.reward.step", "None"]
+    done = launch(repository, f"--config=configs/{stage}.py", *flags, "--print_config")
+    assert done.returncode == 0, done.stderr
+    assert {"--config.reward.quantile=None", "--config.reward.step=None"} <= set(done.stdout.splitlines())
+
+
+def test_the_last_flag_of_a_key_decides(repository: Path) -> None:
+    flags = [
+        "--config.reward.quantile=None",
+        "--config.reward.quantile=0.7",
+        "--config.actors.slots_per_group=9",
+        "--config.actors.slots_per_group=None",
+    ]
+    lines = launch(
+        repository, "--config=configs/train_agent.py", *flags, "--print_config"
+    ).stdout.splitlines()
+    assert {"--config.reward.quantile=0.7", "--config.actors.slots_per_group=None"} <= set(lines)
 
 
 def test_print_config_shows_overrides(repository: Path) -> None:
