@@ -137,7 +137,8 @@ class Inference:
         for start in range(0, len(ready), largest):
             part = ready[start : start + largest]
             self._serve(part)
-            self._actors.act(part)
+            with self._meters.time("inference/act"):
+                self._actors.act(part)
         return len(ready) * self._envs
 
     def initial_states(self, rows: np.ndarray) -> Any:
@@ -175,6 +176,7 @@ class Inference:
         )
         self.counter += 1
         launched = time.perf_counter()
+        num_bytes = sum(x.nbytes for x in (*observation.values(), tables, first))
         action, log_prob, value = (
             x.reshape(bucket, envs)[: len(ready)] for x in jax.device_get(tuple(choice))
         )
@@ -186,6 +188,7 @@ class Inference:
         slots.parameter_version[slot, row] = version
         self._meters.add("inference/host", launched - start + time.perf_counter() - done)
         self._meters.add("inference/device", done - launched)
+        self._meters.add("inference/bytes", num_bytes)
         self._meters.add("inference/rows", len(ready) * envs)
         self._meters.add("inference/padding", (bucket - len(ready)) * envs)
 

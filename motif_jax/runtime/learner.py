@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -124,6 +125,7 @@ class Learner:
 
         self._update = parallel.wrap(core, donate_state=True)
         self._running: jax.Array | None = None
+        self._launched = 0.0
         self._settled = False
         self._done: jax.Array | None = None
         publisher.publish(version, self.state.params)
@@ -131,6 +133,7 @@ class Learner:
     def step(self, batch: DeviceBatch) -> None:
         """Starts an update when the one before it is done."""
         self.settle()
+        self._launched = time.perf_counter()
         self.state, self._running = self._update(self.state, batch.trajectories)
         self.version += 1
         self._meters.add("learner/updates", 1)
@@ -144,8 +147,10 @@ class Learner:
         """
         if self._running is None:
             return
-        with self._meters.time("learner/update"):
-            jax.block_until_ready(self._running)
+        # An update that is done already ended some time before: then its time is only known to be no longer.
+        self._meters.add("learner/late", float(self._running.is_ready()))
+        jax.block_until_ready(self._running)
+        self._meters.add("learner/update", time.perf_counter() - self._launched)
         self._publisher.publish(self.version, self.state.params)
         self._done, self._running = self._running, None
         if not self._settled:

@@ -174,8 +174,8 @@ class BatchStream:
         self._services.check()
         batch = self._prefetcher.get(0)
         if batch is None:
+            self._system.learner.settle()  # with its own meter: the learner waits from here on
             with self._system.meters.time("learner/wait"):
-                self._system.learner.settle()
                 batch = self._prefetcher.get(_GET_SECONDS)
         return batch
 

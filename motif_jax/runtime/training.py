@@ -112,17 +112,17 @@ class Training:
         self._logged_at = self._saved_at = self._shown_at = time.monotonic()
         self._logged_steps = self._saved_steps = self._steps
         while True:
-            stopping = self._conclude() or (alone and stop.requested)
+            stopping = self._conclude(total) or (alone and stop.requested)
             if self._steps >= total or stopping:
                 break
             batch = self._stream.get()
-            self._averages.add(system.learner.metrics())
             if batch is None:
                 continue
             self._profiler.step(system.learner.version)
             system.learner.step(batch)
             self._agreement.vote(self._ballot(batch, stop))
             self._after_step(batch)
+        self._averages.add(system.learner.metrics())  # the last update's
         self._show(time.monotonic())
         if self._steps > self._logged_steps:
             self._log()
@@ -135,14 +135,15 @@ class Training:
         log = first and now - self._logged_at >= self._config.log_every_seconds
         return Ballot(batch.num_steps, int(stop.requested), int(save), int(log))
 
-    def _conclude(self) -> bool:
+    def _conclude(self, total: int) -> bool:
         """Waits for the update that runs and does what the hosts agreed on with it; returns whether they stop."""
         self._system.learner.settle()
         agreed = self._agreement.result()
         if agreed is None:
             return False
         self._steps += agreed.steps
-        if agreed.log:
+        # The last row is written when the last update's metrics have been read.
+        if agreed.log and not agreed.stop and self._steps < total:
             self._log()
         every = self._config.save_every_steps
         if agreed.save or self._steps // every > self._saved_steps // every:
@@ -150,7 +151,7 @@ class Training:
         return agreed.stop > 0
 
     def _after_step(self, batch: DeviceBatch) -> None:
-        # Metrics of the update before: the one just started is still running.
+        # Metrics of the update before: read now that the devices have their next one.
         self._averages.add(self._system.learner.metrics())
         reports = [report for source in self._system.sources for report in source.actors.episodes()]
         step = self._steps + batch.num_steps

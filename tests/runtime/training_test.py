@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.runtime import agent_checkpoints, settings
 from motif_jax.runtime.inference import bucket_sizes, choose
+from motif_jax.runtime.learner import DeviceBatch, Learner
 from motif_jax.runtime.publishing import Publisher
 from motif_jax.runtime.services import ServiceFailedError
 from motif_jax.runtime.settings import make_network
@@ -71,6 +72,34 @@ def test_serial_mode_has_no_lag_beyond_the_rollouts_under_way(tmp_path: Path) ->
     lags = [row["lag/max"] for row in read_metrics(tmp_path) if "lag/max" in row]
     assert lags
     assert max(lags) <= 2
+
+
+def test_metrics_are_read_when_the_next_update_has_been_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading waits for the device: between two updates it would keep it idle."""
+    events: list[tuple[str, int]] = []
+    step, metrics = Learner.step, Learner.metrics
+
+    def launch(self: Learner, batch: DeviceBatch) -> None:
+        step(self, batch)
+        events.append(("launch", self.version))
+
+    def read(self: Learner) -> dict[str, float]:
+        values = metrics(self)
+        if values:
+            events.append(("read", 1 + sum(kind == "read" for kind, _ in events)))
+        return values
+
+    monkeypatch.setattr(Learner, "step", launch)
+    monkeypatch.setattr(Learner, "metrics", read)
+    train(recall_config(serial=True, train_for_env_steps=400), tmp_path)
+    last = max(number for _, number in events)
+    assert last >= 3
+    expected = [("launch", 1)]
+    for number in range(1, last):
+        expected += [("launch", number + 1), ("read", number)]
+    assert events == [*expected, ("read", last)]
 
 
 @pytest.mark.slow
@@ -183,9 +212,18 @@ def test_a_failing_part_ends_the_run_with_its_cause(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_several_devices_act_and_learn(tmp_path: Path) -> None:
-    config = recall_config(devices__learner="0,1", devices__actor="2,3", train_for_env_steps=3_000)
-    assert train(config, tmp_path)
+@pytest.mark.parametrize(("learner", "actor", "count"), [("0,1", "2,3", 2), ("all", "all", 4)])
+def test_several_devices_act_and_learn(learner: str, actor: str, count: int, tmp_path: Path) -> None:
+    config = recall_config(
+        devices__learner=learner, devices__actor=actor, actors__workers=4, train_for_env_steps=3_000
+    )
+    run = Training(config, tmp_path)
+    assert run.run(Interruption())
+    sources = run._system.sources
+    assert len(sources) == count
+    assert all(source.inference.counter > 0 for source in sources), "every device has chosen actions"
+    assert len({source.inference._device for source in sources}) == count
+    assert run._system.parallel.device_count == (4 if learner == "all" else 2)
     row = list(read_metrics(tmp_path))[-1]
     assert row["batch/valid_share"] == 1.0
     assert row["policy/ratio_mean"] == pytest.approx(1.0, abs=0.05)
