@@ -45,7 +45,9 @@ def _network() -> ConfigDict:
     network.hidden_size = 512
     network.core_layers = 1
     network.separate_critic = False
-    network.conv = "auto"  # 'patches' (matrix products, fast on CPU), 'conv', 'auto'
+    network.first_convolution = (
+        "auto"  # 'table' (looked up by tile, fast on CPU), 'picture' (tiles are drawn first), 'auto'
+    )
     network.dtype = "float32"  # of the computation: 'float32', 'bfloat16'
     return network
 

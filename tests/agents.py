@@ -53,7 +53,7 @@ def agent_config(**network: Any) -> ConfigDict:
                 "hidden_size": 512,
                 "core_layers": 1,
                 "separate_critic": False,
-                "conv": "auto",
+                "first_convolution": "auto",
                 "dtype": "float32",
             },
             "algorithm": {

@@ -78,7 +78,7 @@ def forward_flops(config: ConfigDict) -> float:
 
     Counted in the published form of the network, whatever form it is computed in.
     """
-    published = ConfigDict({**config.network.to_dict(), "conv": "conv"})
+    published = ConfigDict({**config.network.to_dict(), "first_convolution": "picture"})
     spec = registry.spec(config.environment.name, **settings.training_options(config))
     network = make_agent_network(published, spec, config.compat)
     observation = {

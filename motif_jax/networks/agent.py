@@ -24,6 +24,7 @@ from motif_jax.support.errors import UserError
 
 Array = jax.Array
 Params = Any
+FIRST_CONVOLUTIONS = ("auto", "table", "picture")
 NETHACK_FIELDS = ("window_chars", "window_colors", "blstats", "message")
 
 
@@ -158,7 +159,7 @@ def check(config: ConfigDict) -> None:
     choice(config, "network.image_encoder", IMAGE_ENCODERS)
     choice(config, "network.core", CORES)
     choice(config, "network.nonlinearity", ACTIVATIONS)
-    choice(config, "network.conv", ("auto", "patches", "conv"))
+    choice(config, "network.first_convolution", FIRST_CONVOLUTIONS)
     choice(config, "network.dtype", ("float32", "bfloat16"))
     keys = (
         "obs_scale",
@@ -187,7 +188,7 @@ def make_agent_network(
         image_encoder one of image.IMAGE_ENCODERS; image_features, vector_features, message_features widths;
         flat_sizes layers of the flat encoder; obs_scale divides the pixels; nonlinearity;
         core 'gru', 'lstm' or 'none', hidden_size, core_layers; separate_critic;
-        conv 'auto' ('patches' on CPU, else 'conv'); dtype 'float32' or 'bfloat16' of the computation.
+        first_convolution 'table', 'picture' or 'auto' ('table' on CPU); dtype 'float32' or 'bfloat16' of the computation.
       spec: the environment's specification.
       compat: switches; `oni_obs_scale` leaves the pixels as they are.
 
@@ -218,9 +219,9 @@ def make_agent_network(
             text = tuple(name for name in fields if name == spec.text_field)
             sizes = tuple(config.flat_sizes)
             return Trunk(FlatEncoder(fields, text, sizes, config.nonlinearity, dtype), core)
-        conv = config.conv
-        if conv == "auto":
-            conv = "patches" if jax.default_backend() == "cpu" else "conv"
+        look_up = config.first_convolution == "table"
+        if config.first_convolution == "auto":
+            look_up = jax.default_backend() == "cpu"
         encoder = NetHackEncoder(
             TileSet(load_tiles()),
             config.image_encoder,
@@ -229,7 +230,7 @@ def make_agent_network(
             config.message_features,
             1.0 if compat.get("oni_obs_scale", False) else config.obs_scale,
             config.nonlinearity,
-            conv,
+            look_up,
             dtype,
         )
         return Trunk(encoder, core)

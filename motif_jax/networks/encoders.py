@@ -29,7 +29,7 @@ class NetHackEncoder(nn.Module):
       image_features, vector_features, message_features: widths of the three parts.
       obs_scale: pixels are divided by it.
       nonlinearity: name of the activation.
-      conv: form of the convolutions, 'conv' or 'patches'.
+      look_up: whether the first convolution is looked up in a table, where it can be.
       dtype: of the computation.
     """
 
@@ -40,7 +40,7 @@ class NetHackEncoder(nn.Module):
     message_features: int
     obs_scale: float
     nonlinearity: str
-    conv: str
+    look_up: bool
     dtype: jnp.dtype = jnp.float32
 
     @nn.compact
@@ -52,7 +52,7 @@ class NetHackEncoder(nn.Module):
             self.image_features,
             self.obs_scale,
             self.nonlinearity,
-            self.conv,
+            self.look_up,
             self.dtype,
             name="image",
         )(observation["window_chars"], observation["window_colors"])

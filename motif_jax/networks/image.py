@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import chex
@@ -24,8 +23,6 @@ CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
 RESIDUAL_STAGES: dict[str, tuple[int, ...]] = {"resnet_impala": (16, 32, 32)}
 IMAGE_ENCODERS = (*CONVOLUTIONS, *RESIDUAL_STAGES, "mlp")
 CHANNELS = 3
-# Rows that are convolved at a time on CPU; 8 to 48 measured alike.
-CHUNK = 24
 # Fewer rows than this do not pay for a table of the first convolution.
 TABLE_ROWS = 256
 
@@ -33,10 +30,8 @@ TABLE_ROWS = 256
 class ImageEncoder(nn.Module):
     """Windows of characters -> features [N, features].
 
-    In the 'patches' form the convolutions run over a few rows at a time, and again in the backward pass
-    instead of keeping what they gave: their intermediate arrays then stay in the processor's cache, which
-    saves more than it costs. The first convolution is looked up (see `networks.tiles`); its table is read from
-    the variable `tables` where `AgentNetwork.prepare` has put it, or made here for many rows.
+    With `look_up` the first convolution is read from a table (see `networks.tiles`): of the variable `tables` where
+    `AgentNetwork.prepare` has put it, which carries no gradient, or made here for many rows.
 
     Attributes:
       tiles: the drawn glyphs.
@@ -44,8 +39,8 @@ class ImageEncoder(nn.Module):
       features: width of the output.
       scale: pixels are divided by it.
       nonlinearity: name of the activation.
-      form: how convolutions are computed, see `layers.convolve`.
-      dtype: of the computation.
+      look_up: whether the first convolution is looked up, where it can be.
+      dtype: of the computation; the table is float32, so that its gradient is summed in float32.
     """
 
     tiles: TileSet
@@ -53,7 +48,7 @@ class ImageEncoder(nn.Module):
     features: int
     scale: float
     nonlinearity: str
-    form: str
+    look_up: bool
     dtype: jnp.dtype = jnp.float32
 
     @nn.compact
@@ -68,53 +63,39 @@ class ImageEncoder(nn.Module):
             x = act(Dense(self.features, self.dtype, name="image_fc1")(x))
             return act(Dense(self.features, self.dtype, name="image_fc2")(x))
         weights = {name: ConvWeights(*sizes, name=name)() for name, *sizes in layers(self.kind)}
-        table = self._table(weights, len(kinds))
-
-        def convolutions(weights: Weights, table: Array | None, kinds: Array) -> Array:
-            if self.kind in RESIDUAL_STAGES:
-                stages = RESIDUAL_STAGES[self.kind]
-                return residual_net(weights, self._picture(kinds), len(stages), act, self.form)
-            return self._convnet(weights, table, kinds)
-
-        if self.form == "conv":
-            x = convolutions(weights, table, kinds)
+        if self.kind in RESIDUAL_STAGES:
+            x = residual_net(weights, self._picture(kinds), len(RESIDUAL_STAGES[self.kind]), act)
         else:
-            # Closed over, the table would be copied for each chunk.
-            recomputed = jax.checkpoint(convolutions, prevent_cse=False)
-            x = in_chunks(lambda rows: recomputed(weights, table, rows), kinds)
+            x = self._convnet(weights, kinds)
         return act(Dense(self.features, self.dtype, name="image_fc")(x))
 
     def _picture(self, kinds: Array) -> Array:
         return self.tiles.draw(kinds).astype(self.dtype) / jnp.asarray(self.scale, self.dtype)
 
-    def _scaled_kernel(self, weights: Weights) -> Array:
-        return (weights["image_conv1"][0] / self.scale).astype(self.dtype)
-
     def _table(self, weights: Weights, rows: int) -> Array | None:
         """The first convolution's table, where there is one to use."""
-        convolutions = CONVOLUTIONS.get(self.kind)
-        if self.form == "conv" or convolutions is None or not fits(*convolutions[0][1:]):
+        if not self.look_up or not fits(*CONVOLUTIONS[self.kind][0][1:]):
             return None
         if self.has_variable("tables", "image_conv1"):
             return self.get_variable("tables", "image_conv1")
         making = self.is_mutable_collection("tables") and not self.is_initializing()
         if rows < TABLE_ROWS and not making:
             return None
-        table = tile_table(self.tiles, self._scaled_kernel(weights))
+        table = tile_table(self.tiles, weights["image_conv1"][0] / self.scale)
         if making:
             self.put_variable("tables", "image_conv1", table)
         return table
 
-    def _convnet(self, weights: Weights, table: Array | None, kinds: Array) -> Array:
+    def _convnet(self, weights: Weights, kinds: Array) -> Array:
         act = ACTIVATIONS[self.nonlinearity]
+        table = self._table(weights, len(kinds))
         x = self._picture(kinds) if table is None else kinds
         for i, (_, _, stride) in enumerate(CONVOLUTIONS[self.kind], start=1):
             weight = weights[f"image_conv{i}"]
             if i == 1 and table is not None:
-                x = convolve_tiles(self.tiles, self._scaled_kernel(weights), table, kinds)
-                x = x + weight[1].astype(self.dtype)
+                x = (convolve_tiles(table, kinds) + weight[1]).astype(self.dtype)
             else:
-                x = convolve(x, weight, stride, form=self.form)
+                x = convolve(x, weight, stride)
             x = act(x)
         return flatten_channels_first(x)
 
@@ -133,7 +114,7 @@ def layers(kind: str) -> list[tuple[str, int, int, int]]:
     return found
 
 
-def residual_net(weights: Weights, x: Array, stages: int, act: Callable[[Array], Array], form: str) -> Array:
+def residual_net(weights: Weights, x: Array, stages: int, act: Callable[[Array], Array]) -> Array:
     """Stages of convolution, pooling and two residual blocks, and one activation at the end.
 
     The skip connection carries the ACTIVATED input of the block: the published network computes its first
@@ -144,29 +125,16 @@ def residual_net(weights: Weights, x: Array, stages: int, act: Callable[[Array],
       x: pictures [N, H, W, 3].
       stages: how many there are.
       act: the activation.
-      form: see `layers.convolve`.
 
     Returns:
       [N, F], channels first.
     """
     for i in range(1, stages + 1):
-        x = convolve(x, weights[f"image_stage{i}_conv"], padding=1, form=form)
+        x = convolve(x, weights[f"image_stage{i}_conv"], padding=1)
         x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
         for block in (1, 2):
             first, second = (weights[f"image_stage{i}_block{block}_conv{conv}"] for conv in (1, 2))
             skip = act(x)
-            x = act(convolve(skip, first, padding=1, form=form))
-            x = skip + convolve(x, second, padding=1, form=form)
+            x = act(convolve(skip, first, padding=1))
+            x = skip + convolve(x, second, padding=1)
     return flatten_channels_first(act(x))
-
-
-def in_chunks(function: Callable[[Array], Array], rows: Array) -> Array:
-    """Applies `function` ([n, ...] -> [n, F]) to about CHUNK of the N rows at a time -> [N, F]."""
-    count = rows.shape[0]
-    chunks = math.ceil(count / CHUNK)
-    size = math.ceil(count / chunks)
-    padded = jnp.pad(rows, ((0, chunks * size - count), *[(0, 0)] * (rows.ndim - 1)))
-    _, out = jax.lax.scan(
-        lambda _, part: (None, function(part)), None, padded.reshape(chunks, size, *rows.shape[1:])
-    )
-    return out.reshape(chunks * size, -1)[:count]

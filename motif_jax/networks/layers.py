@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable
 
 import chex
@@ -96,9 +94,7 @@ class ConvWeights(nn.Module):
         return kernel, self.param("bias", nn.initializers.zeros_init(), (self.features,))
 
 
-def convolve(
-    x: Array, weights: tuple[Array, Array], stride: int = 1, padding: int = 0, form: str = "conv"
-) -> Array:
+def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: int = 0) -> Array:
     """2-d cross-correlation of pictures [N, H, W, in] -> [N, H', W', out], in the dtype of `x`.
 
     Args:
@@ -106,63 +102,10 @@ def convolve(
       weights: kernel [k, k, in, out] and bias [out].
       stride: step of the kernel.
       padding: zeros added on each side.
-      form: 'conv' lets XLA choose an algorithm; 'patches' multiplies matrices (`convolve_patches`), several
-        times as fast as XLA's strided convolutions on CPU. Both give the same numbers up to rounding.
     """
     chex.assert_rank(x, 4)
     kernel, bias = (part.astype(x.dtype) for part in weights)
     pad = (padding, padding)
-    if form == "patches":
-        return convolve_patches(jnp.pad(x, ((0, 0), pad, pad, (0, 0))), kernel, stride) + bias
     numbers = ("NHWC", "HWIO", "NHWC")
     y = jax.lax.conv_general_dilated(x, kernel, (stride, stride), (pad, pad), dimension_numbers=numbers)
     return y + bias
-
-
-def convolve_patches(x: Array, kernel: Array, stride: int) -> Array:
-    """Unpadded cross-correlation as a sum of matrix products over shifted pictures.
-
-    A kernel whose side is a multiple of the stride is first turned into one of stride 1: blocks of
-    stride x stride pixels become channels, so that there are few shifts and long rows.
-
-    Args:
-      x: [N, H, W, C].
-      kernel: [k, k, C, O].
-      stride: step in pixels.
-
-    Returns:
-      [N, (H - k) // stride + 1, (W - k) // stride + 1, O].
-    """
-    chex.assert_rank([x, kernel], 4)
-    size = kernel.shape[0]
-    rows, columns = ((side - size) // stride + 1 for side in x.shape[1:3])
-    if stride > 1 and size % stride == 0:
-        x, kernel = _space_to_depth(x, stride), _kernel_to_depth(kernel, stride)
-        size, stride = size // stride, 1
-
-    def shifted(i: int, j: int) -> Array:
-        return x[:, i : i + stride * (rows - 1) + 1 : stride, j : j + stride * (columns - 1) + 1 : stride]
-
-    offsets = [(i, j) for i in range(size) for j in range(size)]
-    if stride == 1:
-        return functools.reduce(operator.add, (shifted(i, j) @ kernel[i, j] for i, j in offsets))
-    # Kernels that do not divide have many small shifts: one product over all of them.
-    return jnp.concatenate([shifted(i, j) for i, j in offsets], axis=-1) @ kernel.reshape(
-        -1, kernel.shape[-1]
-    )
-
-
-def _space_to_depth(x: Array, block: int) -> Array:
-    """[N, H, W, C] -> [N, H // block, W // block, block * block * C]; a remainder at the end is dropped."""
-    count, height, width, channels = x.shape
-    rows, columns = height // block, width // block
-    x = x[:, : rows * block, : columns * block].reshape(count, rows, block, columns, block, channels)
-    return x.transpose(0, 1, 3, 2, 4, 5).reshape(count, rows, columns, block * block * channels)
-
-
-def _kernel_to_depth(kernel: Array, block: int) -> Array:
-    """[k, k, C, O] -> [k // block, k // block, block * block * C, O], matching `_space_to_depth`."""
-    size, _, channels, features = kernel.shape
-    side = size // block
-    kernel = kernel.reshape(side, block, side, block, channels, features)
-    return kernel.transpose(0, 2, 1, 3, 4, 5).reshape(side, side, block * block * channels, features)

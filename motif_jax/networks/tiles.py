@@ -3,19 +3,16 @@
 A tile is 6x6 pixels and the kernel 8x8 with stride 4: two tiles are three steps, a tile touches three outputs in
 each direction, and which of them depends only on whether its row and column are even. What a tile adds to its
 nine outputs is therefore a row of a table, one for each kind of tile and parity, which a matrix product makes
-from the kernel once for all cells: a lookup and three sums replace 300 kB of patches a picture.
+from the kernel once for all cells: a lookup and three sums replace 300 kB of patches a picture. Its gradient is
+the sum of what came back for each kind, and never sees the picture either.
 """
 
 from __future__ import annotations
-
-import functools
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from motif_jax.networks.layers import convolve_patches
 
 Array = jax.Array
 TILE, SIZE, STRIDE = 6, 8, 4
@@ -93,49 +90,26 @@ def tile_table(tiles: TileSet, kernel: Array) -> Array:
     return jnp.stack([jnp.stack([part(row, column) for column in (0, 1)]) for row in (0, 1)])
 
 
-def convolve_tiles(tiles: TileSet, kernel: Array, table: Array, kinds: Array) -> Array:
-    """Cross-correlation, stride 4, of the pictures of windows of tiles; differentiable in `kernel`.
+def convolve_tiles(table: Array, kinds: Array) -> Array:
+    """Cross-correlation, stride 4, of the pictures of windows of tiles; differentiable in `table`.
 
     Args:
-      tiles: the tiles.
-      kernel: [8, 8, 3, O].
-      table: `tile_table(tiles, kernel)`; carries no gradient.
+      table: `tile_table` of a kernel [8, 8, 3, O].
       kinds: int32 [N, rows, columns], even numbers of rows and columns.
 
     Returns:
       [N, rows * 6 // 4 - 1, columns * 6 // 4 - 1, O].
     """
-    return _convolve(tiles, kernel, jax.lax.stop_gradient(table), kinds)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _convolve(tiles: TileSet, kernel: Array, table: Array, kinds: Array) -> Array:
+    chex.assert_rank([table, kinds], [4, 3])
     count, rows, columns = kinds.shape
-    features = kernel.shape[-1]
     height, width = rows // 2 * TOUCHED, columns // 2 * TOUCHED
-    total = jnp.zeros((), kernel.dtype)
+    total = jnp.zeros((), table.dtype)
     for row in (0, 1):
         for column in (0, 1):
             cells = kinds[:, row::2, column::2]
             index = cells[:, :, None, :] * TOUCHED + jnp.arange(TOUCHED)[:, None]
             added = jnp.take(table[row, column], index, axis=0, mode="clip")
-            added = added.reshape(count, height, width, features)
+            added = added.reshape(count, height, width, -1)
             # An even tile's outputs begin one before those of the odd tile after it.
             total = total + added[:, 1 - row : height - row, 1 - column : width - column]
     return total
-
-
-def _convolve_fwd(
-    tiles: TileSet, kernel: Array, table: Array, kinds: Array
-) -> tuple[Array, tuple[Array, Array]]:
-    return _convolve(tiles, kernel, table, kinds), (kernel, kinds)
-
-
-def _convolve_bwd(tiles: TileSet, saved: tuple[Array, Array], cotangent: Array) -> tuple[Array, None, None]:
-    kernel, kinds = saved
-    picture = tiles.draw(kinds).astype(kernel.dtype)
-    _, transpose = jax.vjp(lambda k: convolve_patches(picture, k, STRIDE), kernel)
-    return *transpose(cotangent), None, None
-
-
-_convolve.defvjp(_convolve_fwd, _convolve_bwd)
