@@ -148,7 +148,7 @@ class Learner:
         if self._running is None:
             return
         # An update that is done already ended some time before: then its time is only known to be no longer.
-        self._meters.add("learner/late", float(self._running.is_ready()))
+        self._meters.add("learner/late", float(self._running.is_ready()))  # type: ignore[attr-defined]
         jax.block_until_ready(self._running)
         self._meters.add("learner/update", time.perf_counter() - self._launched)
         self._publisher.publish(self.version, self.state.params)

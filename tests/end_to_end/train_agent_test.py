@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -63,20 +66,53 @@ def alive(pids: list[int]) -> list[int]:
     return [p for p in pids if psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE]
 
 
+@pytest.fixture(scope="module")
+def recall_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Gives the run folder of the `recall` variant trained for 150,000 steps in a precision, once for all tests."""
+
+    @functools.cache
+    def train(dtype: str) -> Path:
+        workdir = tmp_path_factory.mktemp(dtype) / "run"
+        process = start(
+            "recall", workdir, train_for_env_steps=150_000, save_every_steps=50_000, network__dtype=dtype
+        )
+        output = finish(process)
+        assert process.returncode == 0, output
+        return workdir
+
+    return train
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_system_learns_to_remember(dtype: str, tmp_path: Path) -> None:
+def test_the_system_learns_to_remember(dtype: str, recall_run: Callable[[str], Path]) -> None:
     """The full system with processes reaches 95 % of the best return within 300,000 steps, in both precisions."""
-    workdir = tmp_path / "run"
-    process = start(
-        "recall", workdir, train_for_env_steps=150_000, save_every_steps=50_000, network__dtype=dtype
-    )
-    output = finish(process)
-    assert process.returncode == 0, output
-    rows = metrics(workdir)
+    rows = metrics(recall_run(dtype))
     assert rows[-1]["step"] <= 300_000
     assert rows[-1]["episode/return"] >= 0.95
     assert rows[0]["episode/return"] < 0.6
+
+
+def return_curve(workdir: Path, width: int, until: int) -> np.ndarray:
+    """Mean returns of the episodes that ended in steps [0, width), [width, 2 width), ... up to `until`."""
+    rows = [json.loads(line) for line in (workdir / "episodes.jsonl").read_text().splitlines()]
+    place = np.array([row["step"] // width for row in rows])
+    returns = np.array([row["return"] for row in rows])
+    return np.array([returns[place == number].mean() for number in range(until // width)])
+
+
+@pytest.mark.slow
+def test_bfloat16_learns_along_the_curve_of_float32(recall_run: Callable[[str], Path]) -> None:
+    """The return rises from 0.25 to 1 within 60,000 steps: the area below it says when.
+
+    Six runs (three seeds a precision) had areas of 0.60 to 0.67. Numbers of fewer bits than bfloat16's, which reach
+    the best return in the end too, have 0.25.
+    """
+    curves = {dtype: return_curve(recall_run(dtype), 15_000, 150_000) for dtype in ("float32", "bfloat16")}
+    rising = {dtype: curve[:4] for dtype, curve in curves.items()}
+    assert 0.45 < rising["float32"].mean() < 0.85, "the curve rises here"
+    assert abs(rising["bfloat16"].mean() - rising["float32"].mean()) < 0.12, curves
+    assert abs(curves["bfloat16"][6:].mean() - curves["float32"][6:].mean()) < 0.05, curves
 
 
 @pytest.mark.slow
