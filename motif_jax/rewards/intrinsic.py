@@ -43,6 +43,7 @@ class IntrinsicReward:
       params: what `in_step` wants; None with `lookup`.
       description: one line for people.
       table: the table behind `lookup`, with its counts of hits and misses.
+      compile: compiles what `lookup` runs, so that no batch waits for a compiler; None with `in_step`.
     """
 
     fields: tuple[str, ...]
@@ -51,6 +52,7 @@ class IntrinsicReward:
     params: Any = None
     description: str = ""
     table: MessageTable | None = None
+    compile: Callable[[], None] | None = None
 
 
 TABLE_CAPACITY = 1 << 18
@@ -76,7 +78,10 @@ def required_fields(config: ConfigDict) -> tuple[str, ...]:
 
 
 def load_intrinsic(
-    config: ConfigDict, spec: ObservationSpec, two_decimals: bool | None = None
+    config: ConfigDict,
+    spec: ObservationSpec,
+    two_decimals: bool | None = None,
+    device: jax.Device | None = None,
 ) -> IntrinsicReward | None:
     """Loads the intrinsic reward that `config.reward` names.
 
@@ -86,6 +91,7 @@ def load_intrinsic(
       spec: of the environment; says which field holds the text.
       two_decimals: whether the threshold is the two-decimal number of the published quantile file; None: as
         the reward run's own switch says.
+      device: where `lookup` computes; None for jax's default.
 
     Returns:
       The reward; None if `config.dir` is not set.
@@ -108,8 +114,15 @@ def load_intrinsic(
     def compute(params: Any, texts: np.ndarray) -> np.ndarray:
         return np.asarray(normalisation(trained.of_messages(params, texts)), np.float32)
 
-    table = MessageTable(compute, trained.params, trained.step, TABLE_CAPACITY)
-    return IntrinsicReward((spec.text_field,), table.lookup, description=description, table=table)
+    params = jax.device_put(trained.params, device)
+    table = MessageTable(compute, params, trained.step, TABLE_CAPACITY)
+    return IntrinsicReward(
+        (spec.text_field,),
+        table.lookup,
+        description=description,
+        table=table,
+        compile=lambda: trained.compile_messages(params),
+    )
 
 
 def _in_step(

@@ -98,7 +98,7 @@ class TrainedReward:
         if not len(messages):
             return np.zeros((self.members, 0), np.float32)
         long = messages[:, _SHORT_MESSAGE:].any(axis=1)
-        values = np.empty((self.members, len(messages)), np.float32)
+        running = []
         for group, length in ((~long, _SHORT_MESSAGE), (long, None)):
             chosen = np.flatnonzero(group)
             for start in range(0, chosen.size, BUCKETS[-1]):
@@ -106,9 +106,25 @@ class TrainedReward:
                 size = next(bucket for bucket in BUCKETS if bucket >= part.size)
                 padded = np.zeros((size, messages.shape[1]), np.uint8)
                 padded[: part.size] = messages[part]
-                rewards = _message_program(self.network.architecture, self.members, length)(params, padded)
-                values[:, part] = np.asarray(rewards)[:, : part.size]
+                program = _message_program(self.network.architecture, self.members, length)
+                running.append((part, program(params, padded)))
+        # All are on their way before the first is waited for.
+        values = np.empty((self.members, len(messages)), np.float32)
+        for part, rewards in running:
+            values[:, part] = np.asarray(rewards)[:, : part.size]
         return values
+
+    def compile_messages(self, params: Any) -> None:
+        """Compiles the programs of `of_messages`, for all sizes, on the device where `params` lie."""
+        jax.block_until_ready(
+            [
+                _message_program(self.network.architecture, self.members, length)(
+                    params, np.zeros((size, 256), np.uint8)
+                )
+                for size in BUCKETS
+                for length in (_SHORT_MESSAGE, None)
+            ]
+        )
 
 
 @functools.lru_cache(maxsize=64)

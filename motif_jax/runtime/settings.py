@@ -199,6 +199,21 @@ def actor_devices(config: ConfigDict) -> list[jax.Device]:
     return _devices(config, "devices.actor", jax.local_devices())
 
 
+def lookup_device(config: ConfigDict) -> jax.Device:
+    """Where the rewards of texts are computed: not behind the learner's updates where another device is left.
+
+    Beside accelerators that is the CPU. Where there is no other kind of device (JAX_PLATFORMS can leave the CPU out) it
+    is the first acting device that does not learn, or else the first that acts.
+    """
+    acting, learning = actor_devices(config), learner_devices(config)
+    if acting[0].platform != "cpu":
+        try:
+            return jax.local_devices(backend="cpu")[0]
+        except RuntimeError:
+            pass  # JAX_PLATFORMS leaves it out
+    return next((device for device in acting if device not in learning), acting[0])
+
+
 def _devices(config: ConfigDict, key: str, devices: Sequence[jax.Device]) -> list[jax.Device]:
     value = checks.dotted(config, key)
     if value == "all":

@@ -52,9 +52,10 @@ class System:
         spec = self.network.spec
         # None: as the reward run's own switch says.
         two_decimals = True if config.compat.quantile_two_decimals else None
-        reward = rewards.load_intrinsic(config.reward, spec, two_decimals)
+        reward = rewards.load_intrinsic(config.reward, spec, two_decimals, settings.lookup_device(config))
         in_step = reward is not None and reward.lookup is None
         self.has_lookup = reward is not None and not in_step
+        self._compile_reward = reward.compile if reward is not None else None
         if state is None:
             state = appo.make_state(self.network, self.optimizer, _key(config.seed, "learner"))
         if in_step:
@@ -100,11 +101,16 @@ class System:
         return sources
 
     def start(self) -> None:
-        """Starts the actors, and compiles inference while they start."""
+        """Starts the actors, and compiles inference and the reward while they start.
+
+        The learner's program is compiled when the first batch is there.
+        """
         for source in self.sources:
             source.actors.start()
         for source in self.sources:
             source.inference.compile()
+        if self._compile_reward is not None:
+            self._compile_reward()
 
     def close(self) -> None:
         """Ends the actors."""

@@ -3,11 +3,16 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 
+from motif_jax import rewards
+from motif_jax.rewards import IntrinsicReward
+from motif_jax.runtime import settings
 from motif_jax.runtime.meters import Meters
 from motif_jax.runtime.services import ServiceFailedError, Services
-from motif_jax.runtime.system import BatchStream
+from motif_jax.runtime.system import BatchStream, System
 from tests.runtime.agent_runs import recall_config
 
 
@@ -75,6 +80,25 @@ def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.Monk
         stream._services.start("stuck", end.wait)
     assert system.closed
     end.set()
+
+
+def test_a_system_has_compiled_its_reward_when_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    def load(config: Any, spec: Any, two_decimals: Any, device: Any) -> IntrinsicReward:
+        told.append(device)
+        lookup = lambda texts: np.zeros(len(texts), np.float32)  # noqa: E731
+        return IntrinsicReward(("sign",), lookup, compile=lambda: told.append("compiled"))
+
+    monkeypatch.setattr(rewards, "load_intrinsic", load)
+    config = settings.resolved(recall_config(serial=True, devices__learner="0", devices__actor="0,1"))
+    system = System(config)
+    try:
+        assert told == [jax.devices()[1]]
+        system.start()
+        assert told == [jax.devices()[1], "compiled"]
+    finally:
+        system.close()
 
 
 def test_actors_are_closed_when_the_start_fails() -> None:

@@ -3,7 +3,10 @@ from __future__ import annotations
 import runpy
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import jax
 import pytest
 from ml_collections import ConfigDict
 
@@ -81,6 +84,25 @@ def test_actors_are_divided_over_devices() -> None:
     first, second = settings.actors_configs(config, 2)
     assert (first.workers, second.workers) == (2, 2)
     assert (first.first_env, second.first_env) == (0, 12)
+
+
+def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpus = jax.devices()
+    for learner, actor, place in [("0", "first", 0), ("0", "0,1", 1), ("0,1", "2,3", 2), ("all", "all", 0)]:
+        config = recall_config(devices__learner=learner, devices__actor=actor)
+        assert settings.lookup_device(config) == cpus[place]
+    # Beside GPUs the CPU, unless it was left out.
+    gpus = [SimpleNamespace(platform="gpu", id=number) for number in range(2)]
+    monkeypatch.setattr(jax, "local_devices", lambda backend=None: cpus if backend == "cpu" else gpus)
+    assert settings.lookup_device(recall_config(devices__actor="0,1")) == cpus[0]
+
+    def without_cpu(backend: str | None = None) -> list[Any]:
+        if backend is not None:
+            raise RuntimeError("Unknown backend cpu")
+        return gpus
+
+    monkeypatch.setattr(jax, "local_devices", without_cpu)
+    assert settings.lookup_device(recall_config(devices__actor="0,1")) is gpus[1]
 
 
 @pytest.mark.parametrize(

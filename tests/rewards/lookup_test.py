@@ -1,0 +1,68 @@
+"""The reward of texts beside a learner: where it is computed, and what a batch waits for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax import rewards
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.rewards import trained as module
+from motif_jax.rewards.trained import BUCKETS, read_trained
+
+SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
+LENGTHS = (96, None)
+
+
+def distinct_messages(count: int, long: bool) -> np.ndarray:
+    rows = np.zeros((count, 256), np.uint8)
+    rows[:, :4] = 1 + np.array([np.unravel_index(i, (9, 9, 9, 9)) for i in range(count)])
+    rows[:, 200] = long
+    return rows
+
+
+def test_all_parts_are_on_their_way_before_the_first_is_read(trained, monkeypatch) -> None:
+    model, events = read_trained(trained), []
+
+    class Part:
+        """Rewards that say when somebody waits for them."""
+
+        def __init__(self, size: int) -> None:
+            events.append("launch")
+            self.size = size
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+            events.append("read")
+            return np.zeros((1, self.size), np.float32)
+
+    monkeypatch.setattr(module, "_message_program", lambda *_: lambda params, padded: Part(len(padded)))
+    texts = np.concatenate([distinct_messages(BUCKETS[-1] + 1, False), distinct_messages(3, True)])
+    model.of_messages(model.params, texts)
+    assert events == ["launch"] * 3 + ["read"] * 3
+
+
+@pytest.mark.slow
+def test_the_lookup_computes_where_it_was_told_with_programs_that_are_ready(trained) -> None:
+    device = jax.devices()[1]
+    config = ConfigDict({"dir": str(trained), "step": None, "normalise": True, "quantile": 0.5})
+    reward = rewards.load_intrinsic(config, SPEC, device=device)
+    assert {d for leaf in jax.tree.leaves(reward.table.params) for d in leaf.devices()} == {device}
+    model = read_trained(trained)
+    programs = [module._message_program(model.network.architecture, 1, length) for length in LENGTHS]
+    reward.compile()
+    compiled = [program._cache_size() for program in programs]
+    assert min(compiled) >= len(BUCKETS)
+    found, texts = [], {long: distinct_messages(sum(BUCKETS), long) for long in (False, True)}
+    count = 0
+    for bucket in BUCKETS:
+        # Texts of their own for each bucket: nothing of them is in the table.
+        found += [reward.lookup(texts[long][count : count + bucket]) for long in (False, True)]
+        count += bucket
+    assert reward.table.misses == 2 * sum(BUCKETS)
+    assert [program._cache_size() for program in programs] == compiled
+    expected = model.normalisation(True, 0.5)(model.of_messages(model.params, texts[True]))
+    np.testing.assert_allclose(np.concatenate(found[1::2]), expected, rtol=1e-4, atol=1e-5)
