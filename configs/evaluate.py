@@ -46,7 +46,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.environment.max_episode_steps = placeholder(int)  # None: the agent's, or the environment's own
 
     config.reward = ConfigDict()  # the intrinsic reward to score episodes with
-    config.reward.dir = placeholder(str)  # a reward run; None: the agent's own, if it has one; '': none
+    # A reward run; None: the agent's own, if it has one, with the settings that it trained with; '': none.
+    config.reward.dir = placeholder(str)
     config.reward.step = placeholder(int)  # None: the newest checkpoint
     config.reward.normalise = True
     config.reward.quantile = placeholder(float)  # None: no threshold

@@ -29,10 +29,10 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.recordings = ""  # recordings (.json) or folders of them, with commas between
 
     config.agent = ConfigDict()  # whose value and action probabilities are shown
-    config.agent.dir = placeholder(str)  # None: the evaluation's agent
+    config.agent.dir = placeholder(str)  # None: the evaluation's agent; '': none
     config.agent.checkpoint = "latest"
     config.reward = ConfigDict()  # what is laid over the episode
-    config.reward.dir = placeholder(str)  # None: the evaluation's reward
+    config.reward.dir = placeholder(str)  # None: the evaluation's reward with its settings; '': none
     config.reward.step = placeholder(int)
     config.reward.normalise = True
     config.reward.quantile = placeholder(float)

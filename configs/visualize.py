@@ -38,7 +38,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.environment.max_episode_steps = placeholder(int)  # None: the agent's, or the environment's own
 
     config.reward = ConfigDict()  # the intrinsic reward to show
-    config.reward.dir = placeholder(str)  # a reward run; None: the agent's own, if it has one; '': none
+    # A reward run; None: the agent's own, if it has one, with the settings that it trained with; '': none.
+    config.reward.dir = placeholder(str)
     config.reward.step = placeholder(int)
     config.reward.normalise = True
     config.reward.quantile = placeholder(float)

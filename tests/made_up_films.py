@@ -17,7 +17,7 @@ class MadeUpRater:
 
     count_exponent = 3.0
 
-    def __call__(self, text: np.ndarray) -> TextReward:
+    def __call__(self, text: np.ndarray, observation: object = None) -> TextReward:
         raw = float(text[:20].astype(np.int64).sum() % 97) / 97
         normalised = 4 * raw - 2
         return TextReward(raw, normalised, normalised if normalised > 0.5 else 0.0)

@@ -126,7 +126,7 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]
 
 
 def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns evaluation.json of an evaluation folder, with its rows under 'rows'.
+    """Returns evaluation.json of an evaluation folder, with the rows of its episodes under 'rows'.
 
     Raises:
       UserError: it is not the folder of a finished evaluation.
@@ -140,4 +140,6 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
-    return {**summary, "rows": sorted(read_rows(Path(folder) / JOURNAL), key=lambda row: row["index"])}
+    # The journal of a folder that was evaluated with more episodes before has more rows than the summary is of.
+    rows = [row for row in read_rows(Path(folder) / JOURNAL) if row["index"] < summary["episodes"]]
+    return {**summary, "rows": sorted(rows, key=lambda row: row["index"])}

@@ -55,7 +55,7 @@ def tally_episode(
     rewards = totals = None
     if uncounted is not None and discounted is not None:
         rewards = np.zeros(len(texts))
-        rewards[text_index] = uncounted
+        rewards[text_index[::-1]] = uncounted[::-1]  # the first time that a text is seen counts
         totals = np.bincount(text_index, discounted, minlength=len(texts))
     tallies = []
     for row in np.flatnonzero(counts):

@@ -46,6 +46,15 @@ def _record(recorder: Recorder, seed: int, actions: np.ndarray) -> Recording:
     return recorder.recording
 
 
+def differences(info: Mapping[str, Any], written: Mapping[str, Any]) -> list[str]:
+    """Names the numbers that a replay has otherwise than was written: 'dlvl 3 written, 2 now'."""
+    return [
+        f"{name} {written[name]:g} written, {value:g} now"
+        for name, value in info.items()
+        if written.get(name) is not None and written[name] != value
+    ]
+
+
 def serve_recordings(connection: Connection, setup: Mapping[str, Any]) -> None:
     """Writes a recording for each `Order` received, until the parent closes the pipe or dies.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,7 +14,6 @@ from motif_jax.envs.spec import RUNNING, EnvironmentSpec, empty_observation
 from motif_jax.runtime.episode_rewards import TextReward
 from motif_jax.runtime.episode_worker import Uniforms
 from motif_jax.runtime.policies import choose_actions, log_softmax
-from motif_jax.support.errors import UserError
 
 SCREEN_FIELDS = ("tty_chars", "tty_colors")
 
@@ -51,7 +50,7 @@ class Sight:
       observation: its fields; the arrays are written again at the next step, so copy what is kept.
       text: uint8 [L], None where the environment shows none.
       count: how often this text was seen in the episode, this time included.
-      reward: what the intrinsic reward says of the text, None without one.
+      reward: what the intrinsic reward says of the observation, None without one.
       intrinsic: what it pays here, after the count discount; 0 at the end, which is never paid.
       task_reward: paid by the task for the action that led here.
       choice: what is done next; None at the end.
@@ -120,7 +119,7 @@ def watch(environment: Any, seed: int, chooser: Chooser, rater: Any = None) -> I
       environment: from `envs.registry.make`.
       seed: of the episode.
       chooser: says what to do.
-      rater: text uint8 [L] -> `TextReward`, with attribute `count_exponent`; or None.
+      rater: (text uint8 [L], observation) -> `TextReward`, with attribute `count_exponent`; or None.
     """
     spec, out = environment.spec, empty_observation(environment.spec)
     seen: dict[bytes, int] = {}
@@ -132,7 +131,7 @@ def watch(environment: Any, seed: int, chooser: Chooser, rater: Any = None) -> I
             text = out[spec.text_field]
             count = seen[text.tobytes()] = seen.get(text.tobytes(), 0) + 1
             if rater is not None:
-                rated = rater(text)
+                rated = rater(text, out)
                 paid = rated.paid / count**rater.count_exponent
         choice = chooser.choose(out, step) if end == RUNNING else None
         yield Sight(step, out, text, count, rated, paid if choice else 0.0, task_reward, choice, end)
@@ -153,7 +152,8 @@ class Film:
       chars: uint8 [n, 24, 80]; colors: int8 [n, 24, 80], the screen. Empty [n, 0, 0] where there is none.
       cursor: int16 [n, 2], row and column of the hero, -1 where unknown.
       actions: int32 [n - 1]; task_rewards: float32 [n], of the action that led there.
-      texts: distinct texts; text_index: int32 [n]; text_count: int32 [n].
+      texts: distinct texts, or rather distinct pairs of a text and its reward, which may depend on more than the text;
+        text_index: int32 [n]; text_count: int32 [n], of the text alone.
       raw, normalised, paid: float32 [texts], what the intrinsic reward says of each; None without one.
       intrinsic: float32 [n], after the count discount; None without a reward.
       values: float32 [n - 1]; probabilities: float32 [n - 1, A]; None without a policy that has them.
@@ -206,17 +206,13 @@ class FilmMaker:
         self._kept: dict[str, list[np.ndarray]] = {
             name: [] for name in (*SCREEN_FIELDS, vitals.STATUS_FIELD) if name in spec.observation
         }
-        self._rows: dict[bytes, int] = {}
+        self._rows: dict[tuple[bytes, TextReward | None], int] = {}
         self._index: list[int] = []
-        self._rated: list[TextReward] = []
 
     def add(self, sight: Sight) -> None:
         """Keeps one sight."""
         text = b"" if sight.text is None else sight.text.tobytes()
-        row = self._rows.setdefault(text, len(self._rows))
-        if row == len(self._rated) and sight.reward is not None:
-            self._rated.append(sight.reward)
-        self._index.append(row)
+        self._index.append(self._rows.setdefault((text, sight.reward), len(self._rows)))
         for name, rows in self._kept.items():
             rows.append(np.array(sight.observation[name]))
         self._sights.append(
@@ -237,7 +233,8 @@ class FilmMaker:
         """Returns the episode so far."""
         sights, n = self._sights, len(self._sights)
         choices = [sight.choice for sight in sights if sight.choice is not None]
-        rated = np.array(self._rated, np.float32) if self._rated else None
+        rewards = [reward for _, reward in self._rows if reward is not None]
+        rated = np.array(rewards, np.float32) if rewards else None
         status = np.stack(self._kept[vitals.STATUS_FIELD]) if vitals.STATUS_FIELD in self._kept else None
         screen = SCREEN_FIELDS[0] in self._kept
         values = [choice.value for choice in choices]
@@ -253,7 +250,7 @@ class FilmMaker:
             np.full((n, 2), -1, np.int16) if status is None else vitals.cursor(status),
             np.array([choice.action for choice in choices], np.int32),
             np.array([sight.task_reward for sight in sights], np.float32),
-            list(self._rows),
+            [text for text, _ in self._rows],
             np.array(self._index, np.int32),
             np.array([sight.count for sight in sights], np.int32),
             None if rated is None else rated[:, 0],
@@ -268,8 +265,19 @@ class FilmMaker:
         )
 
 
+def with_screen(task: str, options: Mapping[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns `options` of the environment `task` with `fields`, and the screen where it has one, to be observed."""
+    screen = SCREEN_FIELDS if task in registry.NETHACK_TASKS else ()
+    shown = tuple(dict.fromkeys((*options.get("fields", ()), *fields, *screen)))
+    return {**options, "fields": shown} if shown else dict(options)
+
+
 def film_recording(
-    recording: replay.Recording, title: str, policy: Any = None, rater_of: Any = None, verify: bool = True
+    recording: replay.Recording,
+    title: str,
+    policy: Any = None,
+    rater_of: Any = None,
+    fields: Sequence[str] = (),
 ) -> Film:
     """Plays a recording again and films it.
 
@@ -278,14 +286,13 @@ def film_recording(
       title: of the film.
       policy: a `BatchPolicy` whose values and probabilities are kept, or None.
       rater_of: spec -> rater for `watch`, or None.
-      verify: compare every observation, reward and final number with what was recorded, by its digest.
+      fields: observation fields that the rater reads besides those of the task.
 
     Raises:
-      UserError: the environment does not play the recorded episode.
+      UserError: the environment does not play the recorded episode: an observation, reward or final number differs.
     """
     options = {key: value for key, value in recording.options.items() if key != "fields"}
-    screen = {"fields": SCREEN_FIELDS} if recording.task in registry.NETHACK_TASKS else {}
-    environment = registry.make(recording.task, **options, **screen)
+    environment = registry.make(recording.task, **with_screen(recording.task, options, fields))
     maker = FilmMaker(recording.task, options, recording.seed, environment.spec, title)
     digest = replay.Digest(recording.task, options)
     rater = None if rater_of is None else rater_of(environment.spec)
@@ -297,6 +304,6 @@ def film_recording(
     finally:
         environment.close()
     same = digest.hexdigest() == recording.digest and film.info == dict(recording.info)
-    if verify and not (same and len(film.actions) == len(recording.actions)):
+    if not (same and len(film.actions) == len(recording.actions)):
         raise replay.not_the_recorded(recording)
     return film

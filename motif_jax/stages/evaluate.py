@@ -8,18 +8,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
 from motif_jax.envs import vitals
+from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import TRUNCATED
 from motif_jax.reports import films, journal, measures, messages, text_tables
+from motif_jax.reports.films import Films
 from motif_jax.runtime import contest, watch
 from motif_jax.runtime.episode_worker import EpisodeRecord
 from motif_jax.runtime.episodes import play_episodes
-from motif_jax.runtime.rerecord import record_actions
+from motif_jax.runtime.rerecord import differences, record_actions
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder, seeds
+from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text
 from motif_jax.support.progress import Progress
 
@@ -30,15 +34,18 @@ RECORDINGS = "recordings"
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
+    run_folder.check_identity(workdir, config, IDENTITY)
     for key in ("episodes", "workers", "resamples"):
         checks.positive(config, key)
     for key in ("record_every", "show_best"):
         checks.positive(config, key, allow_zero=True)
     films.check(config)
-    checks.fraction(config, "confidence")
+    good = isinstance(config.confidence, float) and 0 < config.confidence < 1
+    checks.require(good, "confidence", config.confidence, "a number between 0 and 1, neither of them")
     checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
-    run_folder.check_identity(workdir, config, IDENTITY)
-    contest.check(config, _pinned(workdir))
+    who = contest.check(config, _pinned(workdir))
+    if config.show_best or config.record_every:
+        films.check_screen(config, who.environment)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -52,18 +59,20 @@ def _evaluate(config: ConfigDict, workdir: Path, stop: interruption.Interruption
     with journal.Journal(workdir) as rows:
         player = _Player(config, workdir)
         player.play(rows, stop)
-        if len(rows.done) < config.episodes:
-            return interruption.EXIT_CODE
-        if config.show_best or config.record_every:
-            player.film([row for row in rows.rows if row["index"] < config.episodes])
-        _write(config, workdir, player.plan, rows.rows)
+        chosen = [row for row in rows.rows if row["index"] < config.episodes]
+    if len(chosen) < config.episodes:
+        return interruption.EXIT_CODE
+    # Before the films, which can fail and take long.
+    _write(config, workdir, player.plan, chosen)
+    if config.show_best or config.record_every:
+        return player.film(chosen, stop)
     return None
 
 
 def _write(
     config: ConfigDict, workdir: Path, plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    rows = sorted((row for row in rows if row["index"] < config.episodes), key=lambda row: row["index"])
+    rows = sorted(rows, key=lambda row: row["index"])
     summaries = measures.summarise_rows(rows, config.resamples, config.confidence)
     rate, seconds = journal.speed(rows)
     summary = {
@@ -85,7 +94,7 @@ def _write(
     title = f"{plan['policy']} on {plan['environment']}"
     note = (
         f"{len(rows)} episodes, {summary['steps']:,} steps, {rate:,.0f} steps/s; brackets: "
-        f"{100 * config.confidence:g} % intervals ({summary['intervals']})"
+        f"{100 * config.confidence:g} % intervals ({summary['intervals']}); intrinsic reward: {_said(plan['reward'])}"
     )
     atomic_write_text(
         workdir / "table.md", f"{title}\n\n{text_tables.markdown(measures.HEADER, cells)}\n{note}\n"
@@ -97,10 +106,20 @@ def _write(
     print(f"written: {workdir / journal.SUMMARY}, {journal.TABLE}, table.md")
 
 
-def _pinned(workdir: Path) -> int | None:
-    """A training that goes on saves newer checkpoints: a resumed evaluation keeps the one that it began with."""
+def _said(reward: Mapping[str, Any] | None) -> str:
+    if reward is None:
+        return "none"
+    threshold = "no threshold" if reward["quantile"] is None else f"quantile {reward['quantile']:g}"
+    return f"{reward['dir']}, evaluation {reward['step']}, {threshold}, count exponent {reward['count_exponent']:g}"
+
+
+def _pinned(workdir: Path) -> contest.Pins:
+    """Trainings that go on save newer ones: a resumed evaluation keeps the checkpoint and reward that it began with."""
     path = workdir / PLAN
-    return json.loads(path.read_text(encoding="utf-8"))["checkpoint"] if path.exists() else None
+    if not path.exists():
+        return contest.Pins()
+    plan = json.loads(path.read_text(encoding="utf-8"))
+    return contest.Pins(plan["checkpoint"], (plan["reward"] or {}).get("step"))
 
 
 class _Player:
@@ -115,8 +134,10 @@ class _Player:
     def play(self, rows: journal.Journal, stop: interruption.Interruption) -> None:
         """Plays the episodes that are not in the journal yet."""
         config, session, started = self._config, rows.session, time.monotonic()
-        keep = (vitals.STATUS_FIELD,) if vitals.STATUS_FIELD in self._contest.spec.observation else ()
-        with Progress(config.episodes, "episodes", f"evaluate {config.policy}", len(rows.done)) as progress:
+        rated = () if self._contest.rater is None else self._contest.rater.fields
+        shown = (vitals.STATUS_FIELD,) if vitals.STATUS_FIELD in self._contest.spec.observation else ()
+        done = sum(index < config.episodes for index in rows.done)
+        with Progress(config.episodes, "episodes", f"evaluate {config.policy}", done) as progress:
             records = play_episodes(
                 self._contest.environment,
                 self._contest.options,
@@ -124,7 +145,7 @@ class _Player:
                 self._contest.policy,
                 workers=config.workers,
                 lanes=config.lanes,
-                keep_fields=keep,
+                keep_fields=tuple(dict.fromkeys((*shown, *rated))),
                 skip=rows.done,
                 greedy=config.greedy,
                 stop=stop,
@@ -140,9 +161,9 @@ class _Player:
                 rows.append(
                     {**row, "session": session, "session_seconds": round(time.monotonic() - started, 3)}
                 )
-                steps += len(record)
+                steps, done = steps + len(record), done + 1
                 rate = steps / (time.monotonic() - started)
-                progress.update(len(rows.done), **{"return": row["return"], "steps/s": rate})
+                progress.update(done, **{"return": row["return"], "steps/s": rate})
 
     def _record(self, record: EpisodeRecord) -> None:
         """Leaves the episode as seed and actions, checked by playing it again."""
@@ -154,27 +175,58 @@ class _Player:
             )
         recording.save(self._workdir / RECORDINGS / f"episode-{record.index:05d}.json")
 
-    def film(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Makes players of the recorded episodes, and of the best and the worst ones."""
-        folder, count = self._workdir / RECORDINGS, self._config.show_best
-        key = "intrinsic_return" if all("intrinsic_return" in row for row in rows) else "return"
-        ranked = sorted(rows, key=lambda row: -row[key])
-        extremes = {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
-        who, rater = self._contest, self._contest.text_rater()
+    def film(self, rows: Sequence[Mapping[str, Any]], stop: interruption.Interruption) -> int | None:
+        """Makes players of the recorded episodes, and of the best and the worst ones; 75 when asked to stop before."""
+        folder, made = (
+            self._workdir / RECORDINGS,
+            Films(self._workdir, self._workdir / RECORDINGS, self._config.forms),
+        )
+        who, rater = self._contest, self._contest.live_rater()
         policy = None if who.checkpoint is None else who.policy
+        extremes = self._extremes(rows)
         for row in rows:
             stem = f"episode-{row['index']:05d}"
             recorded = (folder / f"{stem}.json").exists()
-            if (folder / f"{stem}.html").exists() or not (recorded or row["index"] in extremes):
+            source = [row["seed"], row["actions"], self.plan]
+            if not (recorded or row["index"] in extremes) or made.has(stem, source):
                 continue
-            actions = journal.decode_actions(row["actions"])
-            recording = record_actions(who.environment, who.options, row["seed"], actions)
-            recording.save(folder / f"{stem}.json")
+            if stop.requested:
+                return interruption.EXIT_CODE
+            recording = self._recorded(row, folder / f"{stem}.json")
             title = f"Episode {row['index']} of {who.plan['policy']}"
             film = watch.film_recording(
-                recording, title, policy, None if rater is None else lambda spec: rater
+                recording,
+                title,
+                policy,
+                None if rater is None else lambda spec: rater,
+                who.options.get("fields", ()),
             )
-            films.write(folder, stem, film, self._config.forms)
+            made.write(stem, film, source)
+        made.check_movies()
+        return None
+
+    def _extremes(self, rows: Sequence[Mapping[str, Any]]) -> set[int]:
+        """Indices of the best and the worst episodes."""
+        count = self._config.show_best
+        key = "intrinsic_return" if all(row.get("intrinsic_return") is not None for row in rows) else "return"
+        ranked = sorted(rows, key=lambda row: -row[key])
+        return {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
+
+    def _recorded(self, row: Mapping[str, Any], path: Path) -> Recording:
+        """The recording of a row of the journal, made if it is not there; UserError when it is of other numbers."""
+        actions = journal.decode_actions(row["actions"])
+        if path.exists():
+            recording = Recording.load(path)
+        else:
+            recording = record_actions(self._contest.environment, self._contest.options, row["seed"], actions)
+        differing = differences(recording.info, row)
+        if differing or not np.array_equal(recording.actions, actions):
+            raise UserError(
+                f"episode {row['index']} in {self._workdir} does not play as it was written "
+                f"({', '.join(differing) or 'other actions'}): the game or the file is another one now"
+            )
+        recording.save(path)
+        return recording
 
     def _row(self, record: EpisodeRecord) -> dict[str, Any]:
         row: dict[str, Any] = {"index": record.index, "seed": record.seed}

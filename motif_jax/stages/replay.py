@@ -2,86 +2,201 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.reports import films, journal
-from motif_jax.runtime import watch
-from motif_jax.runtime.episode_rewards import TextRater
-from motif_jax.runtime.rerecord import record_actions
+from motif_jax.reports.films import Films
+from motif_jax.runtime import contest, watch
+from motif_jax.runtime.episode_rewards import LiveRater
+from motif_jax.runtime.rerecord import differences, record_actions
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
+from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock
 from motif_jax.support.progress import Progress
 
+# What a run folder holds besides recordings.
+_OTHER_FILES = frozenset({"config.json", "versions.json", films.LEDGER})
+
+
+@dataclass(frozen=True)
+class _Game:
+    """An episode to play again.
+
+    Attributes:
+      stem: of its files.
+      title: of its film.
+      task, seed, actions: which episode it is; actions as integers [steps].
+      origin: where it was found, for errors.
+      load: gives the recording; UserError when it cannot be played as it was written.
+    """
+
+    stem: str
+    title: str
+    task: str
+    seed: int
+    actions: np.ndarray
+    origin: str
+    load: Callable[[], Recording]
+
+    def same(self, other: _Game) -> bool:
+        """Whether both are the same episode."""
+        return (self.task, self.seed, self.actions.tolist()) == (
+            other.task,
+            other.seed,
+            other.actions.tolist(),
+        )
+
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work, before anything is played."""
+    """Raises UserError for values that cannot work, or a work folder of another stage, before anything is played."""
+    run_folder.check_identity(workdir, config)
     films.check(config)
     given = bool(config.evaluation) or bool(config.recordings)
     checks.require(given, "evaluation", config.evaluation, "given, or recordings")
     for key in ("evaluation", "agent.dir", "reward.dir"):
         if checks.dotted(config, key):
             checks.existing_folder(config, key)
-    for path in _recording_paths(config):
-        checks.require(path.exists(), "recordings", str(path), "files or folders that exist")
-        Recording.load(path)
     plan = _plan(config)
-    if config.evaluation:
-        _chosen_rows(config)
-    _policy(config, plan)
-    reward = _reward(config, plan)
-    if reward is not None:
+    for game in _games(config, plan):
+        films.check_screen(config, game.task)
+    overlay = _Overlay(config, plan)
+    if overlay.reward is not None:
         from motif_jax import rewards
 
-        rewards.check(reward)
+        rewards.check(overlay.reward)
 
 
 def _plan(config: ConfigDict) -> dict[str, Any]:
     return journal.read_evaluation(config.evaluation)["plan"] if config.evaluation else {}
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
-    """Writes every form that `config.forms` asks for of every episode."""
-    with FolderLock(workdir):
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Writes every form that `config.forms` asks for of every episode; returns 75 when asked to stop before the end."""
+    with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config)
         plan = _plan(config)
-        policy, reward = _policy(config, plan), _reward(config, plan)
-        rater_of = None if reward is None else _Overlay(reward)
-        total = len(_recording_paths(config)) + (len(_chosen_rows(config)) if config.evaluation else 0)
-        with Progress(total, "episodes", "replay") as progress:
-            for done, (stem, title, recording) in enumerate(_recordings(config, plan), start=1):
-                film = watch.film_recording(recording, title, policy, rater_of)
-                for path in films.write(workdir, stem, film, config.forms):
-                    progress.log(f"written: {path}")
+        games, overlay = _games(config, plan), _Overlay(config, plan)
+        made = Films(workdir, workdir, config.forms)
+        with Progress(len(games), "episodes", "replay") as progress:
+            for done, game in enumerate(games, start=1):
+                source = [game.title, game.task, game.seed, game.actions.tolist(), overlay.source]
+                if not made.has(game.stem, source):
+                    if stop.requested:
+                        return interruption.EXIT_CODE
+                    for path in made.write(game.stem, overlay.film(game), source):
+                        progress.log(f"written: {path}")
                 progress.update(done)
+        made.check_movies()
+    return None
 
 
 class _Overlay:
-    """The reward that is laid over all episodes, loaded once."""
+    """What is laid over the episodes, loaded once: an agent's opinion and a reward.
 
-    def __init__(self, config: ConfigDict) -> None:
-        self._config = config
-        self._rater: TextRater | None = None
+    Attributes:
+      reward: as `contest.Contest.reward`.
+      source: agent and reward in words and numbers, JSON-able.
+    """
 
-    def __call__(self, spec: EnvironmentSpec) -> TextRater:
+    def __init__(self, config: ConfigDict, plan: dict[str, Any]) -> None:
+        folder, checkpoint = _agent(config, plan)
+        self._policy, step, rounded = None, None, None
+        if folder:
+            from motif_jax.runtime import agent_policy
+
+            self._policy, step = agent_policy.load(folder, checkpoint)
+            rounded = contest.rounded_threshold(agent_policy.read_config(folder))
+        owner = f"the evaluation in {config.evaluation}" if config.evaluation else "a recording"
+        self.reward = contest.choose_reward(config.reward, plan.get("reward"), owner, rounded)
+        self._rater: LiveRater | None = None
+        about = None if self.reward is None else run_folder.as_plain(self.reward)
+        self.source = [folder, step, about]
+
+    def film(self, game: _Game) -> watch.Film:
+        """Plays `game` again under it."""
+        recording, fields = game.load(), ()
+        if self.reward is not None:
+            fields = contest.fields_option(recording.task, recording.options, self.reward).get("fields", ())
+        rater_of = None if self.reward is None else self._rater_of
+        return watch.film_recording(recording, game.title, self._policy, rater_of, fields)
+
+    def _rater_of(self, spec: EnvironmentSpec) -> LiveRater:
         if self._rater is None:
-            self._rater = TextRater(self._config, spec)
+            self._rater = LiveRater(self.reward, spec)
         return self._rater
+
+
+def _agent(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:
+    """Folder (None or '' for none) and checkpoint of the agent whose opinion is shown."""
+    if config.agent.dir is not None or plan.get("checkpoint") is None:
+        return config.agent.dir, config.agent.checkpoint
+    if not Path(plan["policy"]).is_dir():
+        raise UserError(
+            f"config.agent.dir=None: the agent of {config.evaluation} was in {plan['policy']}, which is not there: give "
+            "--config.agent.dir=DIR, or --config.agent.dir= to go without"
+        )
+    return plan["policy"], str(plan["checkpoint"])
+
+
+def _games(config: ConfigDict, plan: dict[str, Any]) -> list[_Game]:
+    """The episodes that the config names, each once.
+
+    Raises:
+      UserError: there are none, or two of them would get the same file names.
+    """
+    found: dict[str, _Game] = {}
+    rows = _chosen_rows(config) if config.evaluation else []
+    for game in (*map(_recorded, _recording_paths(config)), *(_written(config, plan, row) for row in rows)):
+        there = found.setdefault(game.stem, game)
+        if not there.same(game):
+            raise UserError(
+                f"config.recordings: {there.origin} and {game.origin} are two episodes that would both become "
+                f"{game.stem}: give each a --workdir of its own"
+            )
+    return list(found.values())
 
 
 def _recording_paths(config: ConfigDict) -> list[Path]:
     paths: list[Path] = []
     for part in filter(None, (part.strip() for part in config.recordings.split(","))):
         path = Path(part)
-        paths += sorted(path.glob("*.json")) if path.is_dir() else [path]
+        checks.require(path.exists(), "recordings", part, "files or folders that exist")
+        inside = sorted(p for p in path.glob("*.json") if p.name not in _OTHER_FILES)
+        checks.require(bool(inside) or path.is_file(), "recordings", part, "folders with recordings (*.json)")
+        paths += inside or [path]
     return paths
+
+
+def _recorded(path: Path) -> _Game:
+    recording = Recording.load(path)
+    title = f"{path.stem} of {recording.task}"
+    seed, actions = recording.seed, recording.actions
+    return _Game(path.stem, title, recording.task, seed, actions, str(path), lambda: recording)
+
+
+def _written(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) -> _Game:
+    actions, index = journal.decode_actions(row["actions"]), row["index"]
+    origin = f"episode {index} of {config.evaluation}"
+
+    def load() -> Recording:
+        recording = record_actions(plan["environment"], plan["options"], row["seed"], actions)
+        if differing := differences(recording.info, row):
+            raise UserError(
+                f"{origin} does not play as it was written ({', '.join(differing)}): the engine is another one now"
+            )
+        return recording
+
+    title = f"Episode {index} of {plan['policy']}"
+    return _Game(f"episode-{index:05d}", title, plan["environment"], row["seed"], actions, origin, load)
 
 
 def _chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
@@ -100,37 +215,3 @@ def _chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
         checks.require(good, "episodes", part, f"best, worst, all, or an index from 0 to {max(by_index)}")
         chosen += named[part] if part in named else [int(part)]
     return [by_index[index] for index in dict.fromkeys(chosen)]
-
-
-def _recordings(config: ConfigDict, plan: dict[str, Any]) -> Iterator[tuple[str, str, Recording]]:
-    for path in _recording_paths(config):
-        recording = Recording.load(path)
-        yield path.stem, f"{path.stem} of {recording.task}", recording
-    if config.evaluation:
-        for row in _chosen_rows(config):
-            actions = journal.decode_actions(row["actions"])
-            recording = record_actions(plan["environment"], plan["options"], row["seed"], actions)
-            if abs(recording.info["return"] - row["return"]) > 1e-6:
-                raise UserError(
-                    f"episode {row['index']} of {config.evaluation} plays with return {recording.info['return']:g}, "
-                    f"written was {row['return']:g}: the engine is another one now"
-                )
-            yield f"episode-{row['index']:05d}", f"Episode {row['index']} of {plan['policy']}", recording
-
-
-def _policy(config: ConfigDict, plan: dict[str, Any]) -> Any:
-    folder, checkpoint = config.agent.dir, config.agent.checkpoint
-    if folder is None and plan.get("checkpoint") is not None and Path(plan["policy"]).is_dir():
-        folder, checkpoint = plan["policy"], str(plan["checkpoint"])
-    if folder is None:
-        return None
-    from motif_jax.runtime import agent_policy
-
-    return agent_policy.load(folder, checkpoint)[0]
-
-
-def _reward(config: ConfigDict, plan: dict[str, Any]) -> ConfigDict | None:
-    if config.reward.dir is not None:
-        return config.reward
-    planned = plan.get("reward")
-    return ConfigDict(planned) if planned and Path(planned["dir"]).is_dir() else None

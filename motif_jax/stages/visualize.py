@@ -17,7 +17,7 @@ from motif_jax.reports import films, messages, terminal
 from motif_jax.runtime import contest, keyboard, watch
 from motif_jax.runtime.rerecord import record_actions
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder, seeds
+from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.files import FolderLock
 
 _HELP = "Space pause  Right step  +/- speed  n next reward  e end of episode  q quit"
@@ -26,47 +26,95 @@ SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
-    contest.check(config)
+    run_folder.check_identity(workdir, config)
     films.check(config)
+    films.check_screen(config, contest.check(config).environment)
     checks.positive(config, "episodes")
     checks.positive(config, "top_messages")
     checks.positive(config, "seconds_per_step", allow_zero=True)
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
-    """Plays `config.episodes` episodes."""
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Plays `config.episodes` episodes; returns 75 when it was asked to stop before the end and nobody watches."""
     console = Console()
     with FolderLock(workdir):
         run_folder.prepare(workdir, config)
-        who = contest.open_contest(config)
-        rater = who.text_rater()
-        for index in range(config.episodes):
-            seed = seeds.derive(config.seed, "evaluate", index)
-            title = f"episode {index}: {who.plan['policy']} on {who.environment}, seed {seed}"
-            player = _Player(config, who, rater, seed, title)
-            live = config.live and keyboard.is_terminal()
-            film = player.show(console) if live else player.play()
-            recording = record_actions(who.environment, who.options, film.seed, film.actions)
-            recording.save(workdir / f"episode-{index:05d}.json")
-            written = films.write(workdir, f"episode-{index:05d}", film, config.forms)
-            for table in terminal.message_tables(_tallies(film), f"episode {index}", config.top_messages):
-                console.print(table)
-            end = ", ".join(f"{key} {value:g}" for key, value in film.info.items())
-            console.print(f"{title}: {end}", markup=False, highlight=False, soft_wrap=True)
-            console.print(
-                f"written: {', '.join(str(path) for path in written)}", markup=False, soft_wrap=True
-            )
+        stage = _Stage(config, workdir, console)
+        if config.live and keyboard.is_terminal():
+            stage.show()
+            return None
+        with interruption.Interruption() as stop:
+            return stage.record(stop)
+
+
+class _Stage:
+    """Plays the episodes of a config and keeps them in its folder."""
+
+    def __init__(self, config: ConfigDict, workdir: Path, console: Console) -> None:
+        self._config, self._workdir, self._console = config, workdir, console
+        self._films = films.Films(workdir, workdir, config.forms)
+        self._who = contest.open_contest(config)
+        self._rater = self._who.live_rater()
+
+    def show(self) -> None:
+        """On the terminal, until q is pressed; what was played before is played again."""
+        for index in range(self._config.episodes):
+            player = self._player(index)
+            self._keep(index, player.title, player.show(self._console))
             if player.quit:
                 return
+
+    def record(self, stop: interruption.Interruption) -> int | None:
+        """Without showing; a start that follows a stop goes on behind the last whole episode."""
+        for index in range(self._config.episodes):
+            path = self._workdir / f"{_stem(index)}.json"
+            source = [self._who.plan, self._seed(index), bool(self._config.greedy)]
+            if path.exists() and self._films.has(_stem(index), source):
+                self._console.print(f"there already: {path}", markup=False, highlight=False, soft_wrap=True)
+                continue
+            if stop.requested:
+                return interruption.EXIT_CODE
+            player = self._player(index)
+            self._keep(index, player.title, player.play(), source)
+        self._films.check_movies()
+        return None
+
+    def _seed(self, index: int) -> int:
+        return seeds.derive(self._config.seed, "evaluate", index)
+
+    def _player(self, index: int) -> _Player:
+        who, seed = self._who, self._seed(index)
+        title = f"episode {index}: {who.plan['policy']} on {who.environment}, seed {seed}"
+        return _Player(self._config, who, self._rater, seed, title)
+
+    def _keep(self, index: int, title: str, film: watch.Film, source: object = None) -> None:
+        """Writes recording and film of an episode and prints its messages and numbers."""
+        console, who = self._console, self._who
+        recording = record_actions(who.environment, who.options, film.seed, film.actions)
+        recording.save(self._workdir / f"{_stem(index)}.json")
+        written = self._films.write(_stem(index), film, source)
+        top = self._config.top_messages
+        for table in terminal.message_tables(_tallies(film), f"episode {index}", top):
+            console.print(table)
+        end = ", ".join(f"{key} {value:g}" for key, value in film.info.items())
+        console.print(f"{title}: {end}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"written: {', '.join(str(path) for path in written)}", markup=False, soft_wrap=True)
+
+
+def _stem(index: int) -> str:
+    return f"episode-{index:05d}"
 
 
 def _tallies(film: watch.Film) -> list[messages.MessageTally]:
     """The film's messages; the reward shown is the normalised one, before any threshold."""
     width = max(map(len, film.texts))
-    texts = np.array([list(text.ljust(width, b"\0")) for text in film.texts], np.uint8)
+    # A text stands in the film once for every reward that it had.
+    distinct = list(dict.fromkeys(film.texts))
+    texts = np.array([list(text.ljust(width, b"\0")) for text in distinct], np.uint8)
+    index = np.array([distinct.index(text) for text in film.texts])[film.text_index]
     if film.normalised is None or film.intrinsic is None:
-        return messages.tally_episode(texts, film.text_index)
-    return messages.tally_episode(texts, film.text_index, film.normalised[film.text_index], film.intrinsic)
+        return messages.tally_episode(texts, index)
+    return messages.tally_episode(texts, index, film.normalised[film.text_index], film.intrinsic)
 
 
 class _Player:
@@ -75,14 +123,14 @@ class _Player:
     def __init__(
         self, config: ConfigDict, who: contest.Contest, rater: object, seed: int, title: str
     ) -> None:
-        screen = {"fields": watch.SCREEN_FIELDS} if who.environment in registry.NETHACK_TASKS else {}
-        self._environment = registry.make(who.environment, **who.options, **screen)
+        options = watch.with_screen(who.environment, who.options)
+        self._environment = registry.make(who.environment, **options)
         spec = self._environment.spec
         self._names = action_names(who.environment, spec.num_actions)
         chooser = watch.PolicyActions(who.policy, seed, spec.num_actions, config.greedy)
         self._sights = watch.watch(self._environment, seed, chooser, rater)
         self._maker = watch.FilmMaker(who.environment, who.options, seed, spec, title)
-        self._title, self._totals = title, terminal.Totals()
+        self.title, self._totals = title, terminal.Totals()
         self._paused, self._skipping, self._finishing, self.quit = False, False, False, False
         self._speed = (
             1 / config.seconds_per_step if config.seconds_per_step else 0.0
@@ -126,9 +174,7 @@ class _Player:
 
     def _view(self, sight: watch.Sight) -> Group:
         state = "paused" if self._paused else f"{self._speed:g} steps/s" if self._speed else "full speed"
-        return terminal.view(
-            sight, self._totals, self._names, self._title, f"{state}   {_HELP}", self._height
-        )
+        return terminal.view(sight, self._totals, self._names, self.title, f"{state}   {_HELP}", self._height)
 
     def _wait(self, keys: keyboard.Keyboard, live: Live, sight: watch.Sight) -> None:
         """Waits until the next step is due, or, when paused and at the end, for a key."""

@@ -16,6 +16,7 @@ import pytest
 
 from motif_jax.envs import replay
 from motif_jax.reports import journal
+from motif_jax.runtime.rerecord import record_actions
 from tests.reward_fixtures import load_config
 
 BASE = [
@@ -150,8 +151,8 @@ def test_mistakes_are_told_in_one_line(repository, tmp_path, flag, said):
         ("evaluate", ["reward.dir=FOLDER"], "checkpoint"),
         ("visualize", ["reward.dir=FOLDER"], "checkpoint"),
         ("replay", ["recordings=FOLDER", "agent.dir=FOLDER"], "is not a recording of an episode"),
-        ("replay", ["recordings=EMPTY", "agent.dir=FOLDER"], "is a run of train_reward, not of train_agent"),
-        ("replay", ["recordings=EMPTY", "reward.dir=FOLDER"], "checkpoint"),
+        ("replay", ["recordings=GAMES", "agent.dir=FOLDER"], "is a run of train_reward, not of train_agent"),
+        ("replay", ["recordings=GAMES", "reward.dir=FOLDER"], "checkpoint"),
         (
             "evaluate",
             ["environment.name=Recall-v0", "compat.sober_mask=True"],
@@ -171,12 +172,13 @@ def test_what_folders_hold_is_checked_before_the_run_folder_is_made(
 
     from motif_jax.support.errors import UserError
 
-    wrong, empty, workdir = tmp_path / "wrong", tmp_path / "empty", tmp_path / "new"
-    for folder in (wrong, empty):
-        folder.mkdir()
+    wrong, games, workdir = tmp_path / "wrong", tmp_path / "games", tmp_path / "new"
+    wrong.mkdir()
+    (wrong / "other.json").write_text("{}")
+    record_actions("Recall-v0", {}, 1, np.array([0, 1])).save(games / "game.json")
     settings = load_config("train_reward").to_dict() | {"dataset_dir": "/nowhere"}
     (wrong / "config.json").write_text(json.dumps(settings, default=list))
-    flags = [flag.replace("FOLDER", str(wrong)).replace("EMPTY", str(empty)) for flag in flags]
+    flags = [flag.replace("FOLDER", str(wrong)).replace("GAMES", str(games)) for flag in flags]
     with pytest.raises(UserError) as error:
         importlib.import_module(f"motif_jax.stages.{stage_name}").check(
             _config(repository, *flags, stage=stage_name), workdir

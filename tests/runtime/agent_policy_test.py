@@ -87,7 +87,7 @@ def test_a_contest_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     who = contest.open_contest(config)
     assert (who.checkpoint, who.environment, who.options["delay"]) == (300, "Recall-v0", 20)
     assert who.plan["checkpoint"] == 300
-    assert contest.open_contest(config, checkpoint=200).checkpoint == 200
+    assert contest.open_contest(config, contest.Pins(checkpoint=200)).checkpoint == 200
     trained = json.loads((agent[0] / "config.json").read_text())
     trained["reward"] |= {"dir": "/gone", "intrinsic_coefficient": 0.1}
     moved = agent[0].parent / "moved"
@@ -95,7 +95,7 @@ def test_a_contest_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     (moved / "config.json").write_text(json.dumps(trained))
     (moved / "checkpoints").symlink_to(agent[0] / "checkpoints")
     config.agent.dir = str(moved)
-    with pytest.raises(UserError, match="trained with the reward in /gone, which is not there"):
+    with pytest.raises(UserError, match="has the reward in /gone, which is not there"):
         contest.open_contest(config)
     config.reward.dir = ""
     assert contest.open_contest(config).rater is None
@@ -113,7 +113,7 @@ def test_a_contest_that_cannot_be_is_told_by_the_check(agent):
     config.policy, config.agent.dir, config.agent.checkpoint = "agent", str(agent[0]), "150"
     with pytest.raises(UserError, match="has no checkpoint 150"):
         contest.check(config)
-    contest.check(config, checkpoint=200)
+    contest.check(config, contest.Pins(checkpoint=200))
     config.agent.checkpoint, config.environment.name = "latest", "NetHackScore-v1"
     with pytest.raises(UserError, match=r"must be Recall-v0: .* was trained on Recall-v0"):
         contest.check(config)

@@ -1,0 +1,236 @@
+"""evaluate, replay and visualize: what they check, in which order they write, and going on after a stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+
+from motif_jax.envs.replay import Recording
+from motif_jax.reports import journal
+from motif_jax.runtime import contest, watch
+from motif_jax.runtime.rerecord import record_actions
+from motif_jax.stages import evaluate, replay, visualize
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import EXIT_CODE
+from tests.reward_fixtures import load_config
+
+
+def evaluate_config(**changes):
+    config = load_config("evaluate", "smoke")
+    config.episodes, config.resamples, config.forms.ttyrec = 3, 50, False
+    config.environment.max_episode_steps = 30
+    config.update_from_flattened_dict(changes)
+    return config
+
+
+def run(stage, config, workdir):
+    stage.check(config, workdir)
+    return stage.run(config, workdir)
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    """An evaluation of three short random games."""
+    folder = tmp_path_factory.mktemp("evaluated") / "e"
+    assert run(evaluate, evaluate_config(), folder) is None
+    return folder
+
+
+@pytest.fixture
+def evaluation(evaluated, tmp_path):
+    """A copy to change."""
+    return shutil.copytree(evaluated, tmp_path / "e")
+
+
+def stop_after_first_film(monkeypatch):
+    """The first film that is made ends with a SIGTERM to this process."""
+    real, made = watch.film_recording, []
+
+    def film_recording(*arguments):
+        film = real(*arguments)
+        if not made:
+            os.kill(os.getpid(), signal.SIGTERM)
+        made.append(film.seed)
+        return film
+
+    monkeypatch.setattr(watch, "film_recording", film_recording)
+    return made
+
+
+def change_row(folder, index, **changes):
+    rows = [json.loads(line) for line in (folder / journal.JOURNAL).read_text().splitlines()]
+    for row in rows:
+        if row["index"] == index:
+            row.update(changes)
+    (folder / journal.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_results_are_there_before_the_films(evaluation, monkeypatch):
+    (evaluation / journal.SUMMARY).unlink()
+
+    def broken(*arguments):
+        raise RuntimeError("no film")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(watch, "film_recording", broken)
+        with pytest.raises(RuntimeError, match="no film"):
+            run(evaluate, evaluate_config(show_best=1), evaluation)
+    assert journal.read_evaluation(evaluation)["episodes"] == 3
+    assert run(evaluate, evaluate_config(show_best=1), evaluation) is None
+    assert len(list((evaluation / "recordings").glob("*.html"))) == 2
+
+
+def test_a_stop_between_films_ends_with_75_and_goes_on_later(evaluation, monkeypatch):
+    made = stop_after_first_film(monkeypatch)
+    config = evaluate_config(show_best=3)
+    assert run(evaluate, config, evaluation) == EXIT_CODE
+    assert len(list((evaluation / "recordings").glob("*.html"))) == len(made) == 1
+    assert run(evaluate, config, evaluation) is None
+    assert len(made) == len(set(made)) == 3, "the finished film was not made again"
+    assert run(evaluate, config, evaluation) is None
+    assert len(made) == 3
+
+
+def test_fewer_episodes_are_fewer_everywhere(evaluation):
+    assert run(evaluate, evaluate_config(episodes=2, show_best=3), evaluation) is None
+    read = journal.read_evaluation(evaluation)
+    assert read["episodes"] == len(read["rows"]) == 2
+    assert read["measures"]["return"]["n"] == 2
+    assert len(journal.read_rows(evaluation / journal.JOURNAL)) == 3
+    assert len(list((evaluation / "recordings").glob("*.html"))) == 2
+
+
+def test_a_row_that_the_game_does_not_repeat_is_not_filmed(evaluation):
+    change_row(evaluation, 1, dlvl=7.0)
+    with pytest.raises(UserError, match=r"episode 1 .* \(dlvl 7 written, 1 now\)"):
+        run(evaluate, evaluate_config(show_best=3), evaluation)
+    config = load_config("replay", "")
+    config.evaluation, config.episodes = str(evaluation), "1"
+    with pytest.raises(UserError, match=r"episode 1 .* \(dlvl 7 written, 1 now\)"):
+        run(replay, config, evaluation.parent / "r")
+
+
+def test_movies_that_cannot_be(evaluation, tmp_path):
+    with pytest.raises(UserError, match=r"config.forms.gif=True: must be off: Recall-v0 has no screen"):
+        evaluate.check(
+            evaluate_config(**{"forms.gif": True, "environment.name": "Recall-v0", "show_best": 1}),
+            tmp_path / "new",
+        )
+    config = load_config("visualize", "smoke")
+    config.environment.name, config.forms.gif = "Recall-v0", True
+    with pytest.raises(UserError, match=r"config.forms.gif=True: must be off: Recall-v0 has no screen"):
+        visualize.check(config, tmp_path / "new")
+    config = evaluate_config(**{"forms.gif": True, "forms.start": 500, "show_best": 1})
+    with pytest.raises(
+        UserError, match=r"config.forms.start=500: must be below 31, the length of the longest"
+    ):
+        run(evaluate, config, evaluation)
+    assert len(list((evaluation / "recordings").glob("*.html"))) == 2, "the other forms are there"
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 1.5])
+def test_a_confidence_without_an_interval_is_refused(confidence, tmp_path):
+    with pytest.raises(
+        UserError, match=f"config.confidence={confidence}: must be a number between 0 and 1, neither"
+    ):
+        evaluate.check(evaluate_config(confidence=confidence), tmp_path)
+
+
+def test_checkpoint_and_reward_of_the_first_start_are_pinned(tmp_path):
+    assert evaluate._pinned(tmp_path) == contest.Pins()
+    (tmp_path / "plan.json").write_text(json.dumps({"checkpoint": 300, "reward": {"dir": "r", "step": 7}}))
+    assert evaluate._pinned(tmp_path) == contest.Pins(300, 7)
+
+
+def replay_config(**changes):
+    config = load_config("replay", "")
+    config.forms.ttyrec = False
+    config.update_from_flattened_dict(changes)
+    return config
+
+
+def test_a_stopped_replay_goes_on_behind_the_last_film(evaluation, tmp_path, monkeypatch):
+    made = stop_after_first_film(monkeypatch)
+    config = replay_config(evaluation=str(evaluation), episodes="all")
+    assert run(replay, config, tmp_path / "r") == EXIT_CODE
+    assert run(replay, config, tmp_path / "r") is None
+    assert len(made) == len(set(made)) == 3
+    assert len(list((tmp_path / "r").glob("*.html"))) == 3
+    config.forms.gif, config.forms.stop = True, 3
+    assert run(replay, config, tmp_path / "r") is None
+    assert len(made) == 6, "other forms are other films"
+
+
+def test_a_stopped_recording_goes_on_behind_the_last_episode(tmp_path, monkeypatch, capsys):
+    config = load_config("visualize", "smoke")
+    config.episodes, config.environment.max_episode_steps, config.forms.ttyrec = 2, 20, False
+    real, played = visualize.record_actions, []
+
+    def record(*arguments):
+        if not played:
+            os.kill(os.getpid(), signal.SIGTERM)
+        played.append(arguments[2])
+        return real(*arguments)
+
+    monkeypatch.setattr(visualize, "record_actions", record)
+    assert run(visualize, config, tmp_path / "v") == EXIT_CODE
+    assert [path.name for path in (tmp_path / "v").glob("*.html")] == ["episode-00000.html"]
+    assert run(visualize, config, tmp_path / "v") is None
+    assert len(played) == len(set(played)) == 2
+    assert "there already" in capsys.readouterr().out
+    config.seed = 9
+    assert run(visualize, config, tmp_path / "v") is None
+    assert len(set(played)) == 4, "other games are played"
+
+
+def test_a_recording_with_another_digest_is_refused(tmp_path):
+    recording = record_actions("NetHackScore-v1", {"max_episode_steps": 10}, 3, np.arange(10))
+    path = tmp_path / "game.json"
+    recording.save(path)
+    config = replay_config(recordings=str(path))
+    assert run(replay, config, tmp_path / "good") is None
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"digest": "0" * 32}))
+    with pytest.raises(UserError, match="is not the episode that was recorded"):
+        run(replay, config, tmp_path / "bad")
+    assert not list((tmp_path / "bad").glob("*.html"))
+
+
+def test_recordings_that_are_not_there_or_in_each_others_way(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"config.recordings='.*empty': must be folders with recordings"):
+        replay.check(replay_config(recordings=str(tmp_path / "empty")), tmp_path / "r")
+    for name, seed in (("a", 1), ("b", 2)):
+        recording = record_actions("Recall-v0", {"delay": 3}, seed, np.array([0, 1, 2]))
+        recording.save(tmp_path / name / "game.json")
+        (tmp_path / name / "config.json").write_text("{}")
+    replay.check(replay_config(recordings=str(tmp_path / "a")), tmp_path / "r")
+    both = f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    with pytest.raises(
+        UserError, match=r"a/game.json and .*b/game.json are two episodes that would both become game"
+    ):
+        replay.check(replay_config(recordings=both), tmp_path / "r")
+    assert Recording.load(tmp_path / "a" / "game.json").seed == 1
+
+
+@pytest.mark.parametrize("key", ["agent", "reward"])
+def test_an_agent_or_reward_that_has_moved_is_told(key, evaluation, tmp_path):
+    summary = json.loads((evaluation / journal.SUMMARY).read_text())
+    if key == "agent":
+        summary["plan"] |= {"policy": "/gone/agent", "checkpoint": 100}
+    else:
+        settings = {"step": 3, "normalise": True, "quantile": 0.5, "count_exponent": 3.0}
+        summary["plan"]["reward"] = {"dir": "/gone/reward", **settings}
+    (evaluation / journal.SUMMARY).write_text(json.dumps(summary))
+    config = replay_config(evaluation=str(evaluation), episodes="1")
+    said = rf"config.{key}.dir=None: .*/gone/{key}, which is not there: give --config.{key}.dir=DIR, or --config.{key}.dir= "
+    with pytest.raises(UserError, match=said):
+        replay.check(config, tmp_path / "r")
+    config[key].dir = ""
+    assert run(replay, config, tmp_path / "r") is None
+    assert (tmp_path / "r" / "episode-00001.html").exists()
