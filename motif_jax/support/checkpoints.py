@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,8 @@ from motif_jax.support.errors import UserError
 
 # Stands in an abstract tree for an item that was given as plain JSON-able data.
 JSON = "json"
+# Begins the name of a checkpoint that is being removed.
+_REMOVED = ".removed-"
 
 logging.getLogger("absl").addFilter(
     lambda record: "orbax" not in record.pathname or record.levelno > logging.INFO
@@ -53,19 +56,17 @@ class Checkpoints:
         self._read_only = read_only
         if read_only and not self._folder.is_dir():
             raise UserError(f"{folder} does not exist: no checkpoint was saved there")
+        self._keep = keep
         self._best_metric, self._best_sign = keep_best, 1.0 if best_mode == "max" else -1.0
-        policies = ocp.training.preservation_policies
-        kept: list[Any] = [policies.PreserveAll() if keep is None or read_only else policies.LatestN(keep)]
-        if keep_best is not None:
-            kept.append(
-                policies.BestN(n=1, get_metric_fn=self._score, keep_checkpoints_without_metrics=False)
-            )
+        # Orbax deletes file by file: killed at it, it leaves a part of a checkpoint that looks like one. See `_prune`.
         self._checkpointer = ocp.training.Checkpointer(
             self._folder,
-            preservation_policy=policies.AnyPreservationPolicy(kept),
+            preservation_policy=ocp.training.preservation_policies.PreserveAll(),
             cleanup_tmp_directories=not read_only,
         )
         self._pending: Any = None
+        if not read_only:
+            self._remove_leftovers()
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -110,12 +111,31 @@ class Checkpoints:
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
+            self._prune()
+
+    def _prune(self) -> None:
+        """Removes what is neither among the newest nor the best; a rename first, so that none is there in part."""
+        if self._keep is None or jax.process_index() != 0:
+            return
+        steps = self.steps()
+        kept = {*steps[-self._keep :], self.best() if self._best_metric is not None else None}
+        for step in steps:
+            if step not in kept:
+                os.rename(self._folder / str(step), self._folder / f"{_REMOVED}{step}")
+        self._remove_leftovers()
+
+    def _remove_leftovers(self) -> None:
+        if jax.process_index() == 0:
+            for path in self._folder.glob(f"{_REMOVED}*"):
+                shutil.rmtree(path)
 
     def steps(self) -> list[int]:
         """The steps of all complete checkpoints, ascending."""
         if self._read_only:
             self._checkpointer.reload()
-        return sorted(int(checkpoint.step) for checkpoint in self._checkpointer.checkpoints)
+        known = sorted(int(checkpoint.step) for checkpoint in self._checkpointer.checkpoints)
+        # Orbax does not know of those that were pruned.
+        return [step for step in known if (self._folder / str(step)).is_dir()]
 
     def latest(self) -> int | None:
         """The newest step, None if there is none."""

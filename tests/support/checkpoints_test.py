@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,6 +62,24 @@ def test_a_reader_sees_new_checkpoints_and_removes_none(tmp_path: Path) -> None:
             assert reader.steps() == [1]
             writer.save(2, {"params": PARAMS}, asynchronous=False)
             assert reader.steps() == [2]
+
+
+def test_a_removal_that_is_cut_off_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut_off(path: Path) -> None:
+        next(file for file in path.rglob("*") if file.is_file()).unlink()
+        raise KeyboardInterrupt
+
+    with Checkpoints(tmp_path / "c", keep=1) as writer:
+        writer.save(1, {"params": PARAMS}, asynchronous=False)
+        with monkeypatch.context() as patched:
+            patched.setattr(shutil, "rmtree", cut_off)
+            with pytest.raises(KeyboardInterrupt):
+                writer.save(2, {"params": PARAMS}, asynchronous=False)
+    with Checkpoints(tmp_path / "c", read_only=True) as reader:
+        assert reader.steps() == [2]
+    with Checkpoints(tmp_path / "c", keep=1) as writer:
+        assert writer.steps() == [2]
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["2"]
 
 
 WRITER = """
