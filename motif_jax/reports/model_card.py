@@ -5,7 +5,9 @@ The parts follow Mitchell et al. 2019, "Model cards for model reporting".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +20,24 @@ _LICENCE = (
     "licences of their own). NetHack itself is under the NetHack General Public License."
 )
 
+# Texts with more characters stand in a block of their own.
+_LONG = 120
+
+
+@dataclass
+class Labels:
+    """One of the label files that a reward was trained on.
+
+    Attributes:
+      manifest: what it was made with, {} when unknown.
+      counts: of the labels by name, {} when the file is not there.
+      merged_from: names of the labels that it combines, () for those of one annotator.
+    """
+
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    merged_from: tuple[str, ...] = ()
+
 
 @dataclass
 class CardData:
@@ -29,15 +49,15 @@ class CardData:
       config: of the run.
       versions: content of versions.json.
       dataset: content of dataset.json, {} for a dataset that was not written here or is not there.
-      annotation: manifest of the labels, {} when unknown.
-      labels: counts of the labels by name.
-      reward_summary: last row of the reward run's summary.json.
+      labels: by name, those that the reward was trained on and those that they combine.
+      reward_summary: the evaluation that agents take, of the reward run's summary.json.
       evaluations: by name, as `journal.read_evaluation` returns them.
       trained_steps: environment steps of an agent, None when unknown.
       verdict: one line on reward hacking, '' when not judged.
       licence: of the weights, as their owner says; '' when not given.
       notes: further sentences of the owner.
-      reward_card: the card data of an agent's reward, None without one.
+      reward_folder: of an agent's intrinsic reward, '' without one.
+      reward_card: the card data of that reward, None when its folder is not there.
     """
 
     kind: str
@@ -45,27 +65,52 @@ class CardData:
     config: Mapping[str, Any]
     versions: Mapping[str, Any] = field(default_factory=dict)
     dataset: Mapping[str, Any] = field(default_factory=dict)
-    annotation: Mapping[str, Any] = field(default_factory=dict)
-    labels: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, Labels] = field(default_factory=dict)
     reward_summary: Mapping[str, Any] = field(default_factory=dict)
     evaluations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     trained_steps: int | None = None
     verdict: str = ""
     licence: str = ""
     notes: str = ""
+    reward_folder: str = ""
     reward_card: CardData | None = None
 
 
-def _listing(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
-    lines = []
+def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields (dotted name, value) of everything in nested mappings."""
     for key, value in facts.items():
         if isinstance(value, Mapping):
-            lines += _listing(value, f"{prefix}{key}.")
-        elif isinstance(value, str | int | float | bool) and not (
-            isinstance(value, str) and len(value) > 300
-        ):
-            lines.append(f"- {prefix}{key}: `{value}`")
-    return lines
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _fence(text: str, least: int) -> str:
+    """As many backticks as end no code that holds `text`."""
+    return "`" * max([least, *(1 + len(run) for run in re.findall("`+", text))])
+
+
+def _block(text: str) -> list[str]:
+    fence = _fence(text, 3)
+    return [fence, *text.rstrip("\n").split("\n"), fence]
+
+
+def _listing(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """One line a fact, nested names with dots between; long texts such as prompts follow below the others."""
+    lines, texts = [], []
+    for name, value in _flat(facts, prefix):
+        text = _shown(value)
+        if len(text) > _LONG or "\n" in text:
+            texts += ["", f"{name}:", "", *_block(text)]
+        elif text:
+            fence = _fence(text, 1)
+            pad = " " if len(fence) > 1 else ""
+            lines.append(f"- {name}: {fence}{pad}{text}{pad}{fence}")
+    return [*lines, *texts]
 
 
 def _data(card: CardData) -> list[str]:
@@ -74,42 +119,43 @@ def _data(card: CardData) -> list[str]:
         lines += [
             f"- dataset: `{card.config.get('dataset_dir', 'unknown')}`, without a description (`dataset.json`)"
         ]
-    scalars = {key: value for key, value in card.dataset.items() if not isinstance(value, Mapping | list)}
-    lines += _listing(scalars)
-    if card.labels:
-        total = sum(card.labels.values())
-        shares = ", ".join(
-            f"{name} {count:,} ({100 * count / total:.1f} %)" for name, count in card.labels.items()
-        )
-        lines += [f"- labels of {total:,} pairs: {shares}"]
+    lines += _listing(card.dataset)
     return [*lines, ""]
 
 
-def _annotator(card: CardData) -> list[str]:
-    lines = ["## Annotator and prompts", ""]
-    if not card.annotation:
-        return [
-            *lines,
-            f"- labels `{card.config.get('annotator', 'unknown')}`; their manifest is not there",
+def _annotators(card: CardData) -> list[str]:
+    lines = ["## Annotators and prompts", ""]
+    if not card.labels:
+        lines += [
+            f"- labels: `{card.config.get('annotator') or 'unknown'}`; nothing more is known of them",
             "",
         ]
-    lines += [f"- labels: `{card.annotation.get('name', card.config.get('annotator'))}`"]
-    who = card.annotation.get("annotator", {})
-    lines += _listing(who)
-    lines += _listing(card.annotation.get("questions", {}), "questions.")
-    if isinstance(who, Mapping) and who.get("annotator") == "lexicon":
+    for name, labels in card.labels.items():
+        lines += [f"### Labels `{name}`", "", *_labels(labels), ""]
+    return lines
+
+
+def _labels(labels: Labels) -> list[str]:
+    lines = []
+    if labels.counts:
+        total = sum(labels.counts.values())
+        shares = ", ".join(
+            f"{name} {count:,} ({100 * count / total:.1f} %)" for name, count in labels.counts.items()
+        )
+        lines += [f"- {total:,} pairs: {shares}"]
+    if labels.merged_from:
+        names = ", ".join(f"`{name}`" for name in labels.merged_from)
+        return [*lines, f"- combined from {names}, which follow"]
+    if not labels.manifest:
+        return [*lines, "- their manifest is not there: who made them is unknown"]
+    who = labels.manifest.get("annotator", {})
+    if who.get("annotator") == "lexicon":
         lines += [
             "- `lexicon` is a hand-written list of weighted patterns that stands in for a language model: the labels are "
             "those of its authors, not of a model"
         ]
-    prompts = (
-        {k: v for k, v in who.items() if isinstance(v, str) and len(v) > 300}
-        if isinstance(who, Mapping)
-        else {}
-    )
-    for name, text in prompts.items():
-        lines += ["", f"{name}:", "", "```", text.replace("```", "'''"), "```"]
-    return [*lines, ""]
+    questions = labels.manifest.get("questions", {})
+    return [*lines, *_listing({**who, "questions": questions})]
 
 
 def _reward_metrics(card: CardData) -> list[str]:
@@ -166,6 +212,13 @@ def _limits(card: CardData) -> list[str]:
     return [*lines, ""]
 
 
+def _agent_reward(card: CardData) -> str:
+    if not card.reward_folder:
+        return "Trained on the task's reward alone."
+    known = "" if card.reward_card else ", whose folder is not there: nothing more is known of it"
+    return f"Intrinsic reward: `{card.reward_folder}`{known}."
+
+
 def render(card: CardData) -> str:
     """Returns the card in Markdown."""
     title = {"reward": "a reward of game messages", "agent": "a NetHack agent"}[card.kind]
@@ -189,12 +242,10 @@ def render(card: CardData) -> str:
         else ["Research on intrinsic motivation. It plays NetHack and does nothing else."]
     )
     lines += [""]
-    if source is None:
-        lines += ["## Reward", "", "Trained on the task's reward alone.", ""]
-    else:
-        if card.kind == "agent":
-            lines += ["## Reward", "", f"Intrinsic reward: `{source.folder}`.", ""]
-        lines += [*_data(source), *_annotator(source)]
+    if card.kind == "agent":
+        lines += ["## Reward", "", _agent_reward(card), ""]
+    if source is not None:
+        lines += [*_data(source), *_annotators(source)]
     lines += ["## Numbers", ""]
     if source is not None:
         lines += _reward_metrics(source)
@@ -205,12 +256,6 @@ def render(card: CardData) -> str:
     lines += ["## Licence", "", card.licence or "Not stated by the owner of the weights.", "", _LICENCE, ""]
     if card.notes:
         lines += ["## Notes", "", card.notes, ""]
-    lines += [
-        "## Settings",
-        "",
-        "```",
-        *(line[2:].replace("`", "") for line in _listing(card.config)),
-        "```",
-        "",
-    ]
+    settings = "\n".join(f"{name}: {json.dumps(value)}" for name, value in _flat(card.config))
+    lines += ["## Settings", "", *_block(settings), ""]
     return "\n".join(lines)

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs import PairsDataset
 from motif_jax.reports import curves, hacking, journal, model_card
-from motif_jax.reports.model_card import CardData
+from motif_jax.reports.model_card import CardData, Labels
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.files import atomic_write_text
@@ -23,6 +23,7 @@ LABELS = ("first", "second", "tie", "unknown")
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for folders that are not what they should be."""
+    run_folder.check_identity(workdir, config)
     folder = checks.existing_folder(config, "model")
     stage = run_folder.read_config(folder).get("stage")
     checks.require(
@@ -54,7 +55,7 @@ def read_card(folder: Path) -> CardData:
     settings = run_folder.read_config(folder)
     card = CardData(KINDS[settings["stage"]], str(folder), settings, _json(folder / "versions.json"))
     if card.kind == "reward":
-        card.reward_summary = _json(folder / "summary.json").get("last", {})
+        card.reward_summary = _json(folder / "summary.json").get("used", {})
         _read_data(card)
         return card
     metrics = curves.read_metrics(folder)
@@ -63,23 +64,39 @@ def read_card(folder: Path) -> CardData:
     )
     episodes = curves.read_episodes(folder)
     card.verdict = hacking.judge_training(episodes).line if episodes else ""
-    reward = (settings.get("reward") or {}).get("dir")
-    if reward and (Path(reward) / "config.json").is_file():
-        card.reward_card = read_card(Path(reward))
+    reward = settings.get("reward") or {}
+    if reward.get("dir") and reward.get("intrinsic_coefficient"):
+        card.reward_folder = reward["dir"]
+        if (Path(card.reward_folder) / "config.json").is_file():
+            card.reward_card = read_card(Path(card.reward_folder))
     return card
 
 
 def _read_data(card: CardData) -> None:
-    dataset, name = Path(card.config["dataset_dir"]), card.config["annotator"]
-    if not dataset.is_dir():
+    folder = Path(card.config.get("dataset_dir") or "")
+    names = [name.strip() for name in (card.config.get("annotator") or "").split(",") if name.strip()]
+    if not names or not folder.is_dir():
         return
-    card.dataset = _json(dataset / "dataset.json")
-    manifests = sorted((dataset / "annotations" / str(name)).glob("shard-*.json"))
-    card.annotation = _json(manifests[0]) if manifests else {}
-    opened = PairsDataset.open(dataset)
-    if name in opened.preference_names():
-        counts = np.bincount(opened.preference(name), minlength=4)
-        card.labels = dict(zip(LABELS, map(int, counts), strict=True))
+    dataset = PairsDataset.open(folder)
+    card.dataset = dataset.meta
+    labels: dict[str, Labels] = {}
+    while names:
+        name = names.pop(0)
+        if name not in labels:
+            labels[name] = _read_labels(dataset, name)
+            names += labels[name].merged_from
+    card.labels = labels
+
+
+def _read_labels(dataset: PairsDataset, name: str) -> Labels:
+    made = dataset.folder / "annotations" / name
+    manifests = sorted(made.glob("shard-*.json"))
+    labels = Labels(_json(manifests[0]) if manifests else {})
+    if name in dataset.preference_names():
+        counts = np.bincount(dataset.preference(name), minlength=4)
+        labels.counts = dict(zip(LABELS, map(int, counts), strict=True))
+    labels.merged_from = tuple(_json(made / "ensemble.json").get("sources", {}).get("labels", {}))
+    return labels
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -1,0 +1,105 @@
+"""The model card says what the model was made from: every prompt, every annotator, every setting."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from motif_jax.annotation.chat import check_chat
+from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.stages import merge_annotations, model_card
+from motif_jax.support import run_folder
+from tests.reward_fixtures import load_config, make_dataset, reward_config, write_labels
+
+
+@pytest.fixture
+def prompt():
+    config = load_config("annotate", "")
+    return check_chat(config).identity()
+
+
+@pytest.fixture
+def reward(tmp_path, prompt):
+    """A reward run's config on labels of a language model and of the lexicon."""
+    dataset = tmp_path / "dataset"
+    make_dataset(dataset, pairs=40)
+    annotators = {
+        "chat": {"annotator": "vllm", "model": "some/model", "goal": "defaultgoal", "prompt": prompt},
+        "lexicon": {"annotator": "lexicon", "goal": "defaultgoal", "lexicon_digest": "abc"},
+    }
+    for shift, (name, who) in enumerate(annotators.items()):
+        write_labels(dataset, name, np.full(40, shift, np.int8))
+        folder = dataset / "annotations" / name
+        folder.mkdir(parents=True)
+        manifest = {"name": name, "annotator": who, "questions": {"orders": "both", "fields": ["a", "b"]}}
+        (folder / "shard-00000-of-00001.json").write_text(json.dumps(manifest))
+    return write_run(tmp_path / "reward", reward_config(dataset, annotator="chat, lexicon"))
+
+
+def write_run(folder, config):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    return folder
+
+
+def card_of(folder, workdir):
+    config = load_config("model_card", "")
+    config.model = str(folder)
+    model_card.check(config, workdir)
+    model_card.run(config, workdir)
+    return (workdir / model_card.CARD).read_text()
+
+
+def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward, prompt, tmp_path):
+    card = card_of(reward, tmp_path / "card")
+    assert len(prompt["question"]) > 300, "long texts are what this is about"
+    for key in ("system", "question", "retry", "goal"):
+        for line in prompt[key].splitlines():
+            assert line in card, key
+    assert json.dumps(prompt["verdicts"]) in card
+    assert '["a", "b"]' in card
+    assert "- 40 pairs: first 40 (100.0 %), second 0" in card, "labels of the language model"
+    assert "- 40 pairs: first 0 (0.0 %), second 40 (100.0 %)" in card, "labels of the lexicon"
+    assert "stands in for a language model" in card
+    assert "config.network" not in card
+    assert "network.hidden_dim: 64" in card
+
+
+def test_text_with_backticks_ends_no_code(reward, prompt, tmp_path):
+    path = tmp_path / "dataset" / "annotations" / "chat" / "shard-00000-of-00001.json"
+    manifest = json.loads(path.read_text())
+    manifest["annotator"]["prompt"]["system"] = "answer in\n```\n# Not a heading\n```"
+    manifest["annotator"]["model"] = "a`b"
+    path.write_text(json.dumps(manifest))
+    card = card_of(reward, tmp_path / "card")
+    assert "````\nanswer in\n```\n# Not a heading\n```\n````" in card
+    assert "- model: `` a`b ``" in card
+
+
+def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
+    config = load_config("merge_annotations", "")
+    config.dataset_dir, config.names, config.name = str(tmp_path / "dataset"), "chat,lexicon", "both"
+    merge_annotations.check(config, tmp_path / "merge")
+    merge_annotations.run(config, tmp_path / "merge")
+    assert "both" in PairsDataset.open(tmp_path / "dataset").preference_names()
+    merged = write_run(tmp_path / "merged", reward_config(tmp_path / "dataset", annotator="both"))
+    card = card_of(merged, tmp_path / "card")
+    assert "- combined from `chat`, `lexicon`, which follow" in card
+    assert "some/model" in card
+    assert "### Labels `lexicon`" in card
+
+
+def test_an_agents_reward_that_has_moved_is_still_its_reward(reward, tmp_path):
+    config = load_config("train_agent", "smoke")
+    config.reward.dir, config.reward.intrinsic_coefficient = str(reward), 0.1
+    agent = write_run(tmp_path / "agent", config)
+    assert "some/model" in card_of(agent, tmp_path / "card")
+    reward.rename(tmp_path / "elsewhere")
+    card = card_of(agent, tmp_path / "card")
+    assert f"Intrinsic reward: `{reward}`, whose folder is not there" in card
+    assert "task's reward alone" not in card
+    config.reward.intrinsic_coefficient = 0.0
+    alone = write_run(tmp_path / "alone", config)
+    assert "Trained on the task's reward alone." in card_of(alone, tmp_path / "card")
