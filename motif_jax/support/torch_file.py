@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 import pickletools
 import zipfile
 from collections.abc import Iterator
@@ -52,6 +53,7 @@ class _Global:
 
 
 _MARK = object()
+_DEEPEST = 50
 
 
 def read_checkpoint(path: str | Path) -> Any:
@@ -64,11 +66,13 @@ def read_checkpoint(path: str | Path) -> Any:
       Dictionaries, lists, tuples, strings, numbers, numpy arrays in place of tensors, and `Unread`.
 
     Raises:
-      UserError: the file is not such an archive, is damaged, or uses opcodes that no checkpoint needs.
+      UserError: the file is not such an archive, is damaged, compressed or encrypted, or uses opcodes that no
+        checkpoint needs.
     """
     path = Path(path)
     try:
         with zipfile.ZipFile(path) as archive:
+            _refuse_packed(path, archive)
             names = archive.namelist()
             pickles = [name for name in names if name == "data.pkl" or name.endswith("/data.pkl")]
             if len(pickles) != 1:
@@ -83,12 +87,25 @@ def read_checkpoint(path: str | Path) -> Any:
             f"{path} is no PyTorch checkpoint in zip format (PyTorch 1.6 and later write it): load and save it again "
             "with a newer PyTorch, or it is damaged"
         ) from None
-    except (KeyError, IndexError, ValueError, TypeError, AttributeError, EOFError) as error:
+    except (
+        LookupError, ValueError, TypeError, AttributeError, EOFError, ArithmeticError, RuntimeError, MemoryError
+    ) as error:  # fmt: skip
         raise UserError(
             f"{path} is damaged or no PyTorch checkpoint: {type(error).__name__}: {error}"
         ) from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
+
+
+def _refuse_packed(path: Path, archive: zipfile.ZipFile) -> None:
+    """torch.save stores its members as they are; another's packing could swell to any size."""
+    for member in archive.infolist():
+        if member.flag_bits & 1:
+            raise UserError(f"{path}: {member.filename} is encrypted, which torch.save never does")
+        if member.compress_type != zipfile.ZIP_STORED:
+            raise UserError(
+                f"{path}: {member.filename} is compressed, which torch.save never does: unpack it and zip it with zip -0"
+            )
 
 
 class _Reader:
@@ -236,6 +253,8 @@ def _pairs(values: list[Any]) -> Iterator[tuple[Any, Any]]:
 
 def _tensor(storage: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
     """A copy of the part of a flat storage that a tensor shows; strides in entries."""
+    if math.prod(shape) > storage.size:
+        raise ValueError(f"a tensor of shape {list(shape)} repeats its storage of {storage.size}")
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     if min(shape, default=1) == 0:
         return np.empty(shape, storage.dtype)
@@ -255,13 +274,20 @@ _LITERALS = frozenset(
 )
 
 
-def tensors(tree: Any, prefix: str = "") -> Iterator[tuple[str, np.ndarray]]:
-    """Yields (dotted name, array) of all tensors in what `read_checkpoint` gives, in the file's order."""
+def tensors(tree: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields (dotted name, array) of all tensors in what `read_checkpoint` gives, in the file's order.
+
+    Raises:
+      UserError: it is nested deeper than any model is, or contains itself.
+    """
     if isinstance(tree, np.ndarray):
         yield prefix.removesuffix("."), tree
-    elif isinstance(tree, dict):
+        return
+    if depth > _DEEPEST:
+        raise UserError(f"the checkpoint is nested deeper than {_DEEPEST} levels, or contains itself")
+    if isinstance(tree, dict):
         for key, value in tree.items():
-            yield from tensors(value, f"{prefix}{key}.")
+            yield from tensors(value, f"{prefix}{key}.", depth + 1)
     elif isinstance(tree, list | tuple):
         for index, value in enumerate(tree):
-            yield from tensors(value, f"{prefix}{index}.")
+            yield from tensors(value, f"{prefix}{index}.", depth + 1)
