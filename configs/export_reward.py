@@ -1,6 +1,6 @@
 """Writes a trained reward as one safetensors file with a JSON header.
 
-    python -m motif_jax.launch --config=configs/export_reward.py --workdir=runs/export --config.reward.dir=runs/reward
+    python -m motif_jax.launch --config=configs/export_reward.py --workdir=runs/export_reward --config.reward.dir=runs/reward
 
 Out comes reward.safetensors. `motif_jax.rewards.load("reward.safetensors")` and configs/import_reward.py read it.
 """

@@ -34,7 +34,7 @@ from motif_jax.support.progress import Progress
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a bad value, a folder that is no dataset, or a model or prompt that is not there."""
-    del workdir
+    run_folder.check_identity(workdir, config)
     for key in ("num_shards", "attempts", "dry_run_pairs"):
         checks.positive(config, key)
     checks.positive(config, "flush_seconds", allow_zero=True)

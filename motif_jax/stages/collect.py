@@ -46,6 +46,7 @@ def _weights(config: ConfigDict) -> dict[str, float]:
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a bad value, or a folder that holds something else."""
+    run_folder.check_identity(workdir, config, IDENTITY)
     for key in ("num_pairs", "length", "workers", "lanes", "environment.max_episode_steps", "start_share"):
         checks.positive(config, key)
     checks.fraction(config, "start_share")
@@ -62,7 +63,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for name in config.mixture:
         checks.positive(config, f"mixture.{name}", allow_zero=True)
     checks.require(bool(_weights(config)), "mixture", "all 0", "at least one weight above 0")
-    run_folder.check_identity(workdir, config, IDENTITY)
     if not (workdir / "config.json").exists() and (workdir / "data").exists():
         raise UserError(f"{workdir} holds a dataset that was not collected here: choose another --workdir")
     if not (workdir / layout.META).exists():

@@ -23,7 +23,8 @@ PAGE = "comparison.html"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for methods and folders that cannot be read."""
+    """Raises UserError for methods and folders that cannot be read, or a work folder of another stage."""
+    run_folder.check_identity(workdir, config)
     checks.positive(config, "resamples")
     checks.require(bool(config.methods or config.published), "methods", config.methods, "given, or published")
     for folders in read_methods(config.methods).values():

@@ -21,7 +21,7 @@ PAGE, TABLE, TEXTS = "explain.html", "messages.csv", "texts.csv"
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for rewards, evaluations or datasets that are not there, or bad values."""
-    del workdir
+    run_folder.check_identity(workdir, config)
     place = config.reward.dir
     checks.require(bool(place), "reward.dir", place, "a reward: give it with --config.reward.dir=DIR")
     for key in ("reward", "other"):

@@ -7,13 +7,15 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+from motif_jax.support.files import FolderLock
 
 FILE = "reward.safetensors"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError if there is no such reward."""
-    del workdir
+    """Raises UserError if there is no such reward, or the work folder is another stage's."""
+    run_folder.check_identity(workdir, config)
     checks.existing_folder(config, "reward.dir")
     checks.positive(config, "reward.step", allow_zero=True, allow_none=True)
 
@@ -24,5 +26,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.rewards.trained import read_trained
 
     reward = read_trained(config.reward.dir, config.reward.step)
-    exchange.write_safetensors(reward, workdir / FILE)
+    with FolderLock(workdir):
+        run_folder.prepare(workdir, config)
+        exchange.write_safetensors(reward, workdir / FILE)
     print(f"evaluation {reward.step} of {config.reward.dir}: {(workdir / FILE).resolve()}")

@@ -48,7 +48,8 @@ FOLDERS = ("dataset_dir", "reward.dir", "agent.dir")
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for folders that do not exist."""
+    """Raises UserError for folders that do not exist, or a work folder of another stage."""
+    run_folder.check_identity(workdir, config)
     given = [key for key in FOLDERS if checks.dotted(config, key)]
     for key in given:
         checks.existing_folder(config, key)

@@ -28,6 +28,8 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     from motif_jax.rewards.trained import architecture_of
     from motif_jax.runtime import reward_data
 
+    if workdir is not None:
+        run_folder.check_identity(workdir, config, IDENTITY)
     checks.choice(config, "network.message", MESSAGE_MODELS)
     checks.choice(config, "network.dtype", DTYPES)
     for key in ("hidden_dim", "embedding_dim", "crop_dim", "num_layers"):
@@ -64,8 +66,6 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
         metrics.import_wandb()
     dataset = reward_data.open_dataset(config, architecture)
     _check_annotators(config, dataset)
-    if workdir is not None:
-        run_folder.check_identity(workdir, config, IDENTITY)
 
 
 def _check_annotators(config: ConfigDict, dataset: object) -> None:

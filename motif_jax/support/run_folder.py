@@ -87,20 +87,32 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
     """
     path = Path(workdir) / "config.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{workdir} is not a run folder: {path.name} cannot be read ({error})") from None
+    if not isinstance(config, dict):
+        raise UserError(f"{workdir} is not a run folder: {path.name} holds no config")
+    return config
 
 
-def check_identity(workdir: str | Path, config: ConfigDict, identity: Iterable[str]) -> None:
-    """Refuses to continue a run whose keys in `identity` have changed; a new folder is always fine.
+def check_identity(workdir: str | Path, config: ConfigDict, identity: Iterable[str] = ()) -> None:
+    """Refuses the folder of another stage's run, and of a run whose keys in `identity` differ.
+
+    A folder without a run is always fine. Every stage asks this before it does anything: a wrong --workdir
+    would overwrite what says how another run was made.
 
     Raises:
-      UserError: names every key that differs, with both values.
+      UserError: names the other stage, or every key that differs, with both values.
     """
     if not (Path(workdir) / "config.json").exists():
         return
-    changed = differences(read_config(workdir), as_plain(config), identity)
+    there = read_config(workdir)
+    if there.get("stage") != config.get("stage"):
+        raise UserError(
+            f"--workdir={workdir} holds a run of {there.get('stage')}, this is {config.get('stage')}: "
+            "choose another --workdir"
+        )
+    changed = differences(there, as_plain(config), identity)
     if changed:
         raise UserError(
             f"{workdir} holds a run with another config ({'; '.join(changed)}): "
@@ -112,7 +124,7 @@ def prepare(workdir: str | Path, config: ConfigDict, identity: Iterable[str] = (
     """Creates the run folder, or takes up the one there, and writes config.json and versions.json.
 
     Raises:
-      UserError: the folder belongs to a run whose `identity` keys differ.
+      UserError: the folder belongs to a run of another stage, or one whose `identity` keys differ.
     """
     folder = Path(workdir)
     check_identity(folder, config, identity)
@@ -121,7 +133,13 @@ def prepare(workdir: str | Path, config: ConfigDict, identity: Iterable[str] = (
     except OSError as error:
         raise UserError(f"--workdir={workdir} cannot be made: {error}") from None
     remove_temporaries(folder)
-    atomic_write_json(folder / "config.json", as_plain(config))
+    describe(folder, as_plain(config))
+    return folder
+
+
+def describe(folder: Path, config: Mapping[str, Any]) -> None:
+    """Writes config.json, and versions.json with what runs now."""
+    atomic_write_json(folder / "config.json", config)
     atomic_write_json(
         folder / "versions.json",
         {
@@ -132,4 +150,3 @@ def prepare(workdir: str | Path, config: ConfigDict, identity: Iterable[str] = (
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         },
     )
-    return folder
