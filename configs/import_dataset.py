@@ -2,7 +2,8 @@
 
     python -m motif_jax.launch --config=configs/import_dataset.py --workdir=DATASET --config.file=pairs.parquet
 
-The workdir becomes the dataset folder.
+The workdir becomes the dataset folder. The same command again finds it done, or after a kill makes it anew; a folder that
+holds another dataset is refused. What comes out is compared with the digests that the file brings.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import numpy as np
 from motif_jax.annotation import labels as label_math
 from motif_jax.annotation import manifest as manifests
 from motif_jax.annotation.shards import Annotation, MergedLabels
+from motif_jax.datasets.pairs import map_array
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
 
@@ -48,7 +49,7 @@ def read_votes(dataset_folder: Path, name: str, labels: np.ndarray) -> Votes:
     probabilities = label_math.one_hot(labels)
     path = annotation.probabilities_path
     if path.exists():
-        probabilities = np.load(path)
+        probabilities = map_array(path)
         if probabilities.shape != (len(labels), 3):
             raise UserError(f"{path}: shape {probabilities.shape}, expected ({len(labels)}, 3)")
     return Votes(name, _goal(annotation), labels, probabilities)

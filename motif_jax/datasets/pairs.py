@@ -58,7 +58,7 @@ class PairsDataset:
         folder = Path(folder)
         _check_folder(folder)
         first = next((name for name in need if not name.startswith("info/")), "message")
-        array = _map_file(folder / "data" / f"{first}.npy")
+        array = map_array(folder / "data" / f"{first}.npy")
         if array.ndim < 3 or array.shape[1] != 2:
             raise UserError(
                 f"{folder / 'data' / first}.npy: shape {array.shape}, expected [pairs, 2, length, ...]"
@@ -83,7 +83,7 @@ class PairsDataset:
         if not path.exists():
             have = ", ".join(self.preference_names()) or "none"
             raise UserError(f"{path} does not exist: annotations of this dataset are {have}")
-        labels = _map_file(path)
+        labels = map_array(path)
         if labels.dtype.kind not in "iu":
             raise UserError(f"{path}: dtype {labels.dtype}, expected int8")
         if labels.shape != (self.num_pairs,):
@@ -158,7 +158,7 @@ class _Arrays(Mapping[str, np.ndarray]):
             if not path.exists():
                 have = ", ".join(self) or "none"
                 raise UserError(f"{path} is missing: the arrays in {self._folder.name}/ are {have}")
-            array = _map_file(path)
+            array = map_array(path)
             self._check(name, path, array)
             self._open[name] = array
         return self._open[name]
@@ -177,13 +177,23 @@ def _check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a pairs dataset: no such folder")
     if (folder / layout.STAGING).exists() and not (folder / layout.META).exists():
-        raise UserError(f"{folder} is not collected to its end: run the same collect command again")
+        raise UserError(
+            f"{folder} is not whole: {_maker(folder)} was interrupted, run the same command again"
+        )
     if not (folder / "data").is_dir():
         nested = [child.name for child in sorted(folder.iterdir()) if (child / "data").is_dir()]
         hint = f"; did you mean {folder / nested[0]}?" if nested else ""
         if any(folder.glob("*_part_*")):
             hint = "; join the split archive first: cat *_part_* > all.zip && unzip all.zip"
         raise UserError(f"{folder} is not a pairs dataset: it has no folder data/{hint}")
+
+
+def _maker(folder: Path) -> str:
+    """What began to write the dataset, as far as that is known."""
+    try:
+        return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["stage"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "what writes it"
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
@@ -199,7 +209,8 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     return meta
 
 
-def _map_file(path: Path) -> np.ndarray:
+def map_array(path: Path) -> np.ndarray:
+    """Maps a .npy file into memory; UserError where it is missing, damaged, empty or no array of numbers."""
     if not path.exists():
         have = ", ".join(sorted(other.stem for other in path.parent.glob("*.npy"))) or "none"
         raise UserError(f"{path} is missing: the arrays in {path.parent.name}/ are {have}")

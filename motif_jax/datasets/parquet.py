@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from motif_jax.datasets import layout
 from motif_jax.datasets.pairs import PairsDataset
-from motif_jax.datasets.targets import probabilities_path
+from motif_jax.datasets.targets import probabilities_path, read_probabilities
 from motif_jax.datasets.writer import PairsWriter
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_save_npy
 
 FORMAT, VERSION = b"motif_jax.pairs", 1
 ROWS_PER_GROUP = 2048
 SIDES = ("first", "second")
+# What a file may name: nothing that leads out of the dataset's folder.
+_ARRAY = re.compile(r"(data|info)/[A-Za-z0-9_-]+")
+_ANNOTATION = re.compile(r"[A-Za-z0-9_+=-][A-Za-z0-9_+=.-]*")
 
 
 def array_names(dataset: PairsDataset) -> list[str]:
@@ -34,7 +39,7 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
     Columns: `pair`; `preference/NAME` (int8, 0 first, 1 second, 2 tie, 3 unknown) and
     `probabilities/NAME` (first, second, tie) of each annotation; and two for each array, `data/NAME/first` and
     `data/NAME/second`: message as bytes without trailing zeros (a list of them where sub-sequences are longer
-    than 1), numbers as lists in C order. Shapes and dtypes stand in the file's metadata.
+    than 1), numbers as lists in C order. Shapes, dtypes and a digest of each array stand in the file's metadata.
 
     Args:
       dataset: what to write.
@@ -42,22 +47,31 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
       arrays: which arrays, by `array_names`; all by default.
 
     Raises:
-      UserError: an array is not there or damaged.
+      UserError: an array is not there, damaged, or not the one that dataset.json has a digest of.
     """
     names = list(arrays) if arrays is not None else array_names(dataset)
     columns = {name: _open(dataset, name) for name in names}
     labels = {name: dataset.preference(name) for name in dataset.preference_names()}
     chances = {
-        name: np.load(probabilities_path(dataset, name))
+        name: read_probabilities(dataset, name)
         for name in labels
         if probabilities_path(dataset, name).exists()
     }
+    digests = {name: layout.array_digest(array) for name, array in columns.items()}
+    for name, digest in dataset.meta.get("digests", {}).items():
+        if digests.get(name, digest) != digest:
+            raise UserError(
+                f"{dataset.folder / name}.npy was changed after the dataset was written: {layout.META} has another digest"
+            )
+    digests |= {f"preference/{name}": layout.array_digest(array) for name, array in labels.items()}
+    digests |= {f"probabilities/{name}": layout.array_digest(array) for name, array in chances.items()}
     described = {
         "num_pairs": dataset.num_pairs,
         "length": dataset.length,
         "arrays": {
             name: {"shape": array.shape[2:], "dtype": str(array.dtype)} for name, array in columns.items()
         },
+        "digests": digests,
         "dataset": dataset.meta,
     }
     path = Path(path)
@@ -116,61 +130,151 @@ def _texts(values: np.ndarray) -> pa.Array:
     return pa.array(rows, pa.list_(pa.binary(), values.shape[1]))
 
 
-def read(path: str | Path, folder: str | Path) -> Iterator[int]:
-    """Makes a dataset folder of a file that `write` wrote, and yields the number of pairs done so far.
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What a file says it holds.
+
+    Attributes:
+      path: the file.
+      num_pairs: its rows.
+      arrays: name -> (shape of one side of a pair, dtype).
+      labels, chances: annotations with labels, with probabilities.
+      digests: name of an array -> digest; of files of earlier versions only some, or none.
+      meta: dataset.json of the dataset that it was made of.
+    """
+
+    path: Path
+    num_pairs: int
+    arrays: dict[str, tuple[tuple[int, ...], np.dtype]]
+    labels: list[str]
+    chances: list[str]
+    digests: dict[str, str]
+    meta: dict[str, Any]
+
+
+def contents(path: str | Path) -> Contents:
+    """Reads what a file says it holds, and checks that its rows and columns are there.
 
     Raises:
-      UserError: the file is none of these, or the folder already holds a dataset.
+      UserError: it is no file that `write` wrote, or rows or columns are missing.
     """
+    path = Path(path)
     try:
-        file = pq.ParquetFile(path)
-    except (OSError, pa.ArrowInvalid) as error:
+        with pq.ParquetFile(path) as file:
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+    except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} is not a parquet file: {error}") from None
-    metadata = file.schema_arrow.metadata or {}
+    metadata = schema.metadata or {}
     if metadata.get(FORMAT) != str(VERSION).encode():
         raise UserError(f"{path} is not a pairs dataset in parquet (version {VERSION})")
-    described = json.loads(metadata[b"described"])
-    folder, num_pairs = Path(folder), described["num_pairs"]
-    columns = set(file.schema_arrow.names)
-    labels = {n: np.full(num_pairs, 3, np.int8) for n in _annotations(columns, "preference/")}
-    chances = {
-        n: np.full((num_pairs, 3), np.nan, np.float32) for n in _annotations(columns, "probabilities/")
-    }
-    with PairsWriter(folder, num_pairs) as writer:
+    try:
+        described = json.loads(metadata[b"described"])
+        num_pairs, meta = int(described["num_pairs"]), dict(described["dataset"])
         arrays = {
-            name: writer.create(name, tuple(about["shape"]), about["dtype"])
+            str(name): (tuple(int(size) for size in about["shape"]), np.dtype(about["dtype"]))
             for name, about in described["arrays"].items()
         }
-        start = 0
-        for batch in file.iter_batches(ROWS_PER_GROUP):
-            rows = slice(start, start + batch.num_rows)
-            for name, array in arrays.items():
-                for side, label in enumerate(SIDES):
-                    column = batch.column(f"{name}/{label}")
-                    part = array[rows, side]
-                    part[...] = (
-                        _from_texts(column, part) if name == "data/message" else _from_numbers(column, part)
-                    )
-            for name, values in labels.items():
-                values[rows] = batch.column(f"preference/{name}").to_numpy()
-            for name, values in chances.items():
-                values[rows] = _from_numbers(batch.column(f"probabilities/{name}"), values[rows])
-            start = rows.stop
-            yield start
-        # Labels first: a folder with dataset.json is whole.
-        for name, values in labels.items():
-            atomic_save_npy(folder / "preference" / f"{name}.npy", values)
-        for name, values in chances.items():
-            atomic_save_npy(folder / "annotations" / name / "probabilities.npy", values)
-        written = ("num_pairs", "arrays", "digests", "content_hash")
-        writer.commit({key: value for key, value in described["dataset"].items() if key not in written})
-    staging = folder / ".staging"
-    if staging.exists():
-        staging.rmdir()
+        digests = {**meta.get("digests", {}), **described.get("digests", {})}
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: its description cannot be read: {type(error).__name__}: {error}") from None
+    names = set(schema.names)
+    found = Contents(
+        path,
+        num_pairs,
+        arrays,
+        _annotations(names, "preference/"),
+        _annotations(names, "probabilities/"),
+        digests,
+        meta,
+    )
+    _check(found, names, rows)
+    return found
+
+
+def _check(found: Contents, columns: set[str], rows: int) -> None:
+    for name, (shape, dtype) in found.arrays.items():
+        if not _ARRAY.fullmatch(name) or dtype.hasobject or min(shape, default=0) < 0:
+            raise UserError(f"{found.path}: {name} {dtype} {list(shape)} is no array of a dataset")
+    for name in (*found.labels, *found.chances):
+        if not _ANNOTATION.fullmatch(name):
+            raise UserError(f"{found.path}: {name} is no name of an annotation")
+    wanted = {f"{name}/{side}" for name in found.arrays for side in SIDES}
+    if missing := sorted(wanted - columns):
+        raise UserError(f"{found.path}: the columns {', '.join(missing)} are missing")
+    if rows != found.num_pairs or not rows:
+        raise UserError(f"{found.path} has {rows:,} rows, and says that it holds {found.num_pairs:,} pairs")
 
 
 def _annotations(columns: set[str], prefix: str) -> list[str]:
     return sorted(name.removeprefix(prefix) for name in columns if name.startswith(prefix))
+
+
+def read(path: str | Path, folder: str | Path) -> Iterator[int]:
+    """Makes a dataset folder of a file that `write` wrote, and yields the number of pairs done so far.
+
+    Raises:
+      UserError: the file is none of these, damaged, or not what its digests say; or the folder already holds
+        a dataset.
+    """
+    found = contents(path)
+    with PairsWriter(folder, found.num_pairs) as writer:
+        try:
+            yield from _fill(found, writer)
+        except UserError:
+            writer.discard()
+            raise
+        written = ("num_pairs", "arrays", "digests", "content_hash")
+        writer.commit({key: value for key, value in found.meta.items() if key not in written})
+
+
+def _fill(found: Contents, writer: PairsWriter) -> Iterator[int]:
+    """Writes all arrays and labels, and compares them with the file's digests."""
+    arrays = {name: writer.create(name, shape, dtype) for name, (shape, dtype) in found.arrays.items()}
+    annotations: dict[str, np.ndarray] = {
+        f"preference/{name}": np.full(found.num_pairs, 3, np.int8) for name in found.labels
+    }
+    for name in found.chances:
+        annotations[f"probabilities/{name}"] = np.full((found.num_pairs, 3), np.nan, np.float32)
+    start = 0
+    for batch in _batches(found.path):
+        rows = slice(start, start + batch.num_rows)
+        for name, array in arrays.items():
+            for side, label in enumerate(SIDES):
+                convert = _from_texts if name == "data/message" else _from_numbers
+                _put(found.path, batch, f"{name}/{label}", array[rows, side], convert)
+        for name, values in annotations.items():
+            _put(found.path, batch, name, values[rows], _from_numbers)
+        start = rows.stop
+        yield start
+    digests = writer.digests()
+    digests |= {name: layout.array_digest(values) for name, values in annotations.items()}
+    for name, digest in digests.items():
+        if found.digests.get(name, digest) != digest:
+            raise UserError(f"{found.path} is damaged: {name} is not what was exported, its digest differs")
+    for name, values in annotations.items():
+        kind, _, annotation = name.partition("/")
+        writer.add(name if kind == "preference" else f"annotations/{annotation}/probabilities", values)
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(ROWS_PER_GROUP)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+
+
+def _put(
+    path: Path, batch: pa.RecordBatch, name: str, out: np.ndarray, convert: Callable[..., np.ndarray]
+) -> None:
+    """Writes a column's values into `out`."""
+    column = batch.column(name)
+    try:
+        if column.null_count:
+            raise ValueError(f"{column.null_count} values are missing")
+        out[...] = convert(column, out)
+    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+        raise UserError(f"{path} is damaged: column {name}: {error}") from None
 
 
 def _from_numbers(column: pa.Array, like: np.ndarray) -> np.ndarray:

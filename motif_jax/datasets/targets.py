@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.datasets.pairs import PairsDataset, map_array
 from motif_jax.support.errors import UserError
 
 TIE, UNKNOWN = 2, 3
@@ -52,9 +52,12 @@ def read_probabilities(dataset: PairsDataset, name: str) -> np.ndarray:
         raise UserError(
             f"{path} is missing: annotation {name} has labels only, and soft labels need probabilities"
         )
-    probabilities = np.load(path, allow_pickle=False)
-    if probabilities.shape != (dataset.num_pairs, 3):
-        raise UserError(f"{path}: shape {probabilities.shape}, expected ({dataset.num_pairs}, 3)")
+    probabilities = map_array(path)
+    if probabilities.dtype.kind != "f" or probabilities.shape != (dataset.num_pairs, 3):
+        raise UserError(
+            f"{path}: {probabilities.dtype}, shape {probabilities.shape}, expected ({dataset.num_pairs}, 3) of floating "
+            "numbers"
+        )
     finite = probabilities[np.isfinite(probabilities).all(axis=1)]
     if finite.size and (finite.min() < -1e-3 or np.abs(finite.sum(axis=1) - 1).max() > 1e-2):
         raise UserError(f"{path}: rows must be probabilities that sum to 1")

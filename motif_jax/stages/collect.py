@@ -63,7 +63,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for name in config.mixture:
         checks.positive(config, f"mixture.{name}", allow_zero=True)
     checks.require(bool(_weights(config)), "mixture", "all 0", "at least one weight above 0")
-    if not (workdir / "config.json").exists() and (workdir / "data").exists():
+    ours = (workdir / layout.META).exists() or (workdir / layout.STAGING).exists()
+    if (workdir / "data").exists() and not ((workdir / "config.json").exists() and ours):
         raise UserError(f"{workdir} holds a dataset that was not collected here: choose another --workdir")
     if not (workdir / layout.META).exists():
         _check_disk(config, workdir)

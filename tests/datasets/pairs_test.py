@@ -139,7 +139,7 @@ def test_folders_that_are_no_dataset(tmp_path, folder):
         PairsDataset.open(empty)
     unfinished = tmp_path / "unfinished"
     (unfinished / ".staging").mkdir(parents=True)
-    with refusal("run the same collect command again"):
+    with refusal("what writes it was interrupted, run the same command again"):
         PairsDataset.open(unfinished)
     outer = tmp_path / "outer"
     (outer / "inner" / "data").mkdir(parents=True)
@@ -192,10 +192,20 @@ def test_changed_array_is_noticed(tmp_path):
 def test_killed_writer_leaves_no_dataset(tmp_path):
     with PairsWriter(tmp_path, PAIRS) as writer:
         writer.create("data/message", (LENGTH, 256), np.uint8)[:] = 1
-    with refusal("not collected to its end"):
+    with refusal("is not whole"):
         PairsDataset.open(tmp_path)
     with PairsWriter(tmp_path, PAIRS) as writer:
         writer.create("data/message", (LENGTH, 256), np.uint8)[:] = 2
         writer.commit({})
     assert PairsDataset.open(tmp_path).data["message"].min() == 2
     assert json.loads((tmp_path / "dataset.json").read_text())["num_pairs"] == PAIRS
+
+
+@pytest.mark.parametrize("part", ["data", "info"])
+def test_a_writer_leaves_arrays_from_elsewhere_alone(tmp_path, part):
+    """The published dataset has no dataset.json."""
+    (tmp_path / part).mkdir()
+    (tmp_path / part / "x.npy").write_bytes(b"theirs")
+    with refusal(f"holds {part}/ of a dataset that was not written here"):
+        write_pairs(tmp_path, arrays())
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x.npy"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from motif_jax.datasets import parquet
 from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.stages import import_dataset
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import make_dataset, write_labels
+from tests.reward_fixtures import launch, load_config, make_dataset, write_labels
 
 
 @pytest.mark.parametrize("length", [1, 3])
@@ -52,8 +56,6 @@ def test_what_is_no_such_file_is_refused(tmp_path):
     (tmp_path / "x").write_bytes(b"nothing")
     with pytest.raises(UserError, match="not a parquet file"):
         next(parquet.read(tmp_path / "x", tmp_path / "back"))
-    import pyarrow as pa
-
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
     with pytest.raises(UserError, match="not a pairs dataset"):
         next(parquet.read(tmp_path / "other.parquet", tmp_path / "back"))
@@ -66,3 +68,143 @@ def test_a_writer_that_was_stopped_leaves_no_file(tmp_path):
     next(writing)
     writing.close()
     assert not (tmp_path / "p.parquet").exists()
+
+
+@pytest.fixture
+def exported(tmp_path):
+    make_dataset(tmp_path / "d", pairs=50)
+    for _ in parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "p.parquet"):
+        pass
+    return tmp_path / "p.parquet"
+
+
+def import_all(path, folder):
+    for _ in parquet.read(path, folder):
+        pass
+
+
+def change(path, how):
+    """Writes the file again with `how` done to its table, which keeps its description."""
+    table = pq.read_table(path)
+    changed = how(table)
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+
+
+def column(table, name, values):
+    return table.set_column(table.schema.get_field_index(name), name, values)
+
+
+def describe_as(path, **values):
+    table = pq.read_table(path)
+    described = {**json.loads(table.schema.metadata[b"described"]), **values}
+    metadata = {**table.schema.metadata, b"described": json.dumps(described).encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (lambda t: t.slice(0, 20), "has 20 rows, and says that it holds 50 pairs"),
+        (lambda t: t.slice(0, 0), "has 0 rows"),
+        (lambda t: t.drop_columns(["data/message/second"]), "columns data/message/second are missing"),
+        (lambda t: column(t, "data/message/first", pa.array([b"x"] * 50)), "data/message is not what was exported"),
+        (lambda t: column(t, "preference/test", pa.array([0] * 50, pa.int8())), "preference/test is not what"),
+        (lambda t: column(t, "info/score/first", pa.array(["a"] * 50)), "column info/score/first"),
+        (lambda t: column(t, "info/score/first", pa.array([None, *[1] * 49])), "1 values are missing"),
+        (lambda t: column(t, "data/blstats/first", pa.array([[1]] * 50)), "column data/blstats/first"),
+        (lambda t: t.append_column("preference/../x", pa.array([0] * 50)), "no name of an annotation"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_what_was_exported_is_refused(tmp_path, exported, how, words):
+    change(exported, how)
+    with pytest.raises(UserError, match=words):
+        import_all(exported, tmp_path / "back")
+    with pytest.raises(UserError):
+        PairsDataset.open(tmp_path / "back")
+
+
+@pytest.mark.parametrize(
+    ("described", "words"),
+    [
+        ({"num_pairs": "many"}, "description cannot be read"),
+        ({"arrays": {"data/message": {}}}, "description cannot be read"),
+        ({"arrays": {"../message": {"shape": [1], "dtype": "uint8"}}}, "no array of a dataset"),
+    ],
+)
+def test_a_description_that_makes_no_sense_is_refused(tmp_path, exported, described, words):
+    describe_as(exported, **described)
+    with pytest.raises(UserError, match=words):
+        import_all(exported, tmp_path / "back")
+
+
+def test_a_damaged_row_group_is_one_error(tmp_path, exported):
+    content = bytearray(exported.read_bytes())
+    content[100:2000] = bytes(1900)
+    exported.write_bytes(content)
+    with pytest.raises(UserError, match="is damaged"):
+        import_all(exported, tmp_path / "back")
+
+
+def test_a_dataset_that_was_changed_is_not_exported(tmp_path, exported):
+    path = tmp_path / "d" / "data" / "message.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="was changed after the dataset was written"):
+        next(parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "q.parquet"))
+
+
+def importing(path):
+    config = load_config("import_dataset", "")
+    config.file = str(path)
+    return config
+
+
+@pytest.mark.parametrize("part", ["data", "info", "preference"])
+def test_a_dataset_without_dataset_json_is_not_written_over(tmp_path, exported, part):
+    """As the published one is."""
+    (tmp_path / "theirs" / part).mkdir(parents=True)
+    np.save(tmp_path / "theirs" / part / "x.npy", np.arange(3))
+    for attempt in (
+        lambda: import_dataset.check(importing(exported), tmp_path / "theirs"),
+        lambda: import_all(exported, tmp_path / "theirs"),
+    ):
+        with pytest.raises(UserError, match=f"holds {part}/ of a dataset that was not written here"):
+            attempt()
+    assert [path.name for path in (tmp_path / "theirs").rglob("*.npy")] == ["x.npy"]
+
+
+def test_an_import_that_was_killed_is_named_and_made_again(tmp_path, exported, monkeypatch):
+    config, workdir = importing(exported), tmp_path / "back"
+    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 16)
+
+    def killed(*_):
+        raise SystemError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("motif_jax.datasets.writer.atomic_write_json", killed)
+        with pytest.raises(SystemError):
+            import_dataset.run(config, workdir)
+    assert (workdir / "data").is_dir()
+    with pytest.raises(UserError, match="import_dataset was interrupted, run the same command again"):
+        PairsDataset.open(workdir)
+    import_dataset.check(config, workdir)
+    import_dataset.run(config, workdir)
+    assert PairsDataset.open(workdir).content_hash() == PairsDataset.open(tmp_path / "d").content_hash()
+    assert {"config.json", "versions.json", "import.json", "dataset.json"} <= {
+        p.name for p in workdir.iterdir()
+    }
+
+
+def test_through_the_flags_the_same_import_is_made_once(tmp_path, exported):
+    flag = f"--config.file={exported}"
+    assert "50 pairs" in launch("import_dataset", tmp_path / "back", flag, variant="")
+    written = (tmp_path / "back" / "dataset.json").stat().st_mtime_ns
+    assert "holds this import" in launch("import_dataset", tmp_path / "back", flag, variant="")
+    assert (tmp_path / "back" / "dataset.json").stat().st_mtime_ns == written
+    change(exported, lambda table: table.select(sorted(table.schema.names)))
+    said = launch("import_dataset", tmp_path / "back", flag, variant="", code=2)
+    assert "holds another import (file: " in said
+    export = ["export_dataset", tmp_path / "out", f"--config.dataset_dir={tmp_path / 'd'}"]
+    launch(*export, variant="")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["stage"] == "export_dataset"

@@ -73,8 +73,20 @@ def test_what_is_missing_is_named(dataset):
     write_labels(dataset.folder, "none", np.full(6, 3, np.int8), np.full((5, 3), 0.1))
     with pytest.raises(UserError, match="no pair has a known label in none"):
         read_targets(dataset, ["none"])
-    with pytest.raises(UserError, match=r"shape \(5, 3\), expected \(6, 3\)"):
+    with pytest.raises(UserError, match=r"float32, shape \(5, 3\), expected \(6, 3\)"):
         read_targets(dataset, ["none"], soft=True)
     write_labels(dataset.folder, "odd", FIRST, np.full((6, 3), 0.9))
     with pytest.raises(UserError, match="sum to 1"):
+        read_targets(dataset, ["odd"], soft=True)
+
+
+def test_damaged_probabilities_are_one_error(dataset):
+    write_labels(dataset.folder, "odd", FIRST, np.full((6, 3), 1 / 3))
+    path = dataset.folder / "annotations" / "odd" / "probabilities.npy"
+    for damaged in (path.read_bytes()[:-4], b"", b"nothing"):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"probabilities\.npy is damaged"):
+            read_targets(dataset, ["odd"], soft=True)
+    np.save(path, np.zeros((6, 3), int))
+    with pytest.raises(UserError, match="floating numbers"):
         read_targets(dataset, ["odd"], soft=True)

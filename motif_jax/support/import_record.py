@@ -1,0 +1,80 @@
+"""import.json says what a folder was imported from: the same import is made once, another one refused.
+
+The config.json beside it is that of the model or dataset, since a folder that was imported is used like one
+made here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json
+from motif_jax.support.run_folder import as_plain, differences, read_config
+
+FILE = "import.json"
+
+
+def _about(config: ConfigDict, files: Iterable[str]) -> dict[str, Any]:
+    """The config without its seed, and a digest in place of each file it names."""
+    about = as_plain(config)
+    about.pop("seed", None)
+    for key in files:
+        if about[key]:
+            with open(about[key], "rb") as file:
+                about[key] = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    return about
+
+
+def has_checkpoints(workdir: Path) -> bool:
+    """Whether a checkpoint in `workdir` is complete: Orbax gives one its number when it is whole."""
+    return any(path.name.isdigit() for path in (workdir / "checkpoints").glob("*"))
+
+
+def check(workdir: Path, config: ConfigDict, files: Iterable[str], whole: bool) -> bool:
+    """Whether the import that `config` describes has been made in `workdir`.
+
+    Args:
+      workdir: the folder.
+      config: of an import stage.
+      files: its keys that name a file. Where the files lie does not matter, their content does.
+      whole: whether `workdir` holds a whole model or dataset.
+
+    Raises:
+      UserError: the folder holds a run or dataset of another origin, or another import that came to its end.
+    """
+    path = workdir / FILE
+    if not path.exists():
+        if whole or (workdir / "config.json").exists():
+            stage = (
+                read_config(workdir).get("stage") if (workdir / "config.json").exists() else "unknown origin"
+            )
+            raise UserError(f"--workdir={workdir} holds a run of {stage}: choose another --workdir")
+        return False
+    try:
+        there = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read ({error}): choose another --workdir") from None
+    if there.get("stage") != config.stage:
+        raise UserError(
+            f"--workdir={workdir} belongs to {there.get('stage')}, this is {config.stage}: choose another --workdir"
+        )
+    if not whole:
+        return False
+    about = _about(config, files)
+    if changed := differences(there, about, {**there, **about}):
+        raise UserError(
+            f"--workdir={workdir} holds another import ({'; '.join(changed)}): choose another --workdir"
+        )
+    return True
+
+
+def write(workdir: Path, config: ConfigDict, files: Iterable[str]) -> None:
+    """Says, before anything else is written, that `workdir` belongs to this import."""
+    atomic_write_json(workdir / FILE, _about(config, files))
