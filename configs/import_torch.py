@@ -6,7 +6,8 @@
 
 Out comes a run folder that agents, evaluate and explain_reward use like one trained here, model.safetensors, and
 mapping.json: which tensor of the file became which layer. Seconds. Tensors are matched by shape, order and hints in
-their names; where that leaves a choice it is asked for: --config.names="reward_head/weight=THEIR.weight,...".
+their names; where that leaves a choice it is asked for: --config.names="reward_head/weight=THEIR.weight,...". The same
+command again finds it done; a folder with something else is refused.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.names = ""  # choices by hand: LAYER/weight=NAME IN THE FILE, with commas between
     if config.kind == "reward":
         config.quantiles = placeholder(str)  # the published quantile file beside it; without it no threshold
+        config.mean = placeholder(float)  # of the rewards; None: the file's reward_mean
+        config.variance = placeholder(float)  # None: the file's reward_var
         config.quantile_row = -1  # which of its rows belongs to this checkpoint; -1: the last
         config.reward = _sibling("train_reward", "faithful")  # what the model reads: config.reward.network
     else:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from motif_jax.networks import reward_layout
-from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
+from motif_jax.networks.reward import DTYPES, MESSAGE_MODELS, RewardArchitecture, RewardNetwork
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.trained import TrainedReward
+from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, atomic_write_json
+from motif_jax.support.files import atomic_write_bytes
 
 FORMAT = "motif_jax.reward"
 VERSION = 1
@@ -29,7 +33,10 @@ def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
 
     Tensors have the neutral names and PyTorch's axis orders of `networks.layout`; those of an ensemble begin
     with member0/, member1/ ... The header's metadata hold one key `reward`, a JSON object: format, version,
-    architecture, members, step, statistics, curve, config.
+    architecture, members, step, statistics, curve, config. A metric of the curve that is no number is null.
+
+    Raises:
+      UserError: the reward's statistics are not finite, as after a training that diverged.
     """
     tensors = {}
     for member in range(reward.members):
@@ -44,10 +51,24 @@ def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
         "members": reward.members,
         "step": reward.step,
         "statistics": reward.statistics,
-        "curve": reward.curve,
+        "curve": _replace(reward.curve, _is_no_number, None),
         "config": reward.config,
     }
-    atomic_write_bytes(path, save(tensors, {"reward": json.dumps(header)}))
+    _check_header(header, reward.folder)
+    atomic_write_bytes(path, save(tensors, {"reward": json.dumps(header, allow_nan=False)}))
+
+
+def _is_no_number(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _replace(tree: Any, which: Any, by: Any) -> Any:
+    """JSON data with `by` in place of the scalars that `which` chooses."""
+    if isinstance(tree, Mapping):
+        return {name: _replace(value, which, by) for name, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_replace(value, which, by) for value in tree]
+    return by if which(tree) else tree
 
 
 def read_safetensors(path: str | Path) -> TrainedReward:
@@ -61,13 +82,16 @@ def read_safetensors(path: str | Path) -> TrainedReward:
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{path} is not a safetensors file: {error}") from None
-    header = json.loads(metadata.get("reward", "{}"))
-    if header.get("format") != FORMAT or header.get("version") != VERSION:
+    except (OSError, SafetensorError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is not a safetensors file of numpy's types: {error}") from None
+    try:
+        header = json.loads(metadata.get("reward", "{}"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: its header `reward` is no JSON: {error}") from None
+    if not isinstance(header, dict) or (header.get("format"), header.get("version")) != (FORMAT, VERSION):
         raise UserError(f"{path} has no header of a reward model ({FORMAT} version {VERSION})")
-    network = RewardNetwork(RewardArchitecture(**header["architecture"]))
-    members = int(header["members"])
+    _check_header(header, path)
+    network, members = RewardNetwork(RewardArchitecture(**header["architecture"])), header["members"]
     try:
         if members == 1:
             params = reward_layout.from_named(tensors, network)
@@ -80,18 +104,68 @@ def read_safetensors(path: str | Path) -> TrainedReward:
                 for i in range(members)
             ]
             params = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
-    except ValueError as error:
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise UserError(f"{path}: {error}") from None
+    curve = _replace(header["curve"], lambda value: value is None, math.nan)
     return TrainedReward(
-        path,
-        int(header["step"]),
-        network,
-        params,
-        members,
-        header["statistics"],
-        header["config"],
-        header["curve"],
+        path, header["step"], network, params, members, header["statistics"], header["config"], curve
     )
+
+
+def _check_header(header: Mapping[str, Any], place: str | Path) -> None:
+    """Raises UserError that names the first part of a header that is missing or not what it should be."""
+
+    def require(good: bool, name: str, allowed: str) -> None:
+        if not good:
+            raise UserError(f"{place}: {name} of the reward must be {allowed}")
+
+    kinds = {"architecture": dict, "statistics": dict, "config": dict, "curve": list}
+    for name, kind in kinds.items():
+        require(isinstance(header.get(name), kind), name, "a JSON object" if kind is dict else "a list")
+    require(all(isinstance(row, dict) for row in header["curve"]), "curve", "a list of JSON objects")
+    require(isinstance(header["config"].get("compat", {}), dict), "config.compat", "a JSON object")
+    for name, least in (("members", 1), ("step", 0)):
+        value = header.get(name)
+        require(type(value) is int and value >= least, name, f"a whole number of at least {least}")
+    _check_architecture(header["architecture"], require)
+    _check_statistics(header["statistics"], header["members"], require)
+
+
+def _check_architecture(architecture: Mapping[str, Any], require: Any) -> None:
+    wanted = {field.name: field.default for field in dataclasses.fields(RewardArchitecture)}
+    require(set(architecture) == set(wanted), "architecture", f"an object with the keys {', '.join(wanted)}")
+    for name, default in wanted.items():
+        value = architecture[name]
+        require(type(value) is type(default), f"architecture.{name}", f"of type {type(default).__name__}")
+        if type(value) is int:
+            require(value >= 1, f"architecture.{name}", "a number above 0")
+    for name, allowed in (("message", MESSAGE_MODELS), ("dtype", DTYPES)):
+        require(architecture[name] in allowed, f"architecture.{name}", f"one of {', '.join(allowed)}")
+    problem = RewardArchitecture(**architecture).problem()
+    require(problem is None, "architecture", f"a model: {problem}")
+
+
+def _check_statistics(statistics: Mapping[str, Any], members: int, require: Any) -> None:
+    def numbers(name: str, size: int | None = None) -> list[float]:
+        values = statistics.get(name, [])
+        good = isinstance(values, list) and all(_is_finite(value) for value in values)
+        require(
+            good and size in (None, len(values)),
+            f"statistics.{name}",
+            f"a list of {size or ''} finite numbers",
+        )
+        return values
+
+    for name in ("mean", "variance"):
+        require(_is_finite(statistics.get(name)), f"statistics.{name}", "a finite number")
+    require(statistics["variance"] >= 0, "statistics.variance", "at least 0")
+    numbers("quantiles", len(numbers("quantile_levels")))
+    numbers("member_mean", members)
+    numbers("member_variance", members)
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def write_run_folder(reward: TrainedReward, workdir: str | Path) -> None:
@@ -106,13 +180,15 @@ def write_run_folder(reward: TrainedReward, workdir: str | Path) -> None:
         "ensemble": {"members": reward.members, "bootstrap": False},
         "compat": {**reward.config.get("compat", {}), "glyph_crop_centre": centre},
     }
-    atomic_write_json(workdir / "config.json", config)
+    run_folder.describe(workdir, config)
     items: dict[str, Any] = {
         "params": reward.params,
         "statistics": reward.statistics,
         "curve": {"rows": reward.curve},
         "config": config,
     }
+    # The checkpoint comes last: with it the folder is whole. What a killed import left is not taken for it.
+    shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
     with Checkpoints(workdir / "checkpoints", keep=None) as checkpoints:
         checkpoints.save(reward.step, items, asynchronous=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,8 @@ from motif_jax.rewards.trained import TrainedReward, architecture_of
 from motif_jax.support import torch_file
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, atomic_write_json
-from motif_jax.support.run_folder import as_plain
+from motif_jax.support.files import atomic_write_bytes
+from motif_jax.support.run_folder import as_plain, describe
 
 # The published network's layers in the order in which its files list them.
 AGENT_ORDER = (
@@ -49,12 +50,16 @@ class TorchCheckpoint:
     tensors: list[tuple[str, np.ndarray]]
     content: dict[str, Any]
 
-    def number(self, name: str, default: float) -> float:
-        """The number `name` of the checkpoint, also where it is a tensor of one entry."""
-        value = self.content.get(name, default)
-        if isinstance(value, torch_file.Unread) or np.size(value) != 1:
-            raise UserError(f"{self.path}: {name} is no number")
-        return float(np.asarray(value, np.float64).reshape(()))
+    def number(self, name: str) -> float | None:
+        """The number `name` of the checkpoint, also where it is a tensor of one entry; None where it has none."""
+        value = self.content.get(name)
+        if value is None:
+            return None
+        numeric = isinstance(value, bool | int | float | np.ndarray | np.generic)
+        array = np.asarray(value) if numeric else np.empty(0)
+        if array.size != 1 or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise UserError(f"{self.path}: {name} is no finite number")
+        return float(array.reshape(()))
 
 
 def read(path: str | Path) -> TorchCheckpoint:
@@ -89,23 +94,36 @@ def reward(checkpoint: TorchCheckpoint, config: ConfigDict) -> tuple[TrainedRewa
 
     Args:
       checkpoint: keys model, reward_mean, reward_var, num_iter.
-      config: of the import stage: `reward` (a config of train_reward), names, quantiles, quantile_row.
+      config: of the import stage: `reward` (a config of train_reward), names, quantiles, quantile_row, and mean
+        and variance, which come before those of the file.
 
     Raises:
-      UserError: its tensors do not fit the network, or the quantile file is none.
+      UserError: its tensors do not fit the network, the quantile file is none, or the mean or the variance
+        stands neither in the file nor in the config.
     """
     network = RewardNetwork(architecture_of(config.reward.network, config.reward.compat))
     found = _match(checkpoint, reward_layout.named_shapes(network), config.names)
     tensors = dict(checkpoint.tensors)
     named = {name: np.asarray(tensors[foreign], np.float32) for name, foreign in found.names.items()}
     quantiles = read_quantiles(config.quantiles, config.quantile_row) if config.quantiles else None
-    statistics = statistics_of(
-        checkpoint.number("reward_mean", 0.0), checkpoint.number("reward_var", 1.0), quantiles
-    )
-    step = int(checkpoint.number("num_iter", 0))
+    mean = _moment(checkpoint, "reward_mean", config, "mean")
+    variance = _moment(checkpoint, "reward_var", config, "variance")
+    statistics = statistics_of(mean, variance, quantiles)
+    step = max(0, int(checkpoint.number("num_iter") or 0))
     params = reward_layout.from_named(named, network)
     plain = as_plain(config.reward)
     return TrainedReward(checkpoint.path, step, network, params, 1, statistics, plain, []), found
+
+
+def _moment(checkpoint: TorchCheckpoint, theirs: str, config: ConfigDict, key: str) -> float:
+    given = checkpoint.number(theirs) if config[key] is None else config[key]
+    if given is None:
+        raise UserError(
+            f"{checkpoint.path} has no {theirs}, so no reward of it can be normalised: give it with --config.{key}=NUMBER"
+        )
+    if key == "variance" and given < 0:
+        raise UserError(f"{checkpoint.path}: {theirs} {given} is below 0")
+    return float(given)
 
 
 def read_quantiles(path: str | Path, row: int) -> list[float]:
@@ -189,9 +207,11 @@ def _with_27_status_numbers(
 def write_agent(params: Any, config: ConfigDict, step: int, workdir: Path) -> None:
     """Writes an agent's run folder with this one checkpoint, which evaluate and visualize read, and a file."""
     plain = as_plain(config)
-    atomic_write_json(workdir / "config.json", plain)
-    with Checkpoints(workdir / "checkpoints") as checkpoints:
-        checkpoints.save(step, {"params": params}, asynchronous=False)
+    describe(workdir, plain)
     header = {"format": "motif_jax.agent", "version": 1, "step": step, "config": plain}
     tensors = {name: np.ascontiguousarray(array) for name, array in layout.to_torch(params).items()}
     atomic_write_bytes(workdir / "model.safetensors", save(tensors, {"agent": json.dumps(header)}))
+    # The checkpoint comes last: with it the folder is whole. What a killed import left is not taken for it.
+    shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
+    with Checkpoints(workdir / "checkpoints") as checkpoints:
+        checkpoints.save(step, {"params": params}, asynchronous=False)

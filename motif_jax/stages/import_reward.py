@@ -7,23 +7,34 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
-from motif_jax.support.errors import UserError
+from motif_jax.support import import_record
+from motif_jax.support.files import FolderLock
+
+FILES = ("file",)
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError if there is no such file or the folder holds another run."""
+    """Raises UserError if there is no such file or the folder holds something else."""
     checks.require(
         bool(config.file), "file", config.file, "a file: give it with --config.file=reward.safetensors"
     )
     checks.require(Path(config.file).is_file(), "file", config.file, "an existing file")
-    if (workdir / "checkpoints").exists():
-        raise UserError(f"--workdir={workdir} already holds checkpoints: choose another folder")
+    _is_done(config, workdir)
+
+
+def _is_done(config: ConfigDict, workdir: Path) -> bool:
+    return import_record.check(workdir, config, FILES, import_record.has_checkpoints(workdir))
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Reads the file and writes the folder."""
+    """Reads the file and writes the folder, unless that has been done."""
     from motif_jax.rewards import exchange
 
-    reward = exchange.read_safetensors(config.file)
-    exchange.write_run_folder(reward, workdir)
-    print(f"{config.file}: evaluation {reward.step}, written to {workdir}")
+    with FolderLock(workdir):
+        if _is_done(config, workdir):
+            print(f"{workdir} holds this import of {config.file} already")
+            return
+        reward = exchange.read_safetensors(config.file)
+        import_record.write(workdir, config, FILES)
+        exchange.write_run_folder(reward, workdir)
+        print(f"{config.file}: evaluation {reward.step}, written to {workdir}")

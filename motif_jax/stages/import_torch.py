@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
-from motif_jax.support.errors import UserError
+from motif_jax.support import import_record
 from motif_jax.support.files import FolderLock, atomic_write_json
 
 MODEL, MAPPING = "model.safetensors", "mapping.json"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for files that are not there or a folder that holds another run."""
+    """Raises UserError for files that are not there or a folder that holds something else."""
     checks.choice(config, "kind", ("reward", "agent"))
     checks.require(
         bool(config.file), "file", config.file, "a checkpoint: give it with --config.file=FILE.pth"
@@ -26,22 +26,38 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(
         section in config, "kind", config.kind, f"that of the config's variant: use :{config.kind}"
     )
-    if (workdir / "checkpoints").exists():
-        raise UserError(f"--workdir={workdir} already holds checkpoints: choose another folder")
+    if config.kind == "reward":
+        table = config.quantiles
+        checks.require(table is None or Path(table).is_file(), "quantiles", table, "an existing file")
+        checks.positive(config, "variance", allow_zero=True, allow_none=True)
+        good = config.mean is None or math.isfinite(config.mean)
+        checks.require(good, "mean", config.mean, "a finite number")
+    _is_done(config, workdir)
+
+
+def _files(config: ConfigDict) -> tuple[str, ...]:
+    return ("file", "quantiles") if config.kind == "reward" else ("file",)
+
+
+def _is_done(config: ConfigDict, workdir: Path) -> bool:
+    return import_record.check(workdir, config, _files(config), import_record.has_checkpoints(workdir))
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Reads, matches, says what became what, and writes."""
+    """Reads, matches, says what became what, and writes, unless that has been done."""
     from motif_jax.rewards import exchange
     from motif_jax.runtime import torch_import
 
     with FolderLock(workdir):
+        if _is_done(config, workdir):
+            print(f"{workdir} holds this import of {config.file} already")
+            return
         checkpoint = torch_import.read(config.file)
         if config.kind == "reward":
             reward, match = torch_import.reward(checkpoint, config)
         else:
             params, match = torch_import.agent(checkpoint, _agent_network(config.agent), config.names)
-        run_folder.prepare(workdir, config)
+        import_record.write(workdir, config, _files(config))
         sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
         for name, foreign in match.names.items():
             print(f"{name:22} <- {foreign}  {sizes[foreign]}")
@@ -69,7 +85,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
             )
             print(f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown}")
         else:
-            torch_import.write_agent(params, config.agent, int(checkpoint.number("env_steps", 0)), workdir)
+            torch_import.write_agent(params, config.agent, int(checkpoint.number("env_steps") or 0), workdir)
         print(f"written to {workdir}")
 
 

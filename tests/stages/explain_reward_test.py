@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from motif_jax.datasets.pairs import PairsDataset
 from motif_jax.rewards.trained import read_trained
 from motif_jax.stages import explain_reward, export_reward, import_reward
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import load_config, make_dataset, reward_config, train
+from tests.reward_fixtures import launch, load_config, make_dataset, reward_config, train
 
 pytestmark = pytest.mark.slow
 
@@ -87,10 +88,18 @@ def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
         back = read_trained(workdir)
         assert back.statistics == expected.trained.statistics
         assert back.members == expected.trained.members
-        with pytest.raises(UserError, match="already holds checkpoints"):
-            import_reward.check(config, workdir)
     rows = explain(runs, tmp_path / "e", **{"reward.dir": str(tmp_path / "a" / "reward.safetensors")})
     assert rows
+
+
+def test_no_threshold_through_the_flags(runs, tmp_path):
+    where = [f"--config.reward.dir={runs / 'a'}", "--config.reward.quantile=None", "--config.text=Hello"]
+    said = launch("explain_reward", tmp_path / "e", *where, variant="")
+    normalised, paid = re.search(r"normalised ([-+0-9.]+), pays ([-0-9.]+)", said).groups()
+    assert float(normalised) == float(paid) != 0
+    report = [f"--config.dataset_dir={runs / 'dataset'}", *where[:2], "--config.plots=False"]
+    launch("report", tmp_path / "r", *report, variant="")
+    assert (tmp_path / "r" / "report.html").exists()
 
 
 def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message(tmp_path):

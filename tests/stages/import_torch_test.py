@@ -16,7 +16,7 @@ from motif_jax.stages import import_torch
 from motif_jax.support.errors import UserError
 from tests import torch_files
 from tests.agents import observation_of, recipe_tensors
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import launch, load_config
 from tests.torch_files import tensor
 
 
@@ -88,8 +88,34 @@ def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "conv3/weight" in printed
     assert "not used: heads.critic.weight" in printed
-    with pytest.raises(UserError, match="already holds checkpoints"):
+    import_torch.check(config, workdir)
+    import_torch.run(config, workdir)
+    assert "holds this import" in capsys.readouterr().out
+    assert json.loads((workdir / "config.json").read_text())["stage"] == "train_reward"
+    assert (workdir / "versions.json").exists()
+    config.quantile_row = 0
+    with pytest.raises(UserError, match=r"holds another import \(quantile_row: -1 before, 0 now\)"):
         import_torch.check(config, workdir)
+
+
+@pytest.mark.parametrize(("absent", "key"), [("reward_mean", "mean"), ("reward_var", "variance")])
+def test_absent_statistics_are_asked_for(golden, tmp_path, absent, key):
+    """0 and 1 would be taken for a reward's own: its normalisation would be wrong in silence."""
+    path = write_reward(tmp_path / "a.pth", golden, **{absent: None})
+    with pytest.raises(UserError, match=rf"has no {absent}, .*--config\.{key}=NUMBER"):
+        import_torch.run(config_for("reward", path), tmp_path / "run")
+    assert not (tmp_path / "run" / "import.json").exists()
+    launch("import_torch", tmp_path / "run", f"--config.file={path}", f"--config.{key}=3.5", variant="")
+    assert read_trained(tmp_path / "run").statistics[key] == 3.5
+
+
+def test_a_model_that_contains_itself_is_one_error(tmp_path):
+    model = {"a": tensor(np.ones(2, "f"))}
+    model["self"] = model
+    with pytest.raises(UserError, match="contains itself"):
+        import_torch.run(
+            config_for("reward", torch_files.write(tmp_path / "a.pth", {"model": model})), tmp_path / "r"
+        )
 
 
 def test_a_reward_without_quantiles_has_no_threshold(golden, tmp_path):
@@ -136,7 +162,7 @@ def test_refusals_name_what_is_wrong(golden, tmp_path):
         import_torch.run(config_for("reward", good, **{"reward.network.hidden_dim": 64}), tmp_path / "r")
     with pytest.raises(UserError, match="existing file"):
         import_torch.check(config_for("reward", tmp_path / "none.pth"), tmp_path / "r")
-    with pytest.raises(UserError, match="reward_mean is no number"):
+    with pytest.raises(UserError, match="reward_mean is no finite number"):
         import_torch.run(
             config_for(
                 "reward", write_reward(tmp_path / "b.pth", golden, reward_mean=tensor(np.zeros(3, "f")))

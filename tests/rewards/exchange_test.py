@@ -1,0 +1,157 @@
+"""Rewards as files: what is written, what is refused, and imports that are made once."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
+from motif_jax.rewards import exchange
+from motif_jax.rewards.trained import TrainedReward, read_trained
+from motif_jax.stages import import_reward
+from motif_jax.support import import_record
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import launch, load_config
+
+ARCHITECTURE = RewardArchitecture(message="lt_cnn_small", hidden_dim=8)
+
+
+def make_reward(folder, seed=0, **values):
+    network = RewardNetwork(ARCHITECTURE)
+    params = jax.tree.map(np.asarray, network.init(jax.random.key(seed)))
+    parts = {
+        "statistics": exchange.statistics_of(0.5, 2.0, np.linspace(-1, 1, 19).tolist()),
+        "config": {"stage": "train_reward", "compat": {"glyph_crop_centre": False}},
+        "curve": [{"epoch": 0, "validation/loss": math.nan, "calibration": []}, {"epoch": 1, "train/loss": 0.5}],
+        **values,
+    }  # fmt: skip
+    return TrainedReward(folder, 3, network, params, 1, parts["statistics"], parts["config"], parts["curve"])
+
+
+@pytest.fixture
+def file(tmp_path):
+    exchange.write_safetensors(make_reward(tmp_path), tmp_path / "reward.safetensors")
+    return tmp_path / "reward.safetensors"
+
+
+def header_of(path):
+    content = path.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    return json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["reward"])
+
+
+def test_the_header_is_json_and_comes_back_as_it_was(file):
+    """NaN is no JSON: readers of other languages refuse the whole header for it."""
+    assert "NaN" not in file.read_bytes().decode("latin-1")
+    header = header_of(file)
+    assert header["curve"][0] == {"epoch": 0, "validation/loss": None, "calibration": []}
+    assert math.isnan(exchange.read_safetensors(file).curve[0]["validation/loss"])
+    assert exchange.read_safetensors(file).curve[1] == {"epoch": 1, "train/loss": 0.5}
+
+
+def test_a_reward_that_diverged_is_not_exported(tmp_path):
+    statistics = exchange.statistics_of(math.nan, 1.0, None)
+    with pytest.raises(UserError, match=r"statistics\.mean of the reward must be a finite number"):
+        exchange.write_safetensors(make_reward(tmp_path, statistics=statistics), tmp_path / "x.safetensors")
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def with_header(file, header):
+    save_file({"a": np.zeros(2, "f")}, file, {"reward": header})
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "1", "[" * 100_000])
+def test_a_header_that_is_no_json_object_is_one_error(file, text):
+    with_header(file, text)
+    with pytest.raises(UserError, match="header"):
+        exchange.read_safetensors(file)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("architecture", None, "architecture of the reward must be a JSON object"),
+        ("architecture", {}, "architecture of the reward must be an object with the keys message"),
+        ("architecture", {"more": 1}, "keys message"),
+        ("architecture.message", "other", "one of lt_cnn"),
+        ("architecture.hidden_dim", "8", "hidden_dim of the reward must be of type int"),
+        ("architecture.num_layers", -1, "above 0"),
+        ("architecture.message", "none", "a model: at least one of"),
+        ("architecture.hidden_dim", 16, "has shape"),
+        ("members", "two", "members of the reward must be a whole number"),
+        ("members", 2, "statistics.member_mean"),
+        ("step", None, "step of the reward"),
+        ("curve", [1], "curve of the reward"),
+        ("statistics.mean", "x", "statistics.mean"),
+        ("statistics.variance", -1.0, "at least 0"),
+        ("statistics.quantiles", [1.0], "statistics.quantiles"),
+        ("config", [], "config of the reward"),
+    ],
+)
+def test_a_header_with_parts_missing_or_wrong_is_one_error(file, key, value, words):
+    header = header_of(file)
+    section, _, name = key.rpartition(".")
+    (header[section] if section else header)[name] = value
+    arrays = exchange.reward_layout.to_named(exchange.read_safetensors(file).params)
+    save_file(arrays, file, {"reward": json.dumps(header)})
+    with pytest.raises(UserError, match=words):
+        exchange.read_safetensors(file)
+
+
+def importing(file):
+    config = load_config("import_reward", "")
+    config.file = str(file)
+    return config
+
+
+def test_an_import_is_a_run_folder_and_made_once(tmp_path, file, capsys):
+    workdir = tmp_path / "run"
+    for _ in range(2):
+        import_reward.check(importing(file), workdir)
+        import_reward.run(importing(file), workdir)
+    assert "holds this import of" in capsys.readouterr().out
+    written = {path.name for path in workdir.iterdir()}
+    assert {"config.json", "versions.json", "import.json", "checkpoints"} <= written
+    assert json.loads((workdir / "config.json").read_text())["stage"] == "train_reward"
+    (tmp_path / "copy.safetensors").write_bytes(file.read_bytes())
+    import_reward.check(importing(tmp_path / "copy.safetensors"), workdir)
+    exchange.write_safetensors(make_reward(tmp_path, seed=1), file)
+    with pytest.raises(UserError, match=r"holds another import \(file: "):
+        import_reward.check(importing(file), workdir)
+
+
+def test_an_import_that_was_killed_is_made_again(tmp_path, file, monkeypatch):
+    """Also of another file: what a killed import left is nobody's work."""
+    workdir = tmp_path / "run"
+
+    def killed(*_, **__):
+        (workdir / "checkpoints" / "3.orbax-checkpoint-tmp-1").mkdir()
+        raise SystemError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("motif_jax.support.checkpoints.Checkpoints.save", killed)
+        with pytest.raises(SystemError):
+            import_reward.run(importing(file), workdir)
+    assert not import_record.has_checkpoints(workdir)
+    exchange.write_safetensors(make_reward(tmp_path, seed=1), file)
+    import_reward.check(importing(file), workdir)
+    import_reward.run(importing(file), workdir)
+    expected = make_reward(tmp_path, seed=1)
+    np.testing.assert_array_equal(
+        jax.tree.leaves(read_trained(workdir).params)[0], jax.tree.leaves(expected.params)[0]
+    )
+
+
+def test_a_run_of_another_origin_is_refused(tmp_path, file):
+    (tmp_path / "run" / "checkpoints" / "7").mkdir(parents=True)
+    with pytest.raises(UserError, match="holds a run of unknown origin"):
+        import_reward.check(importing(file), tmp_path / "run")
+    (tmp_path / "run" / "config.json").write_text('{"stage": "train_reward"}')
+    said = launch("import_reward", tmp_path / "run", f"--config.file={file}", variant="", code=2)
+    assert "holds a run of train_reward" in said

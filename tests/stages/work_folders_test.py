@@ -1,0 +1,35 @@
+"""No stage takes the work folder of another one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+
+import pytest
+
+from motif_jax.launch import stage_names
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import launch, load_config
+
+STAGES = [name for name in stage_names() if name != "benchmark"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_folder_of_another_stage_is_refused_before_any_other_check(tmp_path, stage):
+    written = {"stage": "train_agent" if stage != "train_agent" else "train_reward", "seed": 5}
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    config = load_config(stage, "")
+    if "file" in config:  # an import asks first for what it imports
+        config.file = str(tmp_path / "config.json")
+    with pytest.raises(UserError, match=f"holds a run of {written['stage']}"):
+        importlib.import_module(f"motif_jax.stages.{stage}").check(config, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text()) == written
+
+
+def test_a_model_card_does_not_overwrite_its_model(tmp_path):
+    config = json.dumps({"stage": "train_agent"})
+    (tmp_path / "config.json").write_text(config)
+    said = launch("model_card", tmp_path, f"--config.model={tmp_path}", variant="", code=2)
+    assert "holds a run of train_agent, this is model_card" in said
+    assert (tmp_path / "config.json").read_text() == config
+    assert not (tmp_path / "versions.json").exists()
