@@ -164,6 +164,8 @@ def _base() -> ConfigDict:
         0  # every Nth game of each environment leaves a recording in recordings/; 0 leaves none
     )
     config.log_every_seconds = 20.0
+    # Of float32 matrix products: 'highest', or 'default', which on recent GPUs rounds their factors to TF32 (10 bits).
+    config.matmul_precision = "default"
     config.compile_cache = "auto"  # folder of compiled programs; 'auto': in the user's cache folder, '': none
     config.profile = ConfigDict()
     config.profile.start = placeholder(int)  # update after which a trace of XLA starts
@@ -195,6 +197,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = _base()
     if variant == "faithful":
         all_compat_on(config)
+        config.matmul_precision = "highest"
         config.actors.workers = 24
         config.actors.warmup_seconds = 10.0
     elif variant == "quickstart":

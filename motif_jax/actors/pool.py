@@ -93,9 +93,18 @@ class ActorPool(Rollouts):
         return ready
 
     def act(self, ready: Sequence[Ready]) -> None:
-        """See `Rollouts.act`."""
+        """See `Rollouts.act`; one write for all groups of a worker."""
+        now = time.monotonic()
+        commands: dict[int, bytes] = {}
         for group, slot, row in ready:
-            self._command(group, slot, row)
+            worker = group // self.config.groups_per_worker
+            command = COMMAND.pack(self._group_generation[group], group, slot, row)
+            commands[worker] = commands.get(worker, b"") + command
+            self._commanded_at[group] = now
+        with self._lock:
+            for worker, data in commands.items():
+                with contextlib.suppress(BrokenPipeError):  # a dead worker: the watcher sees to it
+                    os.write(self._commands[worker], data)
 
     def release(self, slot: int) -> None:
         """See `Rollouts.release`; wakes the thread in `ready`."""
@@ -192,11 +201,7 @@ class ActorPool(Rollouts):
         return list(RECORD.iter_unpack(os.read(self._records, 2048 * RECORD.size)))
 
     def _command(self, group: int, slot: int, row: int) -> None:
-        worker = group // self.config.groups_per_worker
-        command = COMMAND.pack(self._group_generation[group], group, slot, row)
-        self._commanded_at[group] = time.monotonic()
-        with self._lock, contextlib.suppress(BrokenPipeError):  # a dead worker: the watcher sees to it
-            os.write(self._commands[worker], command)
+        self.act([Ready(group, slot, row)])
 
     def _close_commands(self, worker: int) -> None:
         if self._commands[worker] >= 0:

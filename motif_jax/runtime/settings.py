@@ -25,6 +25,7 @@ SCORE_TASK = "NetHackScore-v1"
 SCORE_COEFFICIENT = 0.1
 SPARSE_COEFFICIENT = 10.0
 TEXT_FIELD = "message"  # of rewards
+MATMUL_PRECISIONS = ("default", "highest")
 _ENVIRONMENT_SWITCHES = (
     "sober_mask",
     "oracle_patch_edge",
@@ -153,14 +154,29 @@ def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
 
 
 def configure_jax(config: ConfigDict) -> None:
-    """Settings of jax, and of the heap that it allocates from, that must be made before its first computation."""
-    memory.keep_freed_memory()
+    """Settings of jax that must be made before its first computation, and before hosts are connected.
+
+    Raises:
+      UserError: a precision that there is not.
+    """
     if config.devices.cpu_count is not None:
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
+    checks.choice(config, "matmul_precision", MATMUL_PRECISIONS)
+    precision = None if config.matmul_precision == "default" else config.matmul_precision
+    jax.config.update("jax_default_matmul_precision", precision)
     folder = cache_folder(config.compile_cache)
     if folder is not None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def configure_heap() -> None:
+    """Settings of the heap that XLA's CPU programs allocate from; to be called when hosts are connected.
+
+    Beside accelerators it is left as it is: one arena and no mappings would only be in the way of the host's threads.
+    """
+    if jax.default_backend() == "cpu":
+        memory.keep_freed_memory()
 
 
 def cache_folder(value: str) -> Path | None:

@@ -18,7 +18,7 @@ from motif_jax.actors import folders
 from motif_jax.actors.group import episode_seed
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.rollouts import ActorsConfig, Rollouts
+from motif_jax.actors.rollouts import ActorsConfig, Ready, Rollouts
 
 ROLLOUT = 5
 
@@ -97,6 +97,38 @@ def test_processes_and_the_serial_mode_write_the_same_rows() -> None:
             for name in slot:
                 rows = slice(0, ROLLOUT if name in ("reward", "terminated", "truncated") else None)
                 np.testing.assert_array_equal(slot[name][rows], other[name][rows], err_msg=f"{group} {name}")
+
+
+def test_all_groups_of_a_worker_are_told_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[int] = []
+    write = os.write
+
+    def counted(descriptor: int, data: bytes) -> int:
+        writes.append(descriptor)
+        return write(descriptor, data)
+
+    with ActorPool(config()) as pool:
+        pool.start()
+        ready = wait_for_groups(pool, 4)
+        monkeypatch.setattr(os, "write", counted)
+        for row in range(1, ROLLOUT):
+            for entry in ready:
+                write_actions(pool, entry.slot, entry.row)
+            writes.clear()
+            pool.act(ready)
+            assert sorted(writes) == sorted(pool._commands)
+            ready = wait_for_groups(pool, 4)
+            assert {entry.row for entry in ready} == {row}
+        monkeypatch.undo()
+
+
+def wait_for_groups(pool: ActorPool, count: int) -> list[Ready]:
+    """Returns when so many groups wait for actions."""
+    ready, deadline = [], time.monotonic() + 60
+    while len(ready) < count:
+        assert time.monotonic() < deadline
+        ready += pool.ready(0.2)
+    return ready
 
 
 def test_worker_never_imports_jax() -> None:

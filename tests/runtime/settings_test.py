@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.actors import slots
-from motif_jax.runtime import settings
+from motif_jax.runtime import memory, settings
 from motif_jax.stages import train_agent
 from motif_jax.support.errors import UserError
 from tests.runtime.agent_runs import CONFIG, recall_config
@@ -35,6 +36,7 @@ def test_faithful_is_the_published_command() -> None:
     )
     assert (reward.quantile, reward.count_exponent, reward.extrinsic_clip) == (0.5, 3.0, 10.0)
     assert (config.network.obs_scale, config.seed) == (255.0, 777)
+    assert config.matmul_precision == "highest"
     assert all(config.compat.values())
 
 
@@ -126,6 +128,7 @@ def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.Mo
         ({"algorithm__advantage": "td"}, "config.algorithm.advantage='td'"),
         ({"network__core": "rnn"}, "config.network.core='rnn'"),
         ({"optimizer__learning_rate": -1.0}, "config.optimizer.learning_rate=-1.0"),
+        ({"matmul_precision": "tf32"}, "config.matmul_precision='tf32': must be one of default, highest"),
         ({"network__encoder": "nethack"}, "config.network.encoder='nethack' needs the fields window_chars"),
     ],
 )
@@ -133,6 +136,32 @@ def test_bad_values_are_told_in_one_line(changes: dict[str, object], message: st
     with pytest.raises(UserError) as caught:
         train_agent.check(recall_config(**changes), tmp_path)
     assert message in str(caught.value)
+
+
+def test_products_are_as_exact_as_the_config_says() -> None:
+    def precision() -> str | None:
+        product = jax.make_jaxpr(lambda x: x @ x)(np.ones((2, 2), np.float32)).eqns[0]
+        return product.params["precision"] and product.params["precision"][0].name
+
+    try:
+        settings.configure_jax(recall_config(matmul_precision="highest"))
+        assert precision() == "HIGHEST"
+    finally:
+        settings.configure_jax(recall_config())
+    assert precision() is None
+
+
+@pytest.mark.parametrize(("backend", "calls"), [("cpu", 1), ("gpu", 0)])
+def test_the_heap_is_changed_where_the_cpu_computes(
+    backend: str, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(memory, "keep_freed_memory", lambda: made.append(1))
+    settings.configure_jax(recall_config())
+    assert made == [], "hosts may not be connected yet"
+    settings.configure_heap()
+    assert len(made) == calls
 
 
 def test_slots_without_memory_are_told_before_any_work(
