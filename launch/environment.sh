@@ -8,16 +8,16 @@ die() {
   exit 2
 }
 
-# The first Python of at least 3.11 (MOTIF_JAX_PYTHON chooses one).
+# The first Python of 3.11 or 3.12, which the tests run with (MOTIF_JAX_PYTHON chooses one of them).
 find_python() {
   local candidate
   for candidate in ${MOTIF_JAX_PYTHON:-python3.12 python3.11 python3 python}; do
-    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' >/dev/null 2>&1; then
       printf '%s\n' "$candidate"
       return 0
     fi
   done
-  die "Python 3.11 or newer is needed and was not found${MOTIF_JAX_PYTHON:+ (MOTIF_JAX_PYTHON=$MOTIF_JAX_PYTHON)}: install python3.11 or python3.12"
+  die "Python 3.11 or 3.12 is needed and was not found${MOTIF_JAX_PYTHON:+ (MOTIF_JAX_PYTHON=$MOTIF_JAX_PYTHON)}: install python3.11 or python3.12"
 }
 
 # make_environment FOLDER: venv; without ensurepip (Debian's split) the pip that is there fills it; then virtualenv.

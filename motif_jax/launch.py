@@ -1,8 +1,8 @@
 """The one entry point: `python -m motif_jax.launch --config=configs/STAGE.py --workdir=DIR`.
 
 Reads a config file, checks every value before any work starts, and runs the stage that `config.stage` names.
-A problem that the user can solve ends the program with one line and exit code 2. A stage that was asked to
-stop (SIGTERM, SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it.
+A problem that the user can solve ends the program with one line and exit code 2. A stage that takes long and
+was asked to stop (SIGTERM, SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it.
 
 Spawned worker processes import this module again, so it imports nothing heavy at the top.
 """

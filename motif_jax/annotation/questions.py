@@ -26,11 +26,6 @@ class QuestionHasher:
         canonical = json.dumps(identity, sort_keys=True, separators=(",", ":")).encode()
         self._identity = hashlib.blake2b(canonical, digest_size=16)
 
-    @property
-    def identity_hash(self) -> str:
-        """32 hex digits that name the annotator."""
-        return self._identity.hexdigest()
-
     def captions(self, first: str, second: str) -> str:
         """Id of the question about an ordered pair of captions."""
         one = first.encode()

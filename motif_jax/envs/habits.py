@@ -70,7 +70,7 @@ class Habit:
             block += 1
 
 
-# Names that config.players weighs.
+# Names that config.mixture of collect weighs.
 HABITS: Mapping[str, Habit] = {
     "uniform": Habit(),
     "walker": Habit({"walk": 6.0, "eat": 0.3, "up": 0.1}, repeat=0.5),

@@ -36,7 +36,9 @@ def names() -> tuple[str, ...]:
 def check(name: str) -> None:
     """Raises UserError when there is no environment of that name."""
     if name not in _ENTRY_POINTS:
-        raise UserError(f"there is no environment {name!r}; choose one of {', '.join(_ENTRY_POINTS)}")
+        raise UserError(
+            f"config.environment.name: there is no environment {name!r}; choose one of {', '.join(_ENTRY_POINTS)}"
+        )
 
 
 def _load(name: str) -> Any:
