@@ -5,6 +5,7 @@
 agent_layout() {
   local gpus=$((${SLURM_GPUS_ON_NODE:-1} / $1)) cores=${SLURM_CPUS_PER_TASK:-}
   layout=()
+  [ $(($1 * ${SLURM_JOB_NUM_NODES:-1})) -eq 1 ] || layout+=(--config.hosts.coordinator=slurm)
   [ "$gpus" -gt 1 ] || return 0
   layout+=(--config.devices.learner=all --config.devices.actor=all)
   if [ -n "$cores" ] && [ "$cores" -gt "$gpus" ]; then
@@ -12,14 +13,34 @@ agent_layout() {
   fi
 }
 
-# run_stage COMMAND...: runs a stage and ends with its exit code, after it has queued the job again where that helps:
+# step_of TASKS: sets `step` to the command that starts TASKS processes on every node as a step of the job: that is where
+# Slurm's own SIGTERM goes (pre-emption, scancel). Each process has its share of the node's GPUs. srun passes signals on.
+# It must not kill processes that still leave when the first one has left: the hosts of a run end together by themselves.
+step_of() {
+  local gpus=$((${SLURM_GPUS_ON_NODE:-0} / $1))
+  step=()
+  if ! command -v srun >/dev/null; then
+    [ "$1" -eq 1 ] && return 0
+    echo "error: $1 processes on a node need srun, which is not there" >&2
+    exit 2
+  fi
+  step=(srun --ntasks-per-node="$1" --kill-on-bad-exit=0)
+  [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ] || step+=(--ntasks="$1")
+  [ -z "${SLURM_CPUS_PER_TASK:-}" ] || step+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")
+  [ "$1" -eq 1 ] || [ "$gpus" -eq 0 ] || step+=(--gpus-per-task="$gpus")
+}
+
+# run_stage WORKDIR COMMAND...: runs a stage and ends with its exit code, after it has queued the job again where that
+# helps:
 # - Slurm's USR1 ahead of the end of the job's time: the stage saves and ends with 75; the job is queued again.
-# - Slurm's TERM (pre-emption, scancel): the stage saves too. Slurm itself queues pre-empted jobs again, and nobody wants
-#   a cancelled one back.
-# - The stage died (a host was lost, memory ran out): the job is queued again, MAX_RESTARTS times (3) at most.
+# - Slurm's TERM (pre-emption, scancel), which may reach the stage alone: it saves too. Slurm itself queues pre-empted jobs
+#   again, and nobody wants a cancelled one back.
+# - The stage died (a host was lost, memory ran out): the job is queued again, unless it is the (MAX_RESTARTS + 1)th time
+#   (the fourth) since it last came to an orderly end. WORKDIR/crashes counts, for this job alone.
 # - 2, something to put right: the log says what in one line, and the job ends.
 run_stage() {
-  local stage code=0 requeue=no
+  local stage code=0 requeue=no workdir=$1
+  shift
   slurm_signal=none
   # In the background: bash acts on a signal only between commands, or while it waits.
   "$@" &
@@ -33,14 +54,28 @@ run_stage() {
   done
   trap - USR1 TERM
 
-  case $code in
-    0 | 2) ;;
-    75) requeue=yes ;;
-    *) [ "${SLURM_RESTART_COUNT:-0}" -ge "${MAX_RESTARTS:-3}" ] || requeue=yes ;;
+  case $code in 0 | 75) rm -f "$workdir/crashes" ;; esac
+  # 143: ended by TERM before it could answer.
+  case $slurm_signal:$code in
+    *:0 | *:2 | TERM:* | none:75 | none:143) ;;
+    USR1:*) requeue=yes ;;
+    *) if count_crash "$workdir"; then requeue=yes; fi ;;
   esac
-  if [ "$requeue" = yes ] && [ "$slurm_signal" != TERM ] && [ -n "${SLURM_JOB_ID:-}" ]; then
+  if [ "$requeue" = yes ] && [ -n "${SLURM_JOB_ID:-}" ]; then
     printf 'the stage ended with %s: queued again, and it goes on where it was\n' "$code" >&2
     scontrol requeue "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
   fi
   exit "$code"
+}
+
+# count_crash WORKDIR: counts one more crash of this job; fails if there have been too many.
+count_crash() {
+  local job=${SLURM_JOB_ID:-none} counted_job='' crashes=0
+  if [ -f "$1/crashes" ]; then
+    read -r counted_job crashes <"$1/crashes" || true
+  fi
+  [ "$counted_job" = "$job" ] || crashes=0
+  mkdir -p "$1"
+  printf '%s %s\n' "$job" $((crashes + 1)) >"$1/crashes"
+  [ "$crashes" -lt "${MAX_RESTARTS:-3}" ]
 }

@@ -19,12 +19,17 @@ from motif_jax.runtime.hosts import PORTS
 from motif_jax.support.checkpoints import Checkpoints
 from tests.processes import REPOSITORY, Program, ended, wait_until
 
-# Starts as many copies of the command as the job has nodes, with Slurm's variables, and passes signals on.
+# Starts as many copies of the command on each node as it is told, with Slurm's variables, and passes signals on.
 SRUN = """#!/usr/bin/env bash
-while [ "${1#--}" != "$1" ]; do shift; done
+: > "$FAKE_FOLDER/srun_flags"
+while [ "${1#--}" != "$1" ]; do
+  echo "$1" >> "$FAKE_FOLDER/srun_flags"
+  case $1 in --ntasks-per-node=*) count=$((${1#*=} * ${SLURM_JOB_NUM_NODES:-1})) ;; esac
+  shift
+done
 pids=()
-for ((i = 0; i < FAKE_NODES; i++)); do
-  SLURM_PROCID=$i SLURM_NTASKS=$FAKE_NODES SLURM_STEP_NODELIST=localhost "$@" &
+for ((i = 0; i < count; i++)); do
+  SLURM_PROCID=$i SLURM_NTASKS=$count SLURM_STEP_NODELIST=localhost "$@" &
   pids+=($!)
 done
 trap 'kill -USR1 "${pids[@]}"' USR1
@@ -44,6 +49,7 @@ echo "$@" >> "$FAKE_FOLDER/requeued"
 """
 # In place of python: writes its arguments down, waits for a signal if it should, and ends with the code it was given.
 PYTHON = """#!/usr/bin/env bash
+echo "$$" > "$FAKE_FOLDER/pid"
 printf '%s\\n' "$@" > "$FAKE_FOLDER/arguments"
 trap 'exit 75' USR1 TERM
 if [ "$FAKE_CODE" = wait ]; then
@@ -95,6 +101,10 @@ class Job:
         """What python was given."""
         return (self.folder / "arguments").read_text().splitlines()
 
+    def srun_flags(self) -> set[str]:
+        """What srun was told."""
+        return set((self.folder / "srun_flags").read_text().splitlines())
+
     def has_checkpoint(self) -> bool:
         """Whether the run has one."""
         return any(path.name.isdigit() for path in (self.folder / "run").glob("checkpoints/*"))
@@ -113,10 +123,24 @@ def job(tmp_path: Path) -> Job:
     return Job(tmp_path)
 
 
-def test_an_array_trains_one_agent_for_each_seed_on_all_devices(job: Job) -> None:
+EIGHT_GPUS = {"SLURM_NTASKS_PER_NODE": "8", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "16"}
+
+
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_every_gpu_has_a_process_with_its_share_of_the_node(job: Job, nodes: int) -> None:
+    script = "train_agent.sbatch" if nodes == 1 else "train_agent_nodes.sbatch"
+    program = job.start(script, FAKE_CODE="0", SLURM_JOB_NUM_NODES=str(nodes), **EIGHT_GPUS)
+    assert program.wait() == 0, program.text()
+    flags = {"--ntasks-per-node=8", "--cpus-per-task=16", "--gpus-per-task=1", "--kill-on-bad-exit=0"}
+    assert job.srun_flags() == (flags | {"--ntasks=8"} if nodes == 1 else flags)
+    assert "--config.hosts.coordinator=slurm" in job.arguments()
+    assert not [argument for argument in job.arguments() if "devices" in argument or "workers" in argument]
+
+
+def test_an_array_trains_one_agent_for_each_seed(job: Job) -> None:
     program = job.start(
         "train_agent.sbatch", "--config.rollout=16", FAKE_CODE="0", REWARD="runs/r", SLURM_ARRAY_TASK_ID="4",
-        SLURM_ARRAY_JOB_ID="9", SLURM_GPUS_ON_NODE="8", SLURM_CPUS_PER_TASK="128",
+        SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS,
     )  # fmt: skip
     assert program.wait() == 0, program.text()
     assert job.arguments() == [
@@ -126,45 +150,70 @@ def test_an_array_trains_one_agent_for_each_seed_on_all_devices(job: Job) -> Non
         f"--workdir={job.folder}/run/seed-4",
         "--config.reward.dir=runs/r",
         "--config.seed=4",
-        "--config.devices.learner=all",
-        "--config.devices.actor=all",
-        "--config.actors.workers=120",
+        "--config.hosts.coordinator=slurm",
         "--config.rollout=16",
     ]
     assert job.requeued() == []
 
 
-def test_a_process_for_each_gpu_has_its_share_of_the_node(job: Job) -> None:
-    program = job.start(
-        "train_agent_nodes.sbatch", FAKE_CODE="0", FAKE_NODES="1", SLURM_NTASKS_PER_NODE="8", SLURM_GPUS_ON_NODE="8",
-        SLURM_CPUS_PER_TASK="16",
-    )  # fmt: skip
+def test_one_process_takes_all_gpus_of_its_node(job: Job) -> None:
+    size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "128"}
+    program = job.start("train_agent.sbatch", FAKE_CODE="0", **size)
     assert program.wait() == 0, program.text()
-    assert "--config.hosts.coordinator=slurm" in job.arguments()
-    assert not [argument for argument in job.arguments() if "devices" in argument or "workers" in argument]
+    layout = ["--config.devices.learner=all", "--config.devices.actor=all", "--config.actors.workers=120"]
+    assert job.arguments()[-3:] == layout
+    assert not [argument for argument in job.arguments() if "coordinator" in argument]
+    assert "--gpus-per-task=8" not in job.srun_flags()
+    program = job.start("train_agent_nodes.sbatch", FAKE_CODE="0", SLURM_JOB_NUM_NODES="2", **size)
+    assert program.wait() == 0, program.text()
+    assert job.arguments()[-4:] == ["--config.hosts.coordinator=slurm", *layout]
 
 
-@pytest.mark.parametrize(
-    ("code", "restarts", "again"),
-    [("0", "0", False), ("2", "0", False), ("75", "9", True), ("134", "2", True), ("134", "3", False)],
-)
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_what_is_queued_again(job: Job, script: str, code: str, restarts: str, again: bool) -> None:
-    program = job.start(
-        script,
-        FAKE_CODE=code,
-        FAKE_NODES="2",
-        DATASET="data",
-        SLURM_JOB_ID="123",
-        SLURM_RESTART_COUNT=restarts,
-    )
+def test_a_stage_is_a_step_of_the_job_where_there_are_steps(job: Job, script: str) -> None:
+    """Slurm sends its SIGTERM to the job's steps, not to the batch shell."""
+    assert job.start(script, FAKE_CODE="0", DATASET="data", SLURM_CPUS_PER_TASK="16").wait() == 0
+    assert job.srun_flags() >= {"--ntasks-per-node=1", "--ntasks=1", "--cpus-per-task=16"}
+    (job.folder / "srun").unlink()
+    (job.folder / "arguments").unlink()
+    assert job.start(script, FAKE_CODE="0", DATASET="data").wait() == 0
+    assert job.arguments()[:2] == ["-m", "motif_jax.launch"]
+    several = job.start("train_agent.sbatch", FAKE_CODE="0", **EIGHT_GPUS)
+    assert several.wait() == 2
+    assert several.text() == "error: 8 processes on a node need srun, which is not there\n"
+
+
+@pytest.mark.parametrize(("code", "again"), [("0", False), ("2", False), ("75", False), ("134", True)])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_is_queued_again(job: Job, script: str, code: str, again: bool) -> None:
+    """A stage that stops although the batch shell had no signal had Slurm's own, or somebody's: they see to it."""
+    ends = {"FAKE_CODE": code, "DATASET": "data", "SLURM_JOB_ID": "123"}
+    # However often the end of its time has queued it again before.
+    program = job.start(script, SLURM_JOB_NUM_NODES="2", SLURM_RESTART_COUNT="9", **ends)
     assert program.wait() == int(code), program.text()
     assert job.requeued() == (["requeue 123"] if again else [])
 
 
+def test_a_job_that_crashes_again_and_again_is_given_up(job: Job) -> None:
+    def end(code: str, number: str = "123", **more: str) -> int:
+        """How often it was queued again after one more end."""
+        program = job.start(
+            "train_reward.sbatch", FAKE_CODE=code, DATASET="data", SLURM_JOB_ID=number, **more
+        )
+        assert program.wait() == int(code), program.text()
+        return len(job.requeued())
+
+    assert [end("134") for _ in range(5)] == [1, 2, 3, 3, 3]
+    assert end("1", number="124") == 4, "another job on the same folder"
+    assert end("1", number="124", MAX_RESTARTS="1") == 4
+    assert end("75", number="124") == 4
+    assert not (job.folder / "run" / "crashes").exists()
+    assert end("1", number="124", MAX_RESTARTS="1") == 5, "it had come to an orderly end"
+
+
 def test_a_task_of_an_array_is_queued_again_by_its_number(job: Job) -> None:
     array = {"SLURM_ARRAY_JOB_ID": "50", "SLURM_ARRAY_TASK_ID": "3"}
-    assert job.start("train_agent.sbatch", FAKE_CODE="75", **array).wait() == 75
+    assert job.start("train_agent.sbatch", FAKE_CODE="134", **array).wait() == 134
     assert job.requeued() == ["requeue 50_3"]
 
 
@@ -172,12 +221,23 @@ def test_a_task_of_an_array_is_queued_again_by_its_number(job: Job) -> None:
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_signal_reaches_the_stage(job: Job, script: str, number: signal.Signals, again: bool) -> None:
     """Ahead of the end of its time a job is queued again; Slurm sees to one that it takes the node from."""
-    program = job.start(script, FAKE_CODE="wait", FAKE_NODES="1", DATASET="data", SLURM_JOB_ID="8")
+    program = job.start(script, FAKE_CODE="wait", DATASET="data", SLURM_JOB_ID="8")
     with ended([program]):
         wait_until(lambda: (job.folder / "waiting").exists(), "the stage's start", 60)
         program.send(number)
         assert program.wait(60) == 75, program.text()
     assert job.requeued() == (["requeue 8"] if again else [])
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_slurms_own_signal_reaches_the_step_alone(job: Job, script: str) -> None:
+    """Pre-emption and scancel: Slurm queues the one again itself, and nobody wants the other back."""
+    program = job.start(script, FAKE_CODE="wait", DATASET="data", SLURM_JOB_ID="8")
+    with ended([program]):
+        wait_until(lambda: (job.folder / "waiting").exists(), "the stage's start", 60)
+        os.kill(int((job.folder / "pid").read_text()), signal.SIGTERM)
+        assert program.wait(60) == 75, program.text()
+    assert job.requeued() == []
 
 
 def test_a_reward_needs_a_dataset(job: Job) -> None:
@@ -202,7 +262,7 @@ def test_a_training_on_two_nodes_is_stopped_queued_again_and_goes_on(job: Job) -
     ]
     environment = {
         "PYTHON": sys.executable,
-        "FAKE_NODES": str(nodes),
+        "SLURM_JOB_NUM_NODES": str(nodes),
         "CONFIG": "configs/train_agent.py:recall",
     }
     with ended(job.programs):
