@@ -23,7 +23,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.seed = 0
     config.reward = ConfigDict()
     config.reward.dir = placeholder(str)  # run folder of train_reward, or a file of export_reward
-    config.reward.step = placeholder(int)  # its evaluation; None: the newest
+    config.reward.step = placeholder(int)  # its evaluation; None: the newest (best if it stops early)
     config.reward.quantile = placeholder(float)  # threshold, of both rewards; None: no threshold
     config.reward.quantile = 0.5
     config.other = ConfigDict()
@@ -32,6 +32,6 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.dataset_dir = placeholder(str)  # whose messages; None: the one the reward was trained on
     config.text = ""  # messages to rate, with | between them
     config.max_evaluations = 12  # of the change over training, spread evenly
-    config.max_rows = 5000  # messages on the page, the most frequent ones; messages.csv has all
+    config.max_rows = placeholder(int)  # messages on the page, the most frequent ones; None: all
     config.max_steps = 200_000  # a reward that reads more than the message is averaged over so many steps
     return config

@@ -5,7 +5,7 @@ from __future__ import annotations
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.support.config import choice, fraction, positive
+from motif_jax.support.config import choice, fraction, positive, require
 
 SCHEDULES = ("constant", "linear", "cosine")
 
@@ -21,8 +21,10 @@ def check(config: ConfigDict) -> None:
     positive(config, "optimizer.eps")
     for key in ("warmup_steps", "max_gradient_norm"):
         positive(config, f"optimizer.{key}", allow_zero=True)
-    for key in ("final_fraction", "b1", "b2"):
-        fraction(config, f"optimizer.{key}")
+    fraction(config, "optimizer.final_fraction")
+    for key in ("b1", "b2"):
+        value = config.optimizer[key]
+        require(0 <= value < 1, f"optimizer.{key}", value, "at least 0 and below 1")
 
 
 def make_schedule(config: ConfigDict, total_steps: int) -> optax.Schedule:

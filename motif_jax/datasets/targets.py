@@ -23,11 +23,13 @@ class PairTargets:
     Attributes:
       labels: int8 [pairs], 0 first, 1 second, 2 tie, 3 unknown to every annotator.
       targets: float32 [pairs, 2], the wanted probability that the first, the second is better; sums to 1.
+      unsmoothed: float32 [pairs, 2], the targets before label smoothing: what a model is measured by.
       weights: float32 [pairs], how much the pair counts in the loss; 0 for unknown and dropped ones.
     """
 
     labels: np.ndarray
     targets: np.ndarray
+    unsmoothed: np.ndarray
     weights: np.ndarray
 
     @property
@@ -126,8 +128,13 @@ def read_targets(
     weights = np.where(says > 0, total / np.maximum(says, 1e-12), 0.0)
     if ties == "drop":
         weights = np.where(labels == TIE, 0.0, weights)
-    targets = (1 - smoothing) * targets + smoothing / 2
-    return PairTargets(labels.astype(np.int8), targets.astype(np.float32), weights.astype(np.float32))
+    smoothed = (1 - smoothing) * targets + smoothing / 2
+    return PairTargets(
+        labels.astype(np.int8),
+        smoothed.astype(np.float32),
+        targets.astype(np.float32),
+        weights.astype(np.float32),
+    )
 
 
 def _labels_of(targets: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -2,92 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 
 from motif_jax.reports import charts, html
 from motif_jax.reports.charts import Series
-from motif_jax.reports.html import Cell, Markup
+from motif_jax.reports.explain_data import ExplainedReward, Explanation, rank_correlation
+from motif_jax.reports.explain_table import message_table, titles
+from motif_jax.reports.html import Cell
 
 BINS = 60
-_SPARK_WIDTH, _SPARK_HEIGHT = 90, 22
-
-
-@dataclasses.dataclass(frozen=True)
-class ExplainedReward:
-    """What one reward model says about N messages.
-
-    Attributes:
-      name: how the page calls it.
-      raw, normalised: [N] each.
-      threshold: of the normalised reward, or None.
-      quantile: the threshold's level, or None.
-      disagreement: [N], standard deviation of an ensemble's normalised rewards; None for a single model.
-      history: [E, N], normalised rewards at E evaluations of the training, oldest first.
-      evaluations: numbers of these evaluations [E].
-      curve: rows of metrics of all evaluations, as the checkpoint holds them.
-      facts: (label, value, note) shown at the top.
-    """
-
-    name: str
-    raw: np.ndarray
-    normalised: np.ndarray
-    threshold: float | None
-    quantile: float | None
-    disagreement: np.ndarray | None
-    history: np.ndarray
-    evaluations: Sequence[int]
-    curve: Sequence[dict[str, Any]]
-    facts: Sequence[tuple[str, str, str]] = ()
-
-    @property
-    def paid(self) -> np.ndarray:
-        """The intrinsic reward [N]: 0 unless strictly above the threshold."""
-        if self.threshold is None:
-            return self.normalised
-        return np.where(self.normalised > np.float32(self.threshold), self.normalised, 0.0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Explanation:
-    """Everything on the page.
-
-    Attributes:
-      messages: texts [N].
-      counts: how often each occurs in the dataset, int [N].
-      rewards: one or two models.
-      texts: messages that were asked for, with one `ExplainedReward` a model.
-      typed: those models' answers, in the order of `rewards`.
-      source: where the messages come from.
-    """
-
-    messages: Sequence[str]
-    counts: np.ndarray
-    rewards: Sequence[ExplainedReward]
-    texts: Sequence[str] = ()
-    typed: Sequence[ExplainedReward] = ()
-    source: str = ""
-
-
-def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Spearman's rank correlation of two arrays [N], equal values sharing their mean rank; NaN below 2."""
-    if len(first) < 2:
-        return float("nan")
-    ranks = [_ranks(values) for values in (first, second)]
-    deviations = [r.std() for r in ranks]
-    if min(deviations) == 0:
-        return float("nan")
-    return float(np.mean((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())) / np.prod(deviations))
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[place]
+# Of a chart with one for each message.
+DOTS = 1500
 
 
 def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) -> str:
@@ -95,10 +23,11 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
 
     Args:
       reward: what to show.
-      weights: [N], ones to count distinct messages, their counts to count steps.
+      weights: [N], ones to count distinct messages, their counts to count steps. Messages without a reward
+        are left out.
       description: read out by screen readers.
     """
-    values = reward.normalised
+    values, weights = reward.normalised[reward.rated], weights[reward.rated]
     if not len(values):
         return charts.empty_chart("there are no messages")
     low, high = float(values.min()), float(values.max())
@@ -132,17 +61,18 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
     )
 
 
-def scatter(
-    first: ExplainedReward, second: ExplainedReward, messages: Sequence[str], most: int = 1500
-) -> str:
-    """One dot a message: its normalised reward under both models, as inline SVG."""
-    if not len(first.normalised):
-        return charts.empty_chart("there are no messages")
-    x, y = first.normalised[:most], second.normalised[:most]
+def scatter(explanation: Explanation, most: int = DOTS) -> str:
+    """One dot a message, of the `most` most frequent: its normalised reward under both models, as inline SVG."""
+    first, second = explanation.rewards
+    both = np.flatnonzero(first.rated & second.rated)
+    if not both.size:
+        return charts.empty_chart("there are no messages that both rate")
+    both = both[np.argsort(-explanation.counts[both], kind="stable")[:most]]
+    x, y = first.normalised[both], second.normalised[both]
     axes = charts._Axes(charts._range([x]), charts._range([y]))
     dots = "".join(
         f'<circle class="dot c0" r="2.5" cx="{axes.x(a):.1f}" cy="{axes.y(b):.1f}"><title>{escape(text)}</title></circle>'
-        for a, b, text in zip(x, y, messages[:most], strict=True)
+        for a, b, text in zip(x, y, [explanation.messages[i] for i in both.tolist()], strict=True)
     )
     return (
         f'<svg class="chart" viewBox="0 0 {charts.WIDTH} {charts.HEIGHT}" role="img" '
@@ -150,34 +80,8 @@ def scatter(
     )
 
 
-def sparkline(values: np.ndarray) -> str:
-    """A small line of values [E] over the training; '' below two of them."""
-    if len(values) < 2:
-        return ""
-    low, span = float(values.min()), float(np.ptp(values)) or 1.0
-    step = _SPARK_WIDTH / (len(values) - 1)
-    points = " ".join(
-        f"{i * step:.1f},{2 + (_SPARK_HEIGHT - 4) * (1 - (v - low) / span):.1f}" for i, v in enumerate(values)
-    )
-    title = " → ".join(f"{v:+.2f}" for v in values)
-    return (
-        f'<svg class="spark" viewBox="0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}" width="{_SPARK_WIDTH}" '
-        f'height="{_SPARK_HEIGHT}"><title>{title}</title><polyline class="line c0" fill="none" points="{points}"/></svg>'
-    )
-
-
-def _columns(rewards: Sequence[ExplainedReward], history: bool) -> list[str]:
-    names = []
-    for reward in rewards:
-        of = f" · {reward.name}" if len(rewards) > 1 else ""
-        names += [f"normalised{of}", f"raw{of}", f"paid first time{of}"]
-        names += [f"disagreement{of}"] if reward.disagreement is not None else []
-        names += [f"over training{of}"] if history else []
-    return names + (["difference"] if len(rewards) == 2 else [])
-
-
-def _cells(rewards: Sequence[ExplainedReward], index: int, history: bool) -> list[Cell | Markup]:
-    cells: list[Cell | Markup] = []
+def _cells(rewards: Sequence[ExplainedReward], index: int) -> list[Cell]:
+    cells: list[Cell] = []
     for reward in rewards:
         value, paid = float(reward.normalised[index]), float(reward.paid[index])
         cells.append(Cell(f"{value:+.3f}", value))
@@ -186,44 +90,15 @@ def _cells(rewards: Sequence[ExplainedReward], index: int, history: bool) -> lis
         if reward.disagreement is not None:
             spread = float(reward.disagreement[index])
             cells.append(Cell(f"{spread:.3f}", spread))
-        if history:
-            cells.append(Markup(sparkline(reward.history[:, index])))
     if len(rewards) == 2:
         difference = float(rewards[1].normalised[index] - rewards[0].normalised[index])
         cells.append(Cell(f"{difference:+.3f}", difference))
     return cells
 
 
-def message_table(explanation: Explanation, max_rows: int) -> str:
-    """All messages with search and sorting, the best liked first; a line marks the threshold."""
-    first = explanation.rewards[0]
-    kept = np.sort(np.argsort(-explanation.counts, kind="stable")[:max_rows])
-    kept = kept[np.argsort(-first.normalised[kept], kind="stable")]
-    history = any(len(reward.evaluations) > 1 for reward in explanation.rewards)
-    header = ["message", "seen (times)", *_columns(explanation.rewards, history)]
-    rows: list[list[Cell | Markup]] = []
-    line_drawn = first.threshold is None
-    for index in kept:
-        if not line_drawn and first.normalised[index] <= first.threshold:
-            line_drawn = True
-            if rows:
-                rows.append(_threshold_row(first, len(header)))
-        count = int(explanation.counts[index])
-        row: list[Cell | Markup] = [Cell(explanation.messages[index] or "(no message)", code=True)]
-        rows.append([*row, Cell(f"{count:,}", float(count)), *_cells(explanation.rewards, index, history)])
-    return html.table(header, rows, "messages", search=True, limit=100, empty="there are no messages")
-
-
-def _threshold_row(reward: ExplainedReward, columns: int) -> list[Cell | Markup]:
-    text = f"threshold {reward.threshold:.3f}: what stands below pays nothing"
-    cells: list[Cell | Markup] = [Cell(f"── {text} ──"), *(Cell("") for _ in range(columns - 1))]
-    cells[2] = Cell(f"{reward.threshold:+.3f}", float(reward.threshold or 0.0))
-    return cells
-
-
 def _overview(reward: ExplainedReward, counts: np.ndarray) -> str:
     steps = max(1, int(counts.sum()))
-    above = reward.paid != 0
+    above, unrated = reward.pays, ~reward.rated
     tiles = [
         ("messages", f"{len(reward.raw):,}", "distinct"),
         (
@@ -233,8 +108,11 @@ def _overview(reward: ExplainedReward, counts: np.ndarray) -> str:
         ),
         *reward.facts,
     ]
-    if reward.disagreement is not None and len(reward.disagreement):
-        mean = float(np.average(reward.disagreement, weights=np.maximum(counts, 1)))
+    if unrated.any():
+        tiles.append(("not rated", f"{unrated.sum():,}", "messages on none of the steps that were looked at"))
+    if reward.disagreement is not None and reward.rated.any():
+        shown = reward.rated
+        mean = float(np.average(reward.disagreement[shown], weights=np.maximum(counts[shown], 1)))
         tiles.append(("disagreement", f"{mean:.3f}", "mean over the dataset's steps"))
     return html.tiles(tiles)
 
@@ -301,22 +179,22 @@ def _calibration(reward: ExplainedReward) -> str:
     return html.figure("calibration on validation pairs", chart, caption)
 
 
-def render(explanation: Explanation, written: str, max_rows: int = 5000) -> str:
+def render(explanation: Explanation, written: str, max_rows: int | None = None) -> str:
     """Returns the page.
 
     Args:
       explanation: what to show.
       written: when, for the line below the title.
-      max_rows: messages in the table, the most frequent ones.
+      max_rows: messages in the table, the most frequent ones; None for all.
     """
     rewards, counts = explanation.rewards, explanation.counts
     sections, links = [], {"messages-section": "messages"}
     if explanation.texts:
         rows = [
-            [Cell(text or "(no message)", code=True), *_cells(explanation.typed, i, False)]
+            [Cell(text or "(no message)", code=True), *_cells(explanation.typed, i)]
             for i, text in enumerate(explanation.texts)
         ]
-        table = html.table(["text", *_columns(explanation.typed, False)], rows, "typed")
+        table = html.table(["text", *titles(explanation.typed, False)], rows, "typed")
         sections.append(html.section("Texts that were asked for", "texts", table))
         links = {"texts": "texts", **links}
     for number, reward in enumerate(rewards):
@@ -339,21 +217,28 @@ def render(explanation: Explanation, written: str, max_rows: int = 5000) -> str:
         links |= {name: title.lower(), f"training-{number}": "its training"}
     if len(rewards) == 2:
         correlation = rank_correlation(rewards[0].normalised, rewards[1].normalised)
-        both = int(((rewards[0].paid != 0) & (rewards[1].paid != 0)).sum())
+        both = int((rewards[0].pays & rewards[1].pays).sum())
         tiles = html.tiles(
             [
                 ("rank correlation", f"{correlation:.2f}", "Spearman, over distinct messages"),
                 ("paid by both", f"{both:,}", "distinct messages"),
             ]
         )
-        chart = html.figure("one dot a message", scatter(rewards[0], rewards[1], explanation.messages))
+        caption = f"the {DOTS:,} most frequent" if len(explanation.messages) > DOTS else ""
+        chart = html.figure("one dot a message", scatter(explanation), caption)
         sections.append(html.section("Side by side", "both", tiles, html.grid(chart)))
         links["both"] = "side by side"
-    shown = min(max_rows, len(explanation.messages))
+    shown = len(explanation.messages) if max_rows is None else min(max_rows, len(explanation.messages))
     note = (
         "Normalised: mean 0, variance 1 over the training messages. Paid: 0 at or below the threshold; the n-th time in an "
         "episode it is divided by n to the power of the count exponent. Click a column to sort."
     )
+    unrated = int((~np.logical_and.reduce([reward.rated for reward in rewards])).sum())
+    if unrated:
+        note += (
+            f" {unrated:,} messages have no reward (–): one that reads more than the message is averaged over max_steps "
+            "steps of the dataset, and they are on none of those."
+        )
     if shown < len(explanation.messages):
         note += (
             f" The {shown:,} most frequent of {len(explanation.messages):,} messages; messages.csv has all."

@@ -87,7 +87,7 @@ def load_intrinsic(
 
     Args:
       config: `config.reward`: dir, the run folder of train_reward, None for no intrinsic reward; step, its
-        evaluation, None for the newest; normalise; quantile, the threshold's, None for no threshold.
+        evaluation, None for the newest (of a run that stops early: the best); normalise; quantile, the threshold's, None for no threshold.
       spec: of the environment; says which field holds the text.
       two_decimals: whether the threshold is the two-decimal number of the published quantile file; None: as
         the reward run's own switch says.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,10 @@ from motif_jax.rewards.exchange import read_safetensors
 from motif_jax.rewards.trained import TrainedReward, pad_messages, read_trained
 from motif_jax.support.errors import UserError
 
+# Also arrays of other libraries: whatever numpy can read.
 Messages = bytes | str | np.ndarray | Sequence[bytes | str]
+
+_ALLOWED = "a message is bytes, str or an array of integers from 0 to 255; several are a list of them or [..., length]"
 
 
 class RewardFunction:
@@ -32,14 +35,15 @@ class RewardFunction:
         """Normalised rewards.
 
         Args:
-          messages: one text as bytes, str or uint8 [L], or several: a sequence of them or uint8 [..., L].
-            Texts have at most 256 bytes; str is encoded as latin-1, the game's own coding.
+          messages: one text as bytes, str or an array [L] of integers from 0 to 255, or several: a sequence of
+            them or an array [..., L]. Arrays may be numpy's, jax's or any that numpy can read. Texts have at
+            most 256 bytes; str is encoded as latin-1, the game's own coding.
 
         Returns:
           float32 [...], one number for each message, without axes for a single one.
 
         Raises:
-          UserError: a message is longer than 256 bytes or not latin-1.
+          UserError: it is nothing of these, a message is longer than 256 bytes, or not latin-1.
         """
         return np.asarray(self.trained.normalisation().normalise(self.raw(messages)), np.float32)
 
@@ -52,40 +56,107 @@ class RewardFunction:
         """What an agent would get: normalised, and 0 unless strictly above the quantile's threshold."""
         return np.asarray(self.trained.normalisation(True, quantile)(self.raw(messages)), np.float32)
 
+    def disagreement(self, messages: Messages) -> np.ndarray:
+        """How unsure an ensemble is: the standard deviation of its members' normalised rewards.
+
+        Args:
+          messages: as in `__call__`.
+
+        Returns:
+          float32 [...], one number of at least 0 for each message.
+
+        Raises:
+          UserError: as in `__call__`, or the reward is a single model.
+        """
+        if self.trained.members == 1:
+            raise UserError(
+                f"{self.trained.folder} is a single model, so nothing can disagree: train with "
+                "--config.ensemble.members=5"
+            )
+        rows, shape = as_rows(messages)
+        members = self.trained.members_of_messages(self.trained.params, rows)
+        return self.trained.disagreement(members).reshape(shape)
+
 
 def load(folder: str | Path, step: int | None = None) -> RewardFunction:
     """Loads a reward as a function of messages.
 
     Args:
       folder: run folder of train_reward, or the .safetensors file that export_reward writes.
-      step: which evaluation of the run, None for the newest; a file has only its own.
+      step: which evaluation of the run; None for the newest, or the best of a run that stops early. A file has
+        only its own.
 
     Raises:
       UserError: no reward there, no such evaluation, or the reward reads more than the message.
     """
-    is_file = Path(folder).suffix == ".safetensors"
-    return RewardFunction(read_safetensors(folder) if is_file else read_trained(folder, step))
+    return RewardFunction(open_reward(folder, step))
 
 
-def as_rows(messages: Messages) -> tuple[np.ndarray, tuple[int, ...]]:
+def open_reward(place: str | Path, step: int | None = None) -> TrainedReward:
+    """Reads evaluation `step` of a reward from a run folder or a .safetensors file.
+
+    Raises:
+      UserError: it is neither, or has no such evaluation.
+    """
+    if Path(place).suffix != ".safetensors":
+        return read_trained(place, step)
+    trained = read_safetensors(place)
+    if step is not None and step != trained.step:
+        raise UserError(f"{place} has no evaluation {step}: it is evaluation {trained.step} of its run")
+    return trained
+
+
+def as_rows(messages: Any) -> tuple[np.ndarray, tuple[int, ...]]:
     """Turns what `RewardFunction` takes into (uint8 [N, 256], shape of the answer)."""
-    if isinstance(messages, np.ndarray) and messages.dtype == np.uint8:
-        return pad_messages(messages.reshape(math.prod(messages.shape[:-1]), -1)), messages.shape[:-1]
-    if isinstance(messages, bytes | str):
-        return as_rows([messages])[0], ()
-    texts = [encode(text) for text in messages]
+    if isinstance(messages, bytes | bytearray | str):
+        return _of_texts([messages]), ()
+    if hasattr(messages, "__array__"):
+        array = np.asarray(messages)
+        if array.dtype.kind in "SUO":  # texts, or objects that may be
+            return _of_texts(array.reshape(-1).tolist()), array.shape
+        array = _as_bytes(array)
+        lead = array.shape[:-1]
+        return pad_messages(array.reshape(int(np.prod(lead)), array.shape[-1])), lead
+    if not isinstance(messages, Sequence):
+        raise UserError(f"{type(messages).__name__} {_shown(messages)}: {_ALLOWED}")
+    return _of_texts(messages), (len(messages),)
+
+
+def _as_bytes(array: np.ndarray) -> np.ndarray:
+    """The array as uint8; UserError where a value is none."""
+    if array.ndim < 1 or array.dtype.kind not in "iu":
+        raise UserError(f"an array {array.dtype} {list(array.shape)}: {_ALLOWED}")
+    if array.size and (array.min() < 0 or array.max() > 255):
+        raise UserError(f"an array with values from {array.min()} to {array.max()}: {_ALLOWED}")
+    return array.astype(np.uint8)
+
+
+def _of_texts(texts: Sequence[Any]) -> np.ndarray:
+    """uint8 [N, 256] of single messages."""
     rows = np.zeros((len(texts), 256), np.uint8)
-    for row, text in zip(rows, texts, strict=True):
+    for row, text in zip(rows, map(encode, texts), strict=True):
         row[: len(text)] = np.frombuffer(text, np.uint8)
-    return rows, (len(texts),)
+    return rows
 
 
-def encode(text: bytes | str) -> bytes:
-    """The bytes of one message as the game has them, without trailing zeros."""
-    try:
-        raw = text.encode("latin-1") if isinstance(text, str) else bytes(text)
-    except UnicodeEncodeError:
-        raise UserError(f"the message {text!r} has characters that are not latin-1") from None
+def encode(text: Any) -> bytes:
+    """The bytes of one message as the game has them, without trailing zeros; UserError if it is none."""
+    if isinstance(text, str):
+        try:
+            raw = text.encode("latin-1")
+        except UnicodeEncodeError:
+            raise UserError(f"the message {text!r} has characters that are not latin-1") from None
+    elif isinstance(text, bytes | bytearray):
+        raw = bytes(text)
+    elif np.ndim(text) == 1 and hasattr(text, "__array__"):
+        raw = _as_bytes(np.asarray(text)).tobytes()
+    else:
+        raise UserError(f"{type(text).__name__} {_shown(text)} is no message: {_ALLOWED}")
     if len(raw) > 256:
         raise UserError(f"the message {text!r} has {len(raw)} bytes: at most 256 are read")
     return raw.rstrip(b"\0")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -22,12 +22,23 @@ class Normalisation:
       variance: likewise; where it is 0 the rewards are only centred.
       threshold: normalised rewards that are not strictly above it count as 0; None for no threshold.
       enabled: False leaves the raw reward as it is, before the threshold.
+
+    Raises:
+      ValueError: a number is not finite, or the variance is negative.
     """
 
     mean: float = 0.0
     variance: float = 1.0
     threshold: float | None = None
     enabled: bool = True
+
+    def __post_init__(self) -> None:
+        """Checks the numbers: with one that is not finite every reward would quietly be 0."""
+        numbers = (self.mean, self.variance, 0.0 if self.threshold is None else self.threshold)
+        if not all(map(math.isfinite, numbers)) or self.variance < 0:
+            raise ValueError(
+                f"mean, variance, threshold {numbers}: finite, and a variance of at least 0 expected"
+            )
 
     def normalise(self, raw: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
         """(raw - mean) / sqrt(variance), float32, any shape; `raw` itself if not enabled."""

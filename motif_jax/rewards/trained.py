@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,13 @@ class TrainedReward:
             switch says.
 
         Raises:
-          UserError: the quantile is none of the levels.
+          UserError: the quantile is none of the levels, or the statistics are of a training that diverged.
         """
+        if not np.isfinite([self.statistics["mean"], self.statistics["variance"]]).all():
+            raise UserError(
+                f"{self.folder}, evaluation {self.step}: its mean or variance is not finite, the training had diverged; "
+                "choose an earlier evaluation with --config.reward.step=N or train again with a smaller learning rate"
+            )
         threshold = None
         if quantile is not None:
             places = np.flatnonzero(np.isclose(self.statistics["quantile_levels"], quantile, atol=1e-9))
@@ -84,6 +90,19 @@ class TrainedReward:
     ) -> jax.Array:
         """Raw rewards float32 [members, N] of each member."""
         return member_rewards(self.network, self.members, params, inputs, max_length)
+
+    def disagreement(self, members: np.ndarray) -> np.ndarray:
+        """How far the members of an ensemble are apart: 0 where they agree, 1 is a whole standard deviation.
+
+        Args:
+          members: raw rewards float32 [members, N].
+
+        Returns:
+          float32 [N], standard deviation over the members' rewards, each normalised with its own statistics.
+        """
+        moments = zip(self.statistics["member_mean"], self.statistics["member_variance"], strict=True)
+        own = [Normalisation(*m).normalise(values) for m, values in zip(moments, members, strict=True)]
+        return np.std(np.stack(own), axis=0).astype(np.float32)
 
     def of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [N] of messages uint8 [N, L], L <= 256, a few hundred at a time on the device."""
@@ -175,8 +194,45 @@ def architecture_of(network: Any, compat: Any) -> RewardArchitecture:
     return RewardArchitecture.from_mapping(network, glyph_crop_centre=bool(compat["glyph_crop_centre"]))
 
 
+def best_evaluation(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Index of the evaluation with the smallest validation loss, the first of equals; 0 where none has one."""
+    losses = np.array([row["validation/loss"] for row in rows], float)
+    return int(np.argmin(np.where(np.isnan(losses), np.inf, losses)))
+
+
+def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
+    """The evaluation that is meant where none is named; None if there is none yet.
+
+    It is the newest, or where the run stops early the best so far: the newest of such a run is the one that was
+    `patience` evaluations too late.
+
+    Args:
+      checkpoints: the evaluations of a reward run.
+      config: that run's config.
+    """
+    newest = checkpoints.latest()
+    if newest is None or not config.get("early_stopping", {}).get("patience", 0):
+        return newest
+    rows = checkpoints.restore(newest, {"curve": JSON})["curve"]["rows"]
+    best = int(rows[best_evaluation(rows)]["epoch"])
+    return best if best in checkpoints.steps() else newest
+
+
+_told: set[tuple[Path, int]] = set()
+
+
+def _tell_once(folder: Path, step: int, newest: int) -> None:
+    """Says, once in a process, that another evaluation than the newest is used."""
+    if step != newest and (folder, step) not in _told:
+        _told.add((folder, step))
+        print(
+            f"{folder}: evaluation {step} of 0 to {newest}, the one with the best validation loss (the run stops early); "
+            "a step chooses another"
+        )
+
+
 def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
-    """Reads evaluation `step` (None: the newest) of the reward run in `folder`.
+    """Reads evaluation `step` of the reward run in `folder` (None: `default_step`, said where it is not the newest).
 
     Raises:
       UserError: the folder is no reward run, or has no such evaluation.
@@ -186,11 +242,13 @@ def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
     network = RewardNetwork(architecture)
     abstract = abstract_params(network, members)
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
-        steps = checkpoints.steps()
-        step = steps[-1] if step is None and steps else step
+        steps, given = checkpoints.steps(), step
+        step = default_step(checkpoints, config) if given is None else given
         if step not in steps:
             have = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
             raise UserError(f"{folder} has no evaluation {step}: it has {have}")
+        if given is None:
+            _tell_once(folder.resolve(), step, steps[-1])
         items = checkpoints.restore(step, {"params": abstract, "statistics": JSON, "curve": JSON})
     return TrainedReward(
         folder, step, network, items["params"], members, items["statistics"], config, items["curve"]["rows"]

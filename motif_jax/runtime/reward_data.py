@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms.preference import PreferenceBatch
+from motif_jax.datasets import layout
 from motif_jax.datasets.distinct import distinct_rows, used_length
 from motif_jax.datasets.pairs import PairsDataset
 from motif_jax.datasets.split import torch_split
@@ -42,7 +42,7 @@ class RewardData:
       train, validation: indices int64 of the labelled pairs of each part.
       score: int8 [pairs], the pair's label by game score (0, 1, 2 equal), or None without info/score.
       fields: observation fields that the model reads besides the message.
-      digest: of everything that decides the training's course.
+      digests: of everything read that decides the training's course, by what it is ('data/message', 'labels').
     """
 
     dataset: PairsDataset
@@ -54,7 +54,7 @@ class RewardData:
     validation: np.ndarray
     score: np.ndarray | None
     fields: tuple[str, ...]
-    digest: str
+    digests: dict[str, str]
 
     @property
     def counts(self) -> np.ndarray:
@@ -91,7 +91,8 @@ def load(config: ConfigDict, architecture: RewardArchitecture) -> RewardData:
     """Reads the dataset and labels that `config` names.
 
     Raises:
-      UserError: as `open_dataset`, or too few pairs are labelled for a split.
+      UserError: as `open_dataset`; no pair is labelled or too few are for a split; or an array differs from the
+        digest in dataset.json.
     """
     dataset = open_dataset(config, architecture)
     labels = config.labels
@@ -116,9 +117,6 @@ def load(config: ConfigDict, architecture: RewardArchitecture) -> RewardData:
     else:
         table = np.zeros((1, 256), np.uint8)
         ids = np.zeros((dataset.num_pairs, 2, dataset.length), np.int32)
-    digest = hashlib.blake2b(dataset.content_hash().encode(), digest_size=16)
-    for array in (targets.labels, targets.targets, targets.weights):
-        digest.update(np.ascontiguousarray(array).data)
     return RewardData(
         dataset=dataset,
         messages=table,
@@ -129,8 +127,17 @@ def load(config: ConfigDict, architecture: RewardArchitecture) -> RewardData:
         validation=known[validation],
         score=_score_labels(dataset),
         fields=tuple(name for name in architecture.fields if name != "message"),
-        digest=digest.hexdigest(),
+        digests=_digests(dataset, architecture.fields, targets),
     )
+
+
+def _digests(dataset: PairsDataset, fields: tuple[str, ...], targets: PairTargets) -> dict[str, str]:
+    dataset.content_hash()  # refuses a dataset that was changed after it was written
+    arrays = {f"data/{name}": dataset.data[name] for name in fields}
+    if "score" in dataset.info:
+        arrays["info/score"] = dataset.info["score"]
+    arrays |= {"labels": targets.labels, "targets": targets.targets, "weights of pairs": targets.weights}
+    return {name: layout.array_digest(array) for name, array in arrays.items()}
 
 
 def _score_labels(dataset: PairsDataset) -> np.ndarray | None:

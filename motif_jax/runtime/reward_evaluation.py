@@ -80,8 +80,9 @@ def reward_statistics(
 
     Returns:
       JSON-able: mean, variance, quantile_levels, quantiles (of the normalised rewards of the distinct training
-      messages; of all training steps where the model reads more), num_distinct, num_steps, member_mean,
-      member_variance, disagreement (mean standard deviation over the members' normalised rewards).
+      messages; of all training steps where the model reads more), num_distinct (values behind the quantiles
+      and the disagreement), num_steps (behind mean and variance), num_pairs (that these steps belong to),
+      member_mean, member_variance, disagreement (mean standard deviation over the members' normalised rewards).
     """
     counts = data.counts
     if message_only:
@@ -109,6 +110,7 @@ def reward_statistics(
         "quantiles": quantiles(normalised).tolist(),
         "num_distinct": int(values.shape[1]),
         "num_steps": int(weights.sum()),
+        "num_pairs": int(data.train.size),
         "member_mean": [m for m, _ in by_member],
         "member_variance": [v for _, v in by_member],
         "disagreement": float(own.std(axis=0).mean()),
@@ -124,13 +126,14 @@ def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> di
       batch_size: of the published means over batches.
 
     Returns:
-      Numbers by name; `pairs_NAME` is the number of pairs (of accuracies: without ties) behind NAME. Those of
-      no pairs are NaN. `csv_*` are the published means over batches.
+      Numbers by name. `NAME_pairs` is the number of pairs behind NAME (for accuracies and the calibration:
+      without ties); what no pair stands behind is NaN. Losses are measured by the targets without label
+      smoothing, so that runs of different smoothing compare. `csv_*` are the published means over batches.
     """
-    labels, weights = data.targets.labels, data.targets.weights
+    labels, weights, wanted = data.targets.labels, data.targets.weights, data.targets.unsmoothed
     found: dict[str, Any] = {}
     part, tuned = data.validation, data.train
-    loss = cross_entropy(rewards[part], data.targets.targets[part])
+    loss = cross_entropy(rewards[part], wanted[part])
     present = weights[part] > 0
     only_new, any_new = data.unseen()
     groups = {"validation": (part, present), "train_evaluated": (tuned, weights[tuned] > 0)}
@@ -139,12 +142,13 @@ def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> di
     for name, (pairs, counted) in groups.items():
         chosen = pairs[counted]
         own = weights[chosen].astype(np.float64)
-        total = (cross_entropy(rewards[chosen], data.targets.targets[chosen]) * own).sum()
+        total = (cross_entropy(rewards[chosen], wanted[chosen]) * own).sum()
         found[f"{name}/loss"] = float(total / own.sum()) if chosen.size else float("nan")
         found[f"{name}/accuracy"], number = accuracy(rewards[chosen], labels[chosen])
         found[f"{name}/loss_pairs"], found[f"{name}/accuracy_pairs"] = int(chosen.size), number
-    sure = calibration(rewards[part], labels[part])
+    sure = calibration(rewards[part[present]], labels[part[present]])
     found["validation/calibration_error"], found["calibration"] = sure["error"], sure["bins"]
+    found["validation/calibration_error_pairs"] = sum(row["pairs"] for row in sure["bins"])
     right = rewards[part].argmax(axis=1) == labels[part]
     found["csv_validation_loss"] = mean_over_batches(loss, present, batch_size)
     found["csv_validation_accuracy"] = mean_over_batches(right, (labels[part] < TIE) & present, batch_size)

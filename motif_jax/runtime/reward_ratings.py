@@ -12,8 +12,6 @@ import numpy as np
 
 from motif_jax.datasets.distinct import distinct_rows
 from motif_jax.datasets.pairs import PairsDataset
-from motif_jax.rewards.exchange import read_safetensors
-from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.trained import TrainedReward, read_trained, saved_steps
 
 _BLOCK = 256
@@ -44,11 +42,6 @@ def read_messages(folder: str | Path) -> DatasetMessages:
     return DatasetMessages(dataset, messages, ids, np.bincount(ids.reshape(-1), minlength=len(messages)))
 
 
-def open_reward(place: str | Path, step: int | None = None) -> TrainedReward:
-    """Reads a reward from a run folder or a .safetensors file; UserError if it is neither."""
-    return read_safetensors(place) if Path(place).suffix == ".safetensors" else read_trained(place, step)
-
-
 @dataclasses.dataclass(frozen=True)
 class Rating:
     """Rewards of N messages under one evaluation of a model.
@@ -68,11 +61,7 @@ def rate(reward: TrainedReward, members: np.ndarray) -> Rating:
     """Normalises raw rewards float32 [members, N] with the evaluation's own statistics."""
     raw = members.mean(axis=0)
     normalised = np.asarray(reward.normalisation().normalise(raw))
-    if reward.members == 1:
-        return Rating(raw, normalised, None)
-    moments = zip(reward.statistics["member_mean"], reward.statistics["member_variance"], strict=True)
-    own = [Normalisation(*m).normalise(values) for m, values in zip(moments, members, strict=True)]
-    return Rating(raw, normalised, np.std(own, axis=0))
+    return Rating(raw, normalised, reward.disagreement(members) if reward.members > 1 else None)
 
 
 def rate_dataset(reward: TrainedReward, data: DatasetMessages, max_steps: int) -> Rating:

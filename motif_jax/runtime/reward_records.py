@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,6 +16,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms.preference import PreferenceState
 from motif_jax.rewards.normalisation import two_decimals
+from motif_jax.rewards.trained import best_evaluation
 from motif_jax.runtime.reward_data import RewardData
 from motif_jax.support.checkpoints import JSON, Checkpoints
 from motif_jax.support.errors import UserError
@@ -78,6 +80,8 @@ class Position:
             row["train/accuracy_pairs"] = int(self.sums["accuracy_pairs"])
         row["reward/mean"], row["reward/variance"] = statistics["mean"], statistics["variance"]
         row["reward/disagreement"] = statistics["disagreement"]
+        row["reward/pairs"], row["reward/steps"] = statistics["num_pairs"], statistics["num_steps"]
+        row["reward/distinct"] = statistics["num_distinct"]
         for level, value in zip(statistics["quantile_levels"], statistics["quantiles"], strict=True):
             row[f"reward/quantile_{round(100 * level):02d}"] = value
         self.rows.append(row)
@@ -86,15 +90,14 @@ class Position:
 
     def best(self) -> int:
         """The evaluation with the smallest validation loss, the first of equals; the first of all without any."""
-        losses = np.array([row["validation/loss"] for row in self.rows], float)
-        return int(np.argmin(np.where(np.isnan(losses), np.inf, losses)))
+        return best_evaluation(self.rows)
 
 
 class RewardRecords:
     """The files of one reward run folder."""
 
     def __init__(self, workdir: Path, config: ConfigDict, data: RewardData) -> None:
-        self._workdir, self._config, self._digest = workdir, config, data.digest
+        self._workdir, self._config, self._digests = workdir, config, data.digests
         self._evaluations = Checkpoints(workdir / CHECKPOINTS, keep=None)
         self._resume = Checkpoints(workdir / RESUME, keep=1)
         self._saved = time.monotonic()
@@ -112,24 +115,13 @@ class RewardRecords:
         """The newest state in the folder and its position; None in a new folder.
 
         Raises:
-          UserError: the checkpoints are of another dataset, other labels, or a model of other shapes.
+          UserError: the checkpoints are of a model of other shapes.
         """
-        found = []
-        wanted = {"params": abstract.params, "opt_state": abstract.opt_state}
-        for checkpoints in (self._evaluations, self._resume):
-            latest = checkpoints.latest()
-            if latest is not None:
-                found.append(
-                    (checkpoints, latest, checkpoints.restore(latest, {"position": JSON})["position"])
-                )
-        if not found:
+        found = _newest((self._evaluations, self._resume))
+        if found is None:
             return None
-        checkpoints, latest, place = max(found, key=lambda entry: entry[2]["step"])
-        if place["digest"] != self._digest:
-            raise UserError(
-                f"{self._workdir} was trained on another dataset or other labels than {self._config.dataset_dir} "
-                f"({self._config.annotator}) has now: use the same ones to continue, or another --workdir"
-            )
+        checkpoints, latest, place = found
+        wanted = {"params": abstract.params, "opt_state": abstract.opt_state}
         items = checkpoints.restore(latest, {**wanted, "curve": JSON})
         position = Position(
             place["epoch"], place["step"], place["step_in_epoch"], items["curve"]["rows"], place["sums"]
@@ -144,7 +136,7 @@ class RewardRecords:
         return {
             "params": state.params,
             "opt_state": state.opt_state,
-            "position": {**place, "digest": self._digest},
+            "position": {**place, "digests": self._digests},
             "curve": {"rows": position.rows},
         }
 
@@ -198,9 +190,10 @@ class RewardRecords:
         return patience > 0 and len(position.rows) - 1 - position.best() >= patience
 
     def write_summary(self, position: Position) -> None:
-        """Writes summary.json: the last and the best evaluation."""
+        """Writes summary.json: the last evaluation, the best, and the one that the reward's users take."""
         self._evaluations.wait()
         best = position.best()
+        used = best if self._config.early_stopping.patience else len(position.rows) - 1
         atomic_write_json(
             self._workdir / "summary.json",
             {
@@ -208,9 +201,42 @@ class RewardRecords:
                 "stopped_early": position.epoch < self._config.epochs,
                 "best_evaluation": best,
                 "best": _without_nan(position.rows[best]),
+                "used_evaluation": used,
+                "used": _without_nan(position.rows[used]),
                 "last": _without_nan(position.rows[-1]),
             },
         )
+
+
+def refuse_other_data(workdir: Path, config: ConfigDict, data: RewardData) -> None:
+    """Refuses to continue the run in `workdir` on other data than it was trained on; a new folder is always fine.
+
+    Raises:
+      UserError: names which arrays, labels or targets are not the same.
+    """
+    there = [folder for name in (CHECKPOINTS, RESUME) if (folder := workdir / name).is_dir()]
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(Checkpoints(folder, keep=None, read_only=True)) for folder in there]
+        found = _newest(opened)
+    if found is None:
+        return
+    before, now = found[2]["digests"], data.digests
+    changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    if changed:
+        raise UserError(
+            f"{workdir} was trained on other {', '.join(changed)} than {config.dataset_dir} ({config.annotator}) has "
+            "now: use the same to continue, or another --workdir"
+        )
+
+
+def _newest(folders: Sequence[Checkpoints]) -> tuple[Checkpoints, int, dict[str, Any]] | None:
+    """The checkpoint with the most optimiser steps: where it lies, its number and its position."""
+    found = []
+    for checkpoints in folders:
+        latest = checkpoints.latest()
+        if latest is not None:
+            found.append((checkpoints, latest, checkpoints.restore(latest, {"position": JSON})["position"]))
+    return max(found, key=lambda entry: entry[2]["step"]) if found else None
 
 
 def _cell(value: float) -> str:

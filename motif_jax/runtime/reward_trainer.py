@@ -21,6 +21,7 @@ from motif_jax.runtime.parallel import AXIS, DataParallel
 from motif_jax.runtime.reward_data import BatchPlan, RewardData
 from motif_jax.runtime.reward_records import Position, RewardRecords
 from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import MetricsWriter
 from motif_jax.support.profiling import Profiler
@@ -44,6 +45,7 @@ class RewardTrainer:
         self.plan = BatchPlan(data, config, parallel.device_count)
         total_steps = max(1, self.plan.steps_per_epoch * config.epochs)
         self.optimizer = schedules.make_optimizer(config.optimizer, total_steps)
+        self._schedule = schedules.make_schedule(config.optimizer, total_steps)
         steps = preference.make_train_steps(self.network, self.optimizer, self.members, data.max_length, AXIS)
         # XLA runs convolutions inside a loop on CPU about ten times slower than outside: there every step is a
         # call of its own, which nothing waits for either.
@@ -126,10 +128,17 @@ class RewardTrainer:
         return rewards
 
     def evaluate(self, state: PreferenceState) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Measures the model: (statistics as a checkpoint holds them, losses and accuracies)."""
+        """Measures the model: (statistics as a checkpoint holds them, losses and accuracies).
+
+        Raises:
+          UserError: a reward is not finite.
+        """
         config, data = self.config, self.data
         rewards = self.member_rewards(state)
         message_only = self.network.architecture.message_only
+        known = rewards if message_only else rewards[:, np.concatenate([data.train, data.validation])]
+        if not np.isfinite(known).all():
+            raise self._diverged("a reward", int(state.step))
         statistics = reward_evaluation.reward_statistics(
             rewards, data, message_only, config.compat.running_statistics, config.batch_size
         )
@@ -228,6 +237,16 @@ class RewardTrainer:
     def _count(self, position: Position, numbers: list[dict[str, jax.Array]]) -> None:
         for metrics in jax.device_get(numbers):
             position.add(metrics)
+        if not math.isfinite(position.sums["loss"]):
+            raise self._diverged("the loss", position.step)
+
+    def _diverged(self, what: str, step: int) -> UserError:
+        rate = self.config.optimizer.learning_rate
+        return UserError(
+            f"the training diverged: {what} is not finite around optimiser step {step}; start it in another --workdir with "
+            f"a smaller --config.optimizer.learning_rate (it is {rate:g}) or with --config.optimizer.max_gradient_norm=1; "
+            "evaluations made before stay as they are"
+        )
 
     def _evaluate_and_save(
         self,
@@ -239,9 +258,10 @@ class RewardTrainer:
     ) -> None:
         start = time.monotonic()
         statistics, pairs = self.evaluate(state)
+        if position.step:
+            pairs["optimizer/learning_rate"] = float(self._schedule(position.step - 1))
         row = position.close_epoch(statistics, pairs)
-        # What no pair stands behind has no value.
-        values = {name: value for name, value in row.items() if "/" in name and not math.isnan(value)}
+        values = {name: value for name, value in row.items() if "/" in name}
         metrics.write(position.step, values | {"evaluation/seconds": time.monotonic() - start})
         # After the metrics: what is in a checkpoint has been written, what is not is written again.
         records.save_evaluation(state._replace(messages=None), position, statistics)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.datasets.pairs import PairsDataset
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -20,7 +21,9 @@ PAGE, TABLE, TEXTS = "explain.html", "messages.csv", "texts.csv"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for rewards, evaluations or datasets that are not there, or bad values."""
+    """Raises UserError for rewards, evaluations, arrays or quantiles that are not there, texts that cannot be rated, or
+    bad values.
+    """
     run_folder.check_identity(workdir, config)
     place = config.reward.dir
     checks.require(bool(place), "reward.dir", place, "a reward: give it with --config.reward.dir=DIR")
@@ -30,10 +33,25 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.require(there, f"{key}.dir", place, "a run folder or a .safetensors file")
         checks.positive(config, f"{key}.step", allow_zero=True, allow_none=True)
     checks.fraction(config, "reward.quantile", allow_none=True)
-    for key in ("max_evaluations", "max_rows", "max_steps"):
+    for key in ("max_evaluations", "max_steps"):
         checks.positive(config, key)
+    checks.positive(config, "max_rows", allow_none=True)
     if config.dataset_dir:
         checks.existing_folder(config, "dataset_dir")
+    models = _open_models(config)
+    folder = _dataset_folder(config, models[0])
+    for model in models:
+        model.normalisation(True, config.reward.quantile)
+        PairsDataset.open(folder, need=("message", *model.network.architecture.fields))
+    _rows_of_texts(config, models)
+
+
+def _open_models(config: ConfigDict) -> list[Any]:
+    """The reward and, if there is one, the other: UserError for what is no reward or lacks the evaluation."""
+    from motif_jax.rewards.load import open_reward
+
+    sections = [config.reward, *([config.other] if config.other.dir else [])]
+    return [open_reward(section.dir, section.step) for section in sections]
 
 
 def _dataset_folder(config: ConfigDict, reward: Any) -> str:
@@ -45,22 +63,40 @@ def _dataset_folder(config: ConfigDict, reward: Any) -> str:
     return folder
 
 
+def _asked(config: ConfigDict) -> list[str]:
+    return config.text.split("|") if config.text else []
+
+
+def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
+    """The texts that were asked for as uint8 [N, 256]: UserError for one that cannot be rated."""
+    from motif_jax.rewards.load import as_rows
+
+    asked = _asked(config)
+    for model in models if asked else ():
+        fields = model.network.architecture.fields
+        checks.require(
+            model.network.architecture.message_only,
+            "text",
+            config.text,
+            f"empty: {model.folder} reads {', '.join(fields)}, not the message alone, so it has no reward for a text",
+        )
+    try:
+        return as_rows(asked)[0]
+    except UserError as error:
+        raise UserError(f"config.text: {error}") from None
+
+
 def run(config: ConfigDict, workdir: Path) -> None:
     """Rates the messages, prints the texts that were asked for, and writes the files."""
     from motif_jax.reports import explain
     from motif_jax.reports.messages import as_text
-    from motif_jax.rewards.load import as_rows
     from motif_jax.runtime import reward_ratings
 
     run_folder.prepare(workdir, config)
-    models = [reward_ratings.open_reward(config.reward.dir, config.reward.step)]
-    if config.other.dir:
-        models.append(reward_ratings.open_reward(config.other.dir, config.other.step))
+    models = _open_models(config)
     folder = _dataset_folder(config, models[0])
     data = reward_ratings.read_messages(folder)
-    asked = [text for text in config.text.split("|") if config.text]
-    rows, _ = as_rows(asked) if asked else (np.zeros((0, 256), np.uint8), ())
-    names = _names(models)
+    asked, rows, names = _asked(config), _rows_of_texts(config, models), _names(models)
     rewards, typed = [], []
     for model, name in zip(models, names, strict=True):
         rating = reward_ratings.rate_dataset(model, data, config.max_steps)
@@ -79,6 +115,12 @@ def run(config: ConfigDict, workdir: Path) -> None:
     page = explain.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
     atomic_write_text(workdir / PAGE, page)
     atomic_write_json(workdir / "summary.json", _summary(explanation))
+    for reward in rewards:
+        if not reward.rated.all():
+            print(
+                f"{reward.name}: {(~reward.rated).sum():,} of {len(data.messages):,} messages are on none of the "
+                f"{config.max_steps:,} steps that were looked at and have no reward: a larger --config.max_steps has them"
+            )
     print(f"{len(data.messages):,} distinct messages; page: {(workdir / PAGE).resolve()}")
 
 
@@ -90,18 +132,17 @@ def _names(models: list[Any]) -> list[str]:
 
 
 def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: Any, evaluations: Any) -> Any:
-    from motif_jax.reports.explain import ExplainedReward
+    from motif_jax.reports.explain_data import ExplainedReward
     from motif_jax.runtime.reward_ratings import facts
 
-    known = np.isfinite(rating.normalised)
     return ExplainedReward(
         name=name,
-        raw=np.where(known, rating.raw, 0),
-        normalised=np.where(known, rating.normalised, 0),
+        raw=rating.raw,
+        normalised=rating.normalised,
         threshold=model.normalisation(True, config.reward.quantile).threshold,
         quantile=config.reward.quantile,
-        disagreement=None if rating.disagreement is None else np.nan_to_num(rating.disagreement),
-        history=np.nan_to_num(history),
+        disagreement=rating.disagreement,
+        history=history,
         evaluations=evaluations,
         curve=model.curve,
         facts=facts(model),
@@ -109,7 +150,10 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
 
 
 def _table(messages: Any, counts: np.ndarray, rewards: list[Any]) -> str:
-    """CSV, best liked first: message, count, and for each reward its columns, of two with A_ and B_."""
+    """CSV, best liked first: message, count, and for each reward its columns, of two with A_ and B_.
+
+    Cells of messages without a reward are empty.
+    """
     header, columns = ["message", "count"], []
     for reward, letter in zip(rewards, "AB", strict=False):
         prefix = f"{letter}_" if len(rewards) > 1 else ""
@@ -124,9 +168,8 @@ def _table(messages: Any, counts: np.ndarray, rewards: list[Any]) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(header)
     for index in np.argsort(-rewards[0].normalised, kind="stable"):
-        writer.writerow(
-            [messages[index], int(counts[index]), *(f"{column[index]:.7g}" for column in columns)]
-        )
+        numbers = [f"{column[index]:.7g}" if np.isfinite(column[index]) else "" for column in columns]
+        writer.writerow([messages[index], int(counts[index]), *numbers])
     return file.getvalue()
 
 
@@ -140,17 +183,18 @@ def _print_texts(texts: list[str], typed: list[Any]) -> None:
 
 
 def _summary(explanation: Any) -> dict[str, Any]:
-    from motif_jax.reports.explain import rank_correlation
+    from motif_jax.reports.explain_data import rank_correlation
 
     rewards = explanation.rewards
     found: dict[str, Any] = {"messages": len(explanation.messages), "steps": int(explanation.counts.sum())}
     for reward in rewards:
-        best = np.argsort(-reward.normalised, kind="stable")
+        best = np.argsort(-reward.normalised, kind="stable")[: reward.rated.sum()]
         found.setdefault("rewards", []).append(
             {
                 "name": reward.name,
                 "threshold": reward.threshold,
-                "paying_messages": int((reward.paid != 0).sum()),
+                "paying_messages": int(reward.pays.sum()),
+                "unrated_messages": int((~reward.rated).sum()),
                 "most_liked": [explanation.messages[i] for i in best[:10]],
                 "least_liked": [explanation.messages[i] for i in best[::-1][:10]],
             }

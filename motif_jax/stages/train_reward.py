@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from ml_collections import ConfigDict
@@ -34,6 +35,10 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     checks.choice(config, "network.dtype", DTYPES)
     for key in ("hidden_dim", "embedding_dim", "crop_dim", "num_layers"):
         checks.positive(config, f"network.{key}")
+    # Its first linear layer has half the width.
+    checks.require(
+        config.network.hidden_dim >= 2, "network.hidden_dim", config.network.hidden_dim, "at least 2"
+    )
     architecture = architecture_of(config.network, config.compat)
     problem = architecture.problem()
     checks.require(problem is None, "network", architecture.fields, f"a model: {problem}")
@@ -78,7 +83,7 @@ def _check_annotators(config: ConfigDict, dataset: object) -> None:
             numbers = [float(weight) for weight in weights.split(",")]
         except ValueError:
             numbers = []
-        good = len(numbers) == len(names) and all(number > 0 for number in numbers)
+        good = len(numbers) == len(names) and all(0 < number < math.inf for number in numbers)
         checks.require(
             good, "labels.annotator_weights", weights, f"{len(names)} positive numbers, one an annotator"
         )
@@ -92,13 +97,15 @@ def run(config: ConfigDict, workdir: Path) -> int:
     import jax
 
     from motif_jax.rewards.trained import architecture_of
-    from motif_jax.runtime import reward_data
+    from motif_jax.runtime import reward_data, reward_records
     from motif_jax.runtime.parallel import DataParallel
     from motif_jax.runtime.reward_trainer import RewardTrainer
 
     with FolderLock(workdir):
-        run_folder.prepare(workdir, config, IDENTITY)
+        # Reading the data is the last check: a folder that is refused for it takes a corrected command.
         data = reward_data.load(config, architecture_of(config.network, config.compat))
+        reward_records.refuse_other_data(workdir, config, data)
+        run_folder.prepare(workdir, config, IDENTITY)
         parallel = DataParallel(jax.local_devices()[: config.num_devices])
         trainer = RewardTrainer(config, data, parallel)
         print(

@@ -74,12 +74,13 @@ class MetricsWriter:
         self.close()
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Writes one row; values that are not finite stand as null in the JSON."""
+        """Writes one row; values that are not finite stand as null in the JSON and are left out of TensorBoard."""
         row: dict[str, Any] = {"step": int(step), "time": round(time.time(), 3)}
         for name, value in values.items():
             number = float(value)
             row[name] = number if math.isfinite(number) else None
-            self._tensorboard.add_scalar(name, number, int(step))
+            if math.isfinite(number):
+                self._tensorboard.add_scalar(name, number, int(step))
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
         if self._wandb is not None:

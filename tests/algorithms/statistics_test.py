@@ -70,6 +70,12 @@ def test_intrinsic_and_total_reward_equal_golden(golden):
         np.testing.assert_allclose(found, g[total], rtol=1e-5, atol=1e-6, err_msg=total)
 
 
+@pytest.mark.parametrize("numbers", [(np.nan, 1.0), (0.0, np.nan), (0.0, -1.0), (0.0, 1.0, np.inf)])
+def test_numbers_that_would_quietly_pay_nothing_are_refused(numbers):
+    with pytest.raises(ValueError, match="finite"):
+        Normalisation(*map(float, numbers))
+
+
 def test_threshold_is_strict_and_optional():
     values = np.array([0.0, 0.5, 0.50001], np.float32)
     np.testing.assert_array_equal(Normalisation(threshold=0.5)(values), [0, 0, np.float32(0.50001)])

@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from motif_jax.reports import explain
-from motif_jax.reports.explain import ExplainedReward, Explanation
+from motif_jax.reports import explain, explain_table
+from motif_jax.reports.explain_data import ExplainedReward, Explanation
 from tests import browser
 
 HOSTILE = "</script><script>document.title='broken'</script><b>\"'&"
@@ -48,7 +48,20 @@ def two(one):
     return Explanation(MESSAGES, COUNTS, [*one.rewards, other], [HOSTILE], typed, "games")
 
 
-def body_rows(page, table="messages"):
+def rows_of(explanation, max_rows=None):
+    """The rows of the table of messages as they come: a list of values by column."""
+    data = explain_table.table_data(explanation, max_rows)
+    return [
+        [
+            (column["pays"] if column["kind"] == "paid" else column["values"])[row]
+            for column in data["columns"]
+            if column["kind"] != "difference"
+        ]
+        for row in range(len(data["columns"][0]["values"]))
+    ]
+
+
+def body_rows(page, table):
     part = re.search(rf'<table id="{table}".*?<tbody>(.*?)</tbody>', page, re.S).group(1)
     return [
         [html_parser.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<td.*?</td>", row, re.S)]
@@ -56,15 +69,15 @@ def body_rows(page, table="messages"):
     ]
 
 
-def test_rows_are_ordered_with_the_threshold_between_them(one):
-    rows = body_rows(explain.render(one, "now"))
-    assert [row[0] for row in rows][:2] == ["You see here a key.", "You kill the newt!"]
-    assert "threshold 0.200" in rows[2][0]
+def test_all_messages_are_there_the_best_liked_first(one):
+    rows = rows_of(one)
+    assert [row[0] for row in rows] == ["You see here a key.", "You kill the newt!", HOSTILE, MESSAGES[3], ""]
+    assert rows[0][1:] == [10, 1.5, 4.5, "1", [0.0, 0.75, 1.5]]
     # The threshold is strict: a reward that equals it pays nothing.
-    assert rows[3][0] == HOSTILE
-    assert rows[3][4] == "—"
-    assert rows[0][1:5] == ["10", "+1.500", "4.5", "1.500"]
-    assert rows[-1][0] == "(no message)"
+    assert [row[4] for row in rows] == list("11000")
+    line = explain_table.table_data(one, None)["line"]
+    assert (line["column"], line["paid"]) == (2, 4)
+    assert line["text"].startswith("threshold 0.200")
 
 
 def test_hostile_text_stays_text(two):
@@ -73,19 +86,53 @@ def test_hostile_text_stays_text(two):
     assert body_rows(page, "typed")[0][0] == HOSTILE
 
 
-def test_only_the_most_frequent_rows_are_shown(one):
+def test_only_the_most_frequent_rows_are_shown_where_that_is_asked_for(one):
+    assert sorted(row[0] for row in rows_of(one, 2)) == ["", "It's solid stone."]
     page = explain.render(one, "now", max_rows=2)
-    shown = [row[0] for row in body_rows(page) if "threshold" not in row[0]]
-    assert sorted(shown) == ["(no message)", "It's solid stone."]
     assert "messages.csv has all" in page
+    assert "You see here a key." not in page
+    assert "messages.csv has all" not in explain.render(one, "now")
+
+
+def test_messages_without_a_reward_are_left_out_of_every_figure():
+    values = [1.5, np.nan, -1.0, np.nan, 0.3]
+    some, full = reward("some", values, ensemble=True), reward("full", [1.0, 9.0, -2.0, -9.0, 0.5])
+    one = Explanation(MESSAGES, COUNTS, [some])
+    rows = rows_of(one)
+    assert [row[0] for row in rows] == [MESSAGES[0], MESSAGES[4], MESSAGES[2], MESSAGES[1], MESSAGES[3]]
+    assert rows[-1][1:] == [80, None, None, "0", None, None]
+    page = explain.render(one, "now")
+    assert "2 messages have no reward" in page
+    assert "nan" not in page.lower().replace("tonan", "")
+    kept = [0, 2, 4]
+    known = Explanation(
+        [MESSAGES[i] for i in kept], COUNTS[kept], [reward("some", [values[i] for i in kept], ensemble=True)]
+    )
+    weights = COUNTS.astype(float)
+    assert explain.histogram(some, weights, "x") == explain.histogram(known.rewards[0], weights[kept], "x")
+    assert some.pays.tolist() == [True, False, False, False, True]
+    assert explain.rank_correlation(some.normalised, full.normalised) == pytest.approx(1)
+    assert explain.scatter(Explanation(MESSAGES, COUNTS, [some, full])).count("<circle") == 3
 
 
 def test_two_rewards_have_a_difference_and_a_correlation(two):
     page = explain.render(two, "now")
-    row = next(row for row in body_rows(page) if row[0] == "You kill the newt!")
-    assert row[-1] == "+2.200"
+    columns = explain_table.table_data(two, None)["columns"]
+    assert columns[-1] == {"title": "difference", "kind": "difference", "first": 2, "second": 6}
+    assert [columns[i]["title"] for i in (2, 6)] == ["normalised · default", "normalised · combat"]
     assert "rank correlation" in page
     assert "disagreement · combat" in page
+
+
+def test_a_page_of_many_messages_stays_small():
+    number = 2_000
+    rng = np.random.default_rng(0)
+    values, history = rng.normal(size=number), rng.normal(size=(12, number))
+    many = ExplainedReward("x", values, values, 0.0, 0.5, values**2, history, list(range(12)), [])
+    messages = [f"You see here {i} uncursed +0 arrows." for i in range(number)]
+    page = explain.render(Explanation(messages, np.ones(number, int), [many]), "now")
+    # At 50,000 messages: below 10 MB.
+    assert len(page) - 60_000 < 200 * number
 
 
 def test_rank_correlation_of_known_cases():
@@ -110,15 +157,72 @@ def test_the_page_searches_and_sorts(two, tmp_path):
     with browser.open_browser(tmp_path) as driver:
         driver.get(f"file://{tmp_path}/explain.html")
         assert driver.title == "What the reward likes"
+
+        def rows():
+            return driver.execute_script(
+                "return [...document.getElementById('messages').tBodies[0].rows].map(r => [...r.cells].map(c => c.innerText))"
+            )
+
+        def texts():
+            return [row[0] for row in rows()]
+
+        def click(title):
+            heads = driver.find_elements("css selector", "#messages th button")
+            next(head for head in heads if head.text == title).click()
+
+        key, newt, stone, nothing = MESSAGES[0], MESSAGES[4], MESSAGES[3], "(no message)"
+        line = "── threshold 0.200: what stands below pays nothing ──"
+        assert texts() == [key, newt, line, HOSTILE, stone, nothing]
+        assert rows()[0][1:5] == ["10", "+1.500", "4.5", "1.500"]
+        assert rows()[3][4] == "—"
+        assert next(row for row in rows() if row[0] == newt)[-1] == "+2.200"
+        click("normalised · default")
+        assert texts() == [nothing, stone, HOSTILE, line, newt, key]
+        click("seen (times)")
+        assert texts() == [nothing, stone, key, newt, HOSTILE]
+        click("seen (times)")
+        assert texts() == [HOSTILE, newt, key, stone, nothing]
+        click("difference")
+        assert texts() == [newt, stone, nothing, HOSTILE, key]
+        click("message")
+        assert texts() == [nothing, HOSTILE, stone, newt, key]
+        field = driver.find_element("css selector", "input[type=search]")
+        field.send_keys("newt")
+        assert texts() == [newt]
+        assert driver.find_element("css selector", ".count").text == "1 of 5 messages"
+        assert browser.errors(driver) == []
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_page_of_many_messages_draws_what_is_in_sight_and_keeps_the_unrated_last(tmp_path):
+    browser.require_browser()
+    number = 50_000
+    values = np.arange(number, dtype=float)
+    values[7] = np.nan
+    many = ExplainedReward("x", values, values, None, None, None, values[None], [0], [])
+    messages = [f"message {i}" if i != 7 else "unrated 9999" for i in range(number)]
+    page = explain.render(Explanation(messages, np.ones(number, int), [many]), "now")
+    (tmp_path / "explain.html").write_text(page, encoding="utf-8")
+    with browser.open_browser(tmp_path) as driver:
+        driver.get(f"file://{tmp_path}/explain.html")
         script = (
-            "return [...document.getElementById('messages').tBodies[0].rows].filter(r => !r.hidden)"
-            ".map(r => r.cells[0].innerText)"
+            "return [...document.getElementById('messages').tBodies[0].rows].map(r => r.cells[0].innerText)"
         )
-        assert len(driver.execute_script(script)) == 6
-        driver.find_element("css selector", "input[type=search]").send_keys("newt")
-        assert driver.execute_script(script) == ["You kill the newt!"]
-        driver.find_element("css selector", "input[type=search]").clear()
-        driver.find_element("css selector", "input[type=search]").send_keys(" ")
-        driver.find_elements("css selector", "#messages th button")[1].click()
-        driver.find_elements("css selector", "#messages th button")[1].click()
+        assert driver.execute_script(script) == messages[:-101:-1]
+        driver.find_element("css selector", "button.more").click()
+        assert driver.execute_script(script) == messages[:-601:-1]
+        head = driver.find_elements("css selector", "#messages th button")[2]
+        for first in (["message 0", "message 1"], ["message 49999", "message 49998"]):
+            head.click()
+            assert driver.execute_script(script)[:2] == first
+        driver.find_element("css selector", "input[type=search]").send_keys("9999")
+        falling = [f"message {i}9999" for i in (4, 3, 2, 1, "")]
+        assert driver.execute_script(script) == [*falling, "unrated 9999"]
+        head.click()
+        assert driver.execute_script(script) == [*falling[::-1], "unrated 9999"]
+        cells = (
+            "return [...document.getElementById('messages').tBodies[0].rows[5].cells].map(c => c.innerText)"
+        )
+        assert driver.execute_script(cells) == ["unrated 9999", "1", "–", "–", "–"]
         assert browser.errors(driver) == []

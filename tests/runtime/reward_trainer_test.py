@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +12,7 @@ from motif_jax.rewards.trained import architecture_of
 from motif_jax.runtime import reward_data
 from motif_jax.runtime.parallel import DataParallel
 from motif_jax.runtime.reward_trainer import RewardTrainer
-from tests.reward_fixtures import make_dataset, reward_config
+from tests.reward_fixtures import make_dataset, reward_config, write_labels
 
 LENGTH = 2
 
@@ -24,6 +22,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     make_dataset(folder / "long", pairs=130, length=LENGTH, glyphs=True)
     make_dataset(folder / "plain", pairs=400, messages=50)
+    labels = np.load(folder / "plain" / "preference" / "test.npy")
+    write_labels(folder / "plain", "test", labels, np.random.default_rng(0).dirichlet((1, 1, 1), 400))
     return folder
 
 
@@ -90,6 +90,15 @@ CASES = {
     ),
     "no_message": ("plain", {"network.status": True, "network.message": "none"}),
     "tuned": ("plain", {"labels.ties": "drop", "labels.smoothing": 0.1}),
+    "soft": (
+        "plain",
+        {
+            "labels.soft": True,
+            "labels.confidence": "probability",
+            "optimizer.schedule": "cosine",
+            "optimizer.warmup_steps": 3,
+        },
+    ),
 }
 
 
@@ -108,14 +117,38 @@ def test_training_equals_the_plain_loop(folder, case):
 
 
 @pytest.mark.slow
-def test_devices_agree(folder):
-    overrides = {
-        "optimizer.eps": 1e-2,
-        "ensemble.members": 2,
-        "ensemble.bootstrap": True,
-        "network.status": True,
-    }
-    one, many = (make_trainer(folder / "plain", n, **overrides) for n in (1, 4))
+def test_training_in_bfloat16_learns_the_same(folder):
+    half, whole = (
+        make_trainer(folder / "plain", **{"network.dtype": dtype, "epochs": 6, "optimizer.eps": 1e-4})
+        for dtype in ("bfloat16", "float32")
+    )
+    (low, numbers), (exact, others) = train_epochs(half, 6), train_epochs(whole, 6)
+    assert {leaf.dtype for leaf in jax.tree.leaves(low.params)} == {np.dtype("float32")}
+    assert not np.array_equal(numbers["loss"], others["loss"]), "it was not computed in bfloat16"
+    assert others["loss"][-8:].mean() < 0.9 * others["loss"][:8].mean()
+    np.testing.assert_allclose(numbers["loss"], others["loss"], rtol=0.1)
+    rewards, wanted = half.member_rewards(low)[0], whole.member_rewards(exact)[0]
+    assert np.corrcoef(rewards, wanted)[0, 1] > 0.98
+
+
+@pytest.mark.slow
+def test_a_smoothed_run_is_measured_by_the_targets_themselves(folder):
+    plain, smoothed = (make_trainer(folder / "plain", **{"labels.smoothing": s}) for s in (0.0, 0.5))
+    state, _ = train_epochs(plain)
+    (_, measured), (_, wanted) = smoothed.evaluate(state), plain.evaluate(state)
+    assert wanted["validation/loss"] < 0.68
+    np.testing.assert_equal(measured, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("devices", "overrides"),
+    [(4, {"ensemble.members": 2, "ensemble.bootstrap": True, "network.status": True}), (2, {})],
+    ids=["ensemble_with_status", "message_alone"],
+)
+def test_devices_agree(folder, devices, overrides):
+    overrides = {"optimizer.eps": 1e-2, **overrides}
+    one, many = (make_trainer(folder / "plain", n, **overrides) for n in (1, devices))
     start = jax.device_get(one.init_state().params)
     (first, numbers), (second, others) = train_epochs(one), train_epochs(many)
     for name, values in numbers.items():
@@ -131,7 +164,8 @@ def test_devices_agree(folder):
 @pytest.mark.parametrize("running", [False, True])
 def test_evaluation_equals_a_pass_over_every_message(folder, running):
     trainer = make_trainer(folder / "plain", **{"compat.running_statistics": running})
-    data, state = trainer.data, trainer.init_state()
+    # Trained a little: a fresh network's rewards spread by little more than their rounding.
+    data, (state, _) = trainer.data, train_epochs(trainer)
     statistics, pairs = trainer.evaluate(state)
     rewards = np.asarray(
         trainer.network.reward(state.params, {"message": data.dataset.data["message"].reshape(-1, 256)})
@@ -143,7 +177,7 @@ def test_evaluation_equals_a_pass_over_every_message(folder, running):
         assert statistics["variance"] == pytest.approx(train.var(), rel=0.05)
     else:
         assert statistics["mean"] == pytest.approx(train.mean(), rel=1e-5)
-        assert statistics["variance"] == pytest.approx(train.var(), rel=1e-4)
+        assert statistics["variance"] == pytest.approx(train.var(), rel=1e-5)
         shown = np.unique(data.ids[data.train])
         table = np.asarray(trainer.network.reward(state.params, {"message": data.messages[shown]}))
         normalised = (table - train.mean()) / train.std()
@@ -202,9 +236,17 @@ def test_batches_hold_the_pairs_that_the_order_names(folder):
         np.testing.assert_array_equal(batches.targets[step, rows], data.targets.targets[pairs[step, rows]])
 
 
-def test_the_digest_tells_datasets_and_labels_apart(folder):
-    base = make_trainer(folder / "plain").data
-    assert base.digest == make_trainer(folder / "plain", **{"optimizer.learning_rate": 1.0}).data.digest
-    assert base.digest != make_trainer(folder / "plain", **{"labels.smoothing": 0.1}).data.digest
-    assert base.digest != make_trainer(folder / "long").data.digest
-    assert dataclasses.is_dataclass(base)
+def test_the_digests_say_what_is_not_the_same(folder):
+    def changed(name, **overrides):
+        now = make_trainer(folder / name, **overrides).data.digests
+        return {key for key in {*now, *base} if now.get(key) != base.get(key)}
+
+    base = make_trainer(folder / "plain").data.digests
+    assert set(base) == {"data/message", "info/score", "labels", "targets", "weights of pairs"}
+    assert changed("plain", **{"optimizer.learning_rate": 1.0}) == set()
+    assert changed("plain", **{"labels.smoothing": 0.1}) == {"targets"}
+    assert changed("plain", **{"labels.ties": "drop"}) == {"weights of pairs"}
+    assert changed("plain", **{"network.status": True}) == {"data/blstats"}
+    assert changed("long") == set(base)
+    glyphs = {"network.glyphs": True, "network.embedding_dim": 4}
+    assert "data/glyphs" in make_trainer(folder / "long", **glyphs).data.digests

@@ -11,6 +11,7 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.rewards.load import as_rows
 from motif_jax.rewards.trained import read_trained
 from motif_jax.stages import explain_reward, export_reward, import_reward
 from motif_jax.support.errors import UserError
@@ -29,10 +30,21 @@ def runs(tmp_path_factory):
     return folder
 
 
-def explain(runs, workdir, **values):
+def make_config(runs, values):
     config = load_config("explain_reward", "")
     config.reward.dir = str(runs / "a")
     config.update_from_flattened_dict(values)
+    return config
+
+
+def refuses(runs, workdir, values, words):
+    """Asserts that it is told before any work."""
+    with pytest.raises(UserError, match=words):
+        explain_reward.check(make_config(runs, values), workdir)
+
+
+def explain(runs, workdir, **values):
+    config = make_config(runs, values)
     explain_reward.check(config, workdir)
     explain_reward.run(config, workdir)
     with open(workdir / "messages.csv", encoding="utf-8", newline="") as file:
@@ -102,7 +114,7 @@ def test_no_threshold_through_the_flags(runs, tmp_path):
     assert (tmp_path / "r" / "report.html").exists()
 
 
-def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message(tmp_path):
+def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message(tmp_path, capsys):
     make_dataset(tmp_path / "dataset", pairs=60, messages=10)
     train(
         tmp_path / "a",
@@ -116,6 +128,34 @@ def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message
     shown = [bytes(m).rstrip(b"\0").decode() == chosen["message"] for m in inputs["message"]]
     assert float(chosen["raw"]) == pytest.approx(raw[shown].mean(), rel=1e-3)
 
+    # Of three steps at most three messages are seen: the others have no reward, which is not a reward of 0.
+    capsys.readouterr()
+    few = explain(tmp_path, tmp_path / "few", max_steps=3)
+    steps = inputs["message"][[0, 59, 119]]
+    seen = {bytes(message).rstrip(b"\0").decode() for message in steps}
+    assert {row["message"] for row in few if row["raw"]} == seen
+    unrated = [row for row in few if row["message"] not in seen]
+    assert unrated == few[len(seen) :], "they come last"
+    for row in unrated:
+        assert {value for name, value in row.items() if name not in ("message", "count")} == {""}
+    summary = json.loads((tmp_path / "few" / "summary.json").read_text())["rewards"][0]
+    assert summary["unrated_messages"] == len(unrated) == len(few) - len(seen)
+    assert set(summary["least_liked"]) == seen
+    assert f"{len(unrated)} of {len(few)} messages are on none of the 3 steps" in capsys.readouterr().out
+    assert f"{len(unrated)} messages have no reward" in (tmp_path / "few" / "explain.html").read_text()
+
+    for values, words in (
+        (
+            {"text": "Hello"},
+            "config.text='Hello': must be empty: .* reads message, blstats, not the message alone",
+        ),
+        ({"other.dir": str(tmp_path / "a"), "reward.dir": str(tmp_path / "plain")}, "blstats.npy is missing"),
+    ):
+        if "other.dir" in values:
+            train(tmp_path / "plain", reward_config(tmp_path / "dataset", **{"network.hidden_dim": 32}))
+            (tmp_path / "dataset" / "data" / "blstats.npy").unlink()
+        refuses(tmp_path, tmp_path / "refused", values, words)
+
 
 @pytest.mark.parametrize(
     ("values", "words"),
@@ -125,8 +165,41 @@ def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message
         ({"dataset_dir": "/nowhere"}, "existing folder"),
         ({"reward.quantile": 0.53}, "must be one of 0.05"),
         ({"max_rows": 0}, "config.max_rows=0"),
+        ({"text": "x" * 257}, "config.text: the message 'x*' has 257 bytes"),
+        ({"text": "a \u2603"}, "config.text: .* not latin-1"),
+        ({"reward.step": 9}, "has no evaluation 9: it has 0 to 1"),
+        ({"other.dir": "b", "other.step": 9}, "has no evaluation 9: it has 0 to 1"),
+        ({"reward.dir": "dataset"}, "dataset is not a run folder"),
+        ({"other.dir": "agent"}, "holds a run of train_agent, not of train_reward"),
     ],
 )
 def test_bad_values_are_named(runs, tmp_path, values, words):
-    with pytest.raises(UserError, match=words):
-        explain(runs, tmp_path, **values)
+    (runs / "agent").mkdir(exist_ok=True)
+    (runs / "agent" / "config.json").write_text('{"stage": "train_agent"}')
+    inside = {key: str(runs / place) for key, place in values.items() if place in ("b", "dataset", "agent")}
+    refuses(runs, tmp_path, {**values, **inside}, words)
+
+
+def test_an_evaluation_that_a_file_does_not_have_is_refused(runs, tmp_path):
+    config = load_config("export_reward", "")
+    config.reward.dir = str(runs / "a")
+    export_reward.run(config, tmp_path)
+    file = tmp_path / "reward.safetensors"
+    assert rewards.load(file, 1).trained.step == rewards.load(file).trained.step == 1
+    with pytest.raises(
+        UserError, match=r"reward.safetensors has no evaluation 0: it is evaluation 1 of its run"
+    ):
+        rewards.load(file, 0)
+    refuses(runs, tmp_path / "e", {"reward.dir": str(file), "reward.step": 0}, "has no evaluation 0")
+
+
+def test_an_ensemble_says_where_it_disagrees(runs):
+    reward = rewards.load(runs / "b")
+    texts = ["Hello", "", "You see here a key."]
+    members = reward.trained.members_of_messages(reward.trained.params, as_rows(texts)[0])
+    statistics = reward.trained.statistics
+    own = (members - np.c_[statistics["member_mean"]]) / np.sqrt(np.c_[statistics["member_variance"]])
+    np.testing.assert_allclose(reward.disagreement(texts), own.std(axis=0), rtol=1e-4)
+    assert reward.disagreement("Hello").shape == ()
+    with pytest.raises(UserError, match="is a single model, so nothing can disagree"):
+        rewards.load(runs / "a").disagreement("Hello")

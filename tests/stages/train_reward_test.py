@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import itertools
 import json
 import signal
@@ -15,6 +16,7 @@ import jax
 import numpy as np
 import pytest
 
+from motif_jax import rewards
 from motif_jax.datasets.split import torch_split
 from motif_jax.rewards.trained import read_trained
 from motif_jax.stages import train_reward
@@ -31,6 +33,7 @@ from tests.reward_fixtures import (
     write_labels,
 )
 
+MEASURED = ("loss", "accuracy", "score_accuracy", "calibration_error")
 SMALL = ("--config.annotator=test", "--config.network.hidden_dim=32", "--config.chunk_steps=1")
 
 
@@ -114,14 +117,73 @@ def test_a_run_of_other_values_or_other_labels_is_refused(dataset, tmp_path):
     with pytest.raises(UserError, match=r"optimizer.learning_rate: 0.001 before, 0.5 now"):
         train_reward.check(config, workdir)
     config.optimizer.learning_rate = 0.001
-    write_labels(tmp_path / "d", "test", np.zeros(80, np.int8))
-    with pytest.raises(UserError, match="another dataset or other labels"):
+    labels = np.load(tmp_path / "d" / "preference" / "test.npy")
+    write_labels(tmp_path / "d", "test", np.where(labels == 0, 1, labels))
+    with pytest.raises(UserError, match=r"was trained on other labels, targets than .* \(test\) has now"):
         train_reward.run(config, workdir)
+    before = (workdir / "config.json").read_bytes()
+    make_dataset(tmp_path / "other", pairs=80, seed=1)
+    config.dataset_dir = str(tmp_path / "other")
+    with pytest.raises(UserError, match="was trained on other data/message, info/score, labels, targets"):
+        train_reward.run(config, workdir)
+    assert (workdir / "config.json").read_bytes() == before
+
+
+def test_data_that_cannot_be_trained_on_leave_the_folder_free(tmp_path):
+    make_dataset(tmp_path / "d", pairs=40)
+    unknown = np.full(40, 3, np.int8)
+    write_labels(tmp_path / "d", "nothing", unknown)
+    write_labels(tmp_path / "d", "one", np.where(np.arange(40) == 0, 0, unknown).astype(np.int8))
+    workdir = tmp_path / "r"
+    for annotator, words in (
+        ("nothing", "no pair has a known label"),
+        ("one", "1 labelled pairs are too few"),
+    ):
+        config = reward_config(tmp_path / "d", annotator=annotator)
+        train_reward.check(config, workdir)
+        with pytest.raises(UserError, match=words):
+            train_reward.run(config, workdir)
+    # The corrected command is of another annotator, and nothing stands in its way.
+    train_reward.check(reward_config(tmp_path / "d"), workdir)
+    assert not (workdir / "config.json").exists()
+
+
+@pytest.mark.slow
+def test_a_training_that_diverges_ends_with_one_line_and_keeps_what_was_good(dataset, tmp_path):
+    config = reward_config(dataset, **{"optimizer.learning_rate": 1e30, "epochs": 2})
+    with pytest.raises(
+        UserError, match=r"diverged: .* smaller --config.optimizer.learning_rate \(it is 1e\+30\)"
+    ):
+        train(tmp_path / "r", config)
+    model = read_trained(tmp_path / "r")
+    assert model.step == 0
+    assert np.isfinite(model.statistics["mean"])
+    rows = [json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [0]
+    lost = dataclasses.replace(model, statistics={**model.statistics, "mean": float("nan")})
+    with pytest.raises(UserError, match="evaluation 0: its mean or variance is not finite"):
+        lost.normalisation(True, 0.5)
+
+
+@pytest.mark.slow
+def test_a_figure_without_pairs_is_null(tmp_path):
+    make_dataset(tmp_path / "d", pairs=60)
+    write_labels(tmp_path / "d", "test", np.full(60, 2, np.int8))
+    workdir = train(tmp_path / "r", reward_config(tmp_path / "d"))
+    for line in (workdir / "metrics.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        assert row["validation/accuracy"] is None
+        assert row["validation/accuracy_pairs"] == 0
+        assert row["validation/calibration_error"] is None
+        assert row["validation/loss"] == pytest.approx(np.log(2), rel=1e-2)
 
 
 @pytest.mark.slow
 def test_files_have_the_published_columns(dataset, tmp_path):
-    overrides = {"compat.quantile_two_decimals": True, "compat.running_statistics": True, "epochs": 2}
+    overrides = {
+        "compat.quantile_two_decimals": True, "compat.running_statistics": True, "epochs": 2,
+        "optimizer.schedule": "linear", "optimizer.warmup_steps": 4,
+    }  # fmt: skip
     workdir = train(tmp_path / "r", reward_config(dataset, **overrides))
     trained_rows = rows(workdir / "train_metrics.csv")
     assert list(trained_rows[0]) == ["epoch", "total_train_loss", "total_train_acc"]
@@ -140,7 +202,23 @@ def test_files_have_the_published_columns(dataset, tmp_path):
         assert len(model.curve) == step + 1
     summary = json.loads((workdir / "summary.json").read_text())
     assert summary["last"]["train/accuracy"] > 0.6
-    assert summary["last"]["train/loss_pairs"] == len(torch_split(461, 777)[0])
+    train_pairs = len(torch_split(461, 777)[0])
+    assert summary["last"]["train/loss_pairs"] == train_pairs
+    assert (summary["used_evaluation"], summary["used"]) == (2, summary["last"])
+    metrics = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    for row in metrics:
+        for name in row:
+            group, _, what = name.partition("/")
+            if group.startswith(("train", "validation")) and what in MEASURED:
+                assert (row[f"{name}_pairs"] > 0) == (row[name] is not None), name
+        assert row["reward/pairs"] == train_pairs
+        assert row["reward/steps"] == 2 * train_pairs
+        assert row["reward/distinct"] == model.statistics["num_distinct"] < row["reward/steps"]
+    assert metrics[1]["validation/calibration_error_pairs"] == metrics[1]["validation/accuracy_pairs"]
+    # After its 4 steps of warm-up the learning rate falls in a line to 0 at the last of 24.
+    rates = [row["optimizer/learning_rate"] for row in metrics[1:]]
+    steps = np.array([row["step"] for row in metrics[1:]])
+    np.testing.assert_allclose(rates, 1e-3 * (1 - (steps - 1 - 4) / (steps[-1] - 4)), rtol=1e-5)
 
 
 def test_faithful_is_the_published_command():
@@ -155,7 +233,7 @@ def test_faithful_is_the_published_command():
 
 
 @pytest.mark.slow
-def test_early_stopping_and_an_ensemble(dataset, tmp_path):
+def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
     overrides = {
         "early_stopping.patience": 1, "epochs": 30, "optimizer.learning_rate": 1e-30,
         "ensemble.members": 2, "network.hidden_dim": 32,
@@ -165,7 +243,15 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path):
     assert summary["stopped_early"]
     assert summary["evaluations"] == 2
     assert summary["best_evaluation"] == 0
+    assert (summary["used_evaluation"], summary["used"]) == (0, summary["best"])
     model = read_trained(workdir)
+    assert model.step == 0, "the newest evaluation is the one that was no better"
+    assert read_trained(workdir, 1).step == rewards.load(workdir, 1).trained.step == 1
+    assert len(read_trained(workdir, 1).curve) == 2
+    assert rewards.load(workdir).trained.step == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "best validation loss" in line]
+    assert len(told) == 1, "once is enough"
+    assert f"{workdir}: evaluation 0 of 0 to 1" in told[0]
     assert model.members == 2
     assert model.statistics["disagreement"] > 0
     members = model.members_of_messages(model.params, np.eye(4, 256, dtype=np.uint8) * 65)
@@ -189,6 +275,9 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path):
         ({"annotator": None}, "must name annotations of the dataset: test"),
         ({"annotator": "test,other"}, "other.npy does not exist"),
         ({"labels.annotator_weights": "1,2"}, "1 positive numbers"),
+        ({"labels.annotator_weights": "inf"}, "config.labels.annotator_weights='inf': must be 1 positive"),
+        ({"network.hidden_dim": 1}, "config.network.hidden_dim=1: must be at least 2"),
+        ({"optimizer.b1": 1.0}, "config.optimizer.b1=1.0: must be at least 0 and below 1"),
         ({"labels.soft": True}, "probabilities.npy is missing"),
         ({"labels.ties": "lost"}, "must be one of half, drop"),
         ({"optimizer.schedule": "steps"}, "must be one of constant"),

@@ -1,0 +1,97 @@
+"""What a page about rewards shows: models, messages and the numbers between them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class ExplainedReward:
+    """What one reward model says about N messages; NaN stands for messages that it did not rate.
+
+    Attributes:
+      name: how the page calls it.
+      raw, normalised: [N] each.
+      threshold: of the normalised reward, or None.
+      quantile: the threshold's level, or None.
+      disagreement: [N], standard deviation of an ensemble's normalised rewards; None for a single model.
+      history: [E, N], normalised rewards at E evaluations of the training, oldest first.
+      evaluations: numbers of these evaluations [E].
+      curve: rows of metrics of all evaluations, as the checkpoint holds them.
+      facts: (label, value, note) shown at the top.
+    """
+
+    name: str
+    raw: np.ndarray
+    normalised: np.ndarray
+    threshold: float | None
+    quantile: float | None
+    disagreement: np.ndarray | None
+    history: np.ndarray
+    evaluations: Sequence[int]
+    curve: Sequence[dict[str, Any]]
+    facts: Sequence[tuple[str, str, str]] = ()
+
+    @property
+    def rated(self) -> np.ndarray:
+        """Which messages have a reward: bool [N]."""
+        return np.isfinite(self.normalised)
+
+    @property
+    def paid(self) -> np.ndarray:
+        """The intrinsic reward [N]: 0 unless strictly above the threshold, NaN where there is none."""
+        if self.threshold is None:
+            return self.normalised
+        below = self.normalised <= np.float32(self.threshold)
+        return np.where(below, 0.0, self.normalised)
+
+    @property
+    def pays(self) -> np.ndarray:
+        """Which messages have a reward that is not 0: bool [N]."""
+        return self.rated & (self.paid != 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """Everything on the page.
+
+    Attributes:
+      messages: texts [N].
+      counts: how often each occurs in the dataset, int [N].
+      rewards: one or two models.
+      texts: messages that were asked for, with one `ExplainedReward` a model.
+      typed: those models' answers, in the order of `rewards`.
+      source: where the messages come from.
+    """
+
+    messages: Sequence[str]
+    counts: np.ndarray
+    rewards: Sequence[ExplainedReward]
+    texts: Sequence[str] = ()
+    typed: Sequence[ExplainedReward] = ()
+    source: str = ""
+
+
+def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Spearman's rank correlation of two arrays [N], equal values sharing their mean rank.
+
+    Places where either is NaN are left out; NaN below two of them, or where all of one are equal.
+    """
+    both = np.isfinite(first) & np.isfinite(second)
+    if both.sum() < 2:
+        return float("nan")
+    ranks = [_ranks(values[both]) for values in (first, second)]
+    deviations = [r.std() for r in ranks]
+    if min(deviations) == 0:
+        return float("nan")
+    return float(np.mean((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())) / np.prod(deviations))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[place]
