@@ -76,6 +76,26 @@ def errors(driver: Any) -> list[str]:
     return [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
 
 
+def rows(driver: Any, table: str) -> list[list[str]]:
+    """The texts of the cells of a table's rows that are shown."""
+    return driver.execute_script(
+        "return [...document.getElementById(arguments[0]).tBodies[0].rows].filter(r => !r.hidden)"
+        ".map(r => [...r.cells].map(c => c.innerText))",
+        table,
+    )
+
+
+def check_look(driver: Any, picture: Path, width: int, dark: bool, contrast: float = 4.5) -> None:
+    """Fails where the page is wider than a window of `width`, hard to read or broken; leaves a picture of it."""
+    view(driver, width, 900, dark)
+    screenshot(driver, picture)
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+    worst = worst_contrast(driver)
+    assert worst["ratio"] >= contrast, worst
+    assert picture.stat().st_size > 20_000
+    assert errors(driver) == []
+
+
 def worst_contrast(driver: Any) -> dict[str, Any]:
     """The visible text of the page that is hardest to read: its contrast `ratio`, and which it is."""
     return driver.execute_script(_CONTRAST)

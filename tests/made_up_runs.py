@@ -65,7 +65,10 @@ def write_agent_run(folder: Path, episodes: int = 400, hacking: bool = False, se
             row = {
                 "step": step, "time": step / 5000, "loss/policy": float(generator.normal(0, 0.02)),
                 "loss/value": float(2e5 / step + generator.random()), "policy/entropy": 3 - step / 400_000,
-                "speed/steps_per_second": 5000 + float(generator.normal(0, 200)), "lag/mean": float(generator.random() * 2),
+                "throughput/env_steps_per_second": 5000 + float(generator.normal(0, 200)),
+                "lag/mean": float(generator.random() * 2), "lag/max": float(generator.integers(2, 5)),
+                "reward/extrinsic_mean": float(generator.random()), "reward/intrinsic_mean": float(generator.random()),
+                "time/updates": step / 100,
             }  # fmt: skip
             file.write(json.dumps(row) + "\n")
     with open(folder / "episodes.jsonl", "w") as file:

@@ -13,6 +13,7 @@ import numpy as np
 WIDTH, HEIGHT = 420, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 16, 12, 44
 COLOURS = 6
+_NAME = 24  # characters of a row's name that fit beside an interval chart
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Interval:
-    """One row of an interval chart: a value with its confidence interval."""
+    """One row of an interval chart: a value with its confidence interval, NaN where it has none."""
 
     name: str
     value: float
@@ -221,24 +222,36 @@ def _legend(names: Sequence[tuple[str, bool]]) -> str:
     return f'<div class="legend">{"".join(items)}</div>'
 
 
+def _fitting(name: str) -> str:
+    """`name` without its middle where it is too long to stand beside a chart; its end often holds the n."""
+    return name if len(name) <= _NAME else f"{name[: _NAME - 11]}\u2026{name[-10:]}"
+
+
 def interval_chart(rows: Sequence[Interval], x_label: str, description: str) -> str:
     """Draws one dot with its interval per row, for example agent and random policy on one scale."""
     if not rows:
         return empty_chart("nothing was evaluated")
     height = _TOP + _BOTTOM + 34 * len(rows)
-    left = min(WIDTH // 2, 18 + 8 * max(len(row.name) for row in rows))
+    names = [_fitting(row.name) for row in rows]
+    left = min(WIDTH // 2, 18 + 8 * max(map(len, names)))
     x_range = _range([np.array([row.low, row.high, row.value]) for row in rows])
     axes = _Axes(x_range, (0.0, float(len(rows))), height, left)
     parts = [axes.frame(x_label, "", y_ticks=False)]
     for number, row in enumerate(rows):
         at = _TOP + 34 * number + 17
         parts.append(
-            f'<text class="row" x="{left - 10}" y="{at + 4}" text-anchor="end">{escape(row.name)}</text>'
+            f'<text class="row" x="{left - 10}" y="{at + 4}" text-anchor="end">{escape(names[number])}</text>'
         )
+        said = f"{row.name}: {row.value:.4g} [n/a]"
+        if np.isfinite([row.low, row.high]).all():
+            said = f"{row.name}: {row.value:.4g} [{row.low:.4g}, {row.high:.4g}]"
+            parts.append(
+                f'<line class="whisker c{row.colour % COLOURS}" x1="{axes.x(row.low):.1f}" x2="{axes.x(row.high):.1f}" '
+                f'y1="{at}" y2="{at}"/>'
+            )
         parts.append(
-            f'<line class="whisker c{row.colour % COLOURS}" x1="{axes.x(row.low):.1f}" x2="{axes.x(row.high):.1f}" '
-            f'y1="{at}" y2="{at}"/><circle class="dot c{row.colour % COLOURS}" r="5.5" cx="{axes.x(row.value):.1f}" '
-            f'cy="{at}"><title>{escape(f"{row.name}: {row.value:.4g} [{row.low:.4g}, {row.high:.4g}]")}</title></circle>'
+            f'<circle class="dot c{row.colour % COLOURS}" r="5.5" cx="{axes.x(row.value):.1f}" cy="{at}">'
+            f"<title>{escape(said)}</title></circle>"
         )
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(description)}">'

@@ -2,11 +2,12 @@
 edge of the statistical precipice"), computed by rliable.
 
 Scores are [runs, tasks]: one number a run and task, the mean of its evaluated episodes. Intervals are stratified
-bootstrap intervals over runs; with one run there is none.
+bootstrap intervals over runs; with one run there is none (NaN).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -21,6 +22,9 @@ from motif_jax.support.errors import UserError
 
 RESAMPLES = 2000
 PROFILE_POINTS = 61
+# The bands of performance profiles take longest, and need no more.
+PROFILE_RESAMPLES = 500
+CURVE_RESAMPLES = 500
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,12 @@ class Comparison:
       improvement: (better, other) -> probability that a run of the first beats one of the second.
       profile_x: score thresholds [points]; profiles: method -> Series of the share of runs above each.
       by_task: task -> method -> estimate of the mean over runs.
+      resamples, profile_resamples: of the bootstrap, and of that of the profiles.
     """
 
     scores: Scores
+    resamples: int = RESAMPLES
+    profile_resamples: int = PROFILE_RESAMPLES
     aggregates: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     improvement: dict[tuple[str, str], Estimate] = field(default_factory=dict)
     profiles: list[Series] = field(default_factory=list)
@@ -69,7 +76,9 @@ def collect_scores(entries: Sequence[tuple[str, str, float]], unit: str) -> Scor
         columns = [[score for m, t, score in entries if m == method and t == task] for task in tasks]
         counts = {task: len(column) for task, column in zip(tasks, columns, strict=True)}
         if len(set(counts.values())) != 1:
-            raise UserError(f"method {method} needs equally many runs of every task, it has {counts}")
+            raise UserError(
+                f"config.methods: {method} needs equally many runs of every task, it has {counts}"
+            )
         by_method[method] = np.array(columns, np.float64).T
     return Scores(tasks, by_method, unit)
 
@@ -80,15 +89,17 @@ def normalise(scores: Scores, zero: str, one: str) -> Scores:
     Raises:
       UserError: there is no such method, or both means are equal on a task.
     """
-    for name in (zero, one):
+    for key, name in (("normalise_zero", zero), ("normalise_one", one)):
         if name not in scores.by_method:
-            raise UserError(
-                f"there is no method {name!r} to normalise by; there are {', '.join(scores.by_method)}"
-            )
+            have = ", ".join(scores.by_method)
+            raise UserError(f"config.{key}='{name}': must be a method with evaluations: {have}")
     low, high = scores.by_method[zero].mean(0), scores.by_method[one].mean(0)
     if (low == high).any():
         same = [task for task, a, b in zip(scores.tasks, low, high, strict=True) if a == b]
-        raise UserError(f"{zero} and {one} have equal means on {', '.join(same)}: they cannot set the scale")
+        raise UserError(
+            f"config.normalise_one='{one}': must have other means than normalise_zero='{zero}' to set the scale; on "
+            f"{', '.join(same)} they are equal"
+        )
     rescaled = {method: (values - low) / (high - low) for method, values in scores.by_method.items()}
     return Scores(scores.tasks, rescaled, f"0: {zero}, 1: {one}")
 
@@ -97,7 +108,7 @@ def compare(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Compar
     """Computes everything; repeatable: the draws depend on `seed` alone."""
     from rliable import library, metrics
 
-    result = Comparison(scores)
+    result = Comparison(scores, resamples, min(resamples, PROFILE_RESAMPLES))
     # rliable draws from numpy's global generator whatever random state it is given.
     before = np.random.get_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002
@@ -120,8 +131,8 @@ def _fill(result: Comparison, library: Any, metrics: Any, resamples: int, seed: 
     points, intervals = library.get_interval_estimates(dict(scores.by_method), statistics, reps=resamples)
     for row, name in enumerate(names):
         result.aggregates[name] = {
-            method: Estimate(float(points[method][row]), *map(float, intervals[method][:, row]))
-            for method in scores.by_method
+            method: _estimate(points[method][row], intervals[method][:, row], len(values))
+            for method, values in scores.by_method.items()
         }
     pairs = {
         f"{a},{b}": (scores.by_method[a], scores.by_method[b]) for a, b in combinations(scores.by_method, 2)
@@ -134,14 +145,20 @@ def _fill(result: Comparison, library: Any, metrics: Any, resamples: int, seed: 
             random_state=np.random.RandomState(seed),
         )
         for (a, b), name in zip(combinations(scores.by_method, 2), pairs, strict=True):
-            low, high = map(float, np.ravel(intervals[name]))
-            result.improvement[a, b] = Estimate(float(points[name]), low, high)
-    result.profiles = _profiles(scores, resamples, library)
+            fewest = min(len(scores.by_method[a]), len(scores.by_method[b]))
+            result.improvement[a, b] = _estimate(points[name], np.ravel(intervals[name]), fewest)
+    result.profiles = _profiles(scores, result.profile_resamples, library)
     for column, task in enumerate(scores.tasks):
-        result.by_task[task] = {
-            method: bootstrap(values[:, column], [lambda v: v.mean(-1)], resamples, seed=seed)[0]
-            for method, values in scores.by_method.items()
-        }
+        result.by_task[task] = {}
+        for method, values in scores.by_method.items():
+            mean = bootstrap(values[:, column], [lambda v: v.mean(-1)], resamples, seed=seed)[0]
+            result.by_task[task][method] = _estimate(mean.value, (mean.low, mean.high), len(values))
+
+
+def _estimate(value: float, interval: Sequence[float] | np.ndarray, runs: int) -> Estimate:
+    """An estimate over `runs` runs: a single one says nothing of how far others would lie."""
+    low, high = map(float, interval) if runs > 1 else (math.nan, math.nan)
+    return Estimate(float(value), low, high)
 
 
 def _profiles(scores: Scores, resamples: int, library: Any) -> list[Series]:
@@ -149,13 +166,12 @@ def _profiles(scores: Scores, resamples: int, library: Any) -> list[Series]:
     low, high = float(everything.min()), float(everything.max())
     margin = 0.05 * (high - low) or 0.5
     thresholds = np.linspace(low - margin, high + margin, PROFILE_POINTS)
-    shares, intervals = library.create_performance_profile(
-        dict(scores.by_method), thresholds, reps=min(resamples, 500)
-    )
-    return [
-        Series(method, thresholds, np.asarray(shares[method]), intervals[method][0], intervals[method][1])
-        for method in scores.by_method
-    ]
+    shares, intervals = library.create_performance_profile(dict(scores.by_method), thresholds, reps=resamples)
+    lines = []
+    for method, values in scores.by_method.items():
+        band = intervals[method] if len(values) > 1 else (None, None)
+        lines.append(Series(method, thresholds, np.asarray(shares[method]), *band))
+    return lines
 
 
 def learning_curve(name: str, seeds: Sequence[Curve], points: int = 60, dashed: bool = False) -> Series:
@@ -184,21 +200,24 @@ def learning_curve(name: str, seeds: Sequence[Curve], points: int = 60, dashed: 
     whole = np.isfinite(rows).all(0)
     value, low, high = (np.full(points, np.nan) for _ in range(3))
     for column in np.flatnonzero(whole):
-        estimate = bootstrap(rows[:, column], [interquartile_mean], resamples=500)[0]
+        estimate = bootstrap(rows[:, column], [interquartile_mean], resamples=CURVE_RESAMPLES)[0]
         value[column], low[column], high[column] = estimate.value, estimate.low, estimate.high
     return Series(shown, x, value, low if len(seeds) > 1 else None, high if len(seeds) > 1 else None, dashed)
 
 
 def as_json(result: Comparison) -> dict[str, Any]:
-    """Returns the comparison as plain data."""
+    """Returns the comparison as plain data; bounds of an interval that there is not are None."""
 
-    def plain(estimate: Estimate) -> Mapping[str, float]:
-        return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    def plain(estimate: Estimate) -> Mapping[str, float | None]:
+        numbers = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+        return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
 
     scores = result.scores
     return {
         "tasks": list(scores.tasks),
         "unit": scores.unit,
+        "resamples": result.resamples,
+        "profile_resamples": result.profile_resamples,
         "runs": {method: values.shape[0] for method, values in scores.by_method.items()},
         "scores": {method: values.tolist() for method, values in scores.by_method.items()},
         "aggregates": {k: {m: plain(e) for m, e in v.items()} for k, v in result.aggregates.items()},

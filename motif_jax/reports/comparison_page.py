@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from motif_jax.reports import charts, html, text_tables
 from motif_jax.reports.charts import Interval, Series
-from motif_jax.reports.comparison import RESAMPLES, Comparison
+from motif_jax.reports.comparison import CURVE_RESAMPLES, Comparison
 from motif_jax.reports.html import Cell
 from motif_jax.reports.measures import format_estimate, format_interval, format_value
 from motif_jax.reports.plots import Plot
 from motif_jax.reports.statistics import Estimate
-
-METHOD = (
-    f"Stratified bootstrap over runs, {RESAMPLES} resamples, intervals of 95 % (rliable; Agarwal et al. 2021). A run's "
-    "score on a task is the mean of its evaluated episodes."
-)
 
 
 @dataclass
@@ -40,6 +36,23 @@ class ComparisonData:
     curve_label: str = ""
     published: str = ""
     provenance: list[tuple[str, str]] = field(default_factory=list)
+
+
+def method_note(result: Comparison) -> str:
+    """Says how the numbers of a comparison and their intervals are made."""
+    note = (
+        f"Stratified bootstrap over runs, {result.resamples:,} resamples, intervals of 95 % (rliable; Agarwal et al. 2021). A "
+        "run's score on a task is the mean of its evaluated episodes."
+    )
+    single = [method for method, values in result.scores.by_method.items() if len(values) == 1]
+    return f"{note} One run has no interval (n/a): {', '.join(single)}." if single else note
+
+
+def task_note(result: Comparison) -> str:
+    """Says how the intervals of a single task are made."""
+    return (
+        f"Percentile bootstrap over the runs of the task, {result.resamples:,} resamples, intervals of 95 %."
+    )
 
 
 def aggregate_table(result: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -74,17 +87,18 @@ def tables(data: ComparisonData) -> dict[str, str]:
     if data.comparison is None:
         return {}
     result = data.comparison
+    over_all, of_task = method_note(result), task_note(result)
     parts = (
-        ("aggregates", f"{data.measure}, aggregated over runs and tasks", aggregate_table(result)),
-        ("tasks", f"{data.measure}, mean over runs", task_table(result)),
-        ("improvement", "Probability of improvement", improvement_table(result)),
+        ("aggregates", f"{data.measure}, aggregated over runs and tasks", over_all, aggregate_table(result)),
+        ("tasks", f"{data.measure}, mean over runs", of_task, task_table(result)),
+        ("improvement", "Probability of improvement", over_all, improvement_table(result)),
     )
-    markdown = [f"# {data.title}", "", METHOD, ""]
+    markdown = [f"# {data.title}", ""]
     latex = []
-    for label, caption, (header, rows) in parts:
+    for label, caption, note, (header, rows) in parts:
         if rows:
-            markdown += [f"## {caption}", "", text_tables.markdown(header, rows)]
-            latex.append(text_tables.latex(header, rows, f"{caption}. {METHOD}", f"tab:{label}"))
+            markdown += [f"## {caption}", "", note, "", text_tables.markdown(header, rows)]
+            latex.append(text_tables.latex(header, rows, f"{caption}. {note}", f"tab:{label}"))
     return {"comparison.md": "\n".join(markdown), "comparison.tex": "\n".join(latex)}
 
 
@@ -106,91 +120,102 @@ def _cells(rows: Sequence[tuple[str, Mapping[str, Estimate]]], methods: Sequence
     ]
 
 
+def _label(data: ComparisonData, result: Comparison) -> str:
+    return f"{data.measure} ({result.scores.unit})" if result.scores.unit else data.measure
+
+
+def _aggregates(data: ComparisonData, result: Comparison) -> str:
+    methods, label = tuple(result.scores.by_method), _label(data, result)
+    figures = [
+        html.figure(name, charts.interval_chart(_estimates(of, result), label, f"{name} of {label}"))
+        for name, of in result.aggregates.items()
+    ]
+    counts = ", ".join(f"{m}: n = {values.shape[0]} runs" for m, values in result.scores.by_method.items())
+    tasks = f"{len(result.scores.tasks)} tasks" if len(result.scores.tasks) > 1 else result.scores.tasks[0]
+    rows = _cells(list(result.aggregates.items()), methods)
+    return html.section(
+        "Over all runs and tasks",
+        "aggregates",
+        html.table(("statistic", *methods), rows, "aggregate-table"),
+        html.grid(*figures),
+        note=f"{label}; {counts}; {tasks}. {method_note(result)}",
+    )
+
+
+def _improvement(result: Comparison) -> str:
+    rows = []
+    for (a, b), e in result.improvement.items():
+        known = math.isfinite(e.low) and math.isfinite(e.high)
+        interval = f"[{100 * e.low:.0f} %, {100 * e.high:.0f} %]" if known else format_interval(e)
+        rows.append((Cell(a), Cell(b), Cell(f"{100 * e.value:.0f} %", e.value, note=interval)))
+    header = ("method", "against", "probability")
+    return html.section(
+        "Probability of improvement",
+        "improvement",
+        html.table(header, rows, "improvement-table", empty="only one method was given"),
+        note="The chance that a run of the method scores above a run of the other, averaged over tasks; 50 % is no "
+        f"difference. {method_note(result)}",
+    )
+
+
+def _profiles(data: ComparisonData, result: Comparison) -> str:
+    label = _label(data, result)
+    profile = charts.line_chart(result.profiles, label, "share of runs above", "performance profiles")
+    return html.section(
+        "Performance profiles",
+        "profiles",
+        html.grid(html.figure("score distribution", profile, "the higher the curve, the better")),
+        note=f"Bands: stratified bootstrap over runs, {result.profile_resamples:,} resamples, 95 %; none for one run.",
+    )
+
+
+def _tasks(data: ComparisonData, result: Comparison) -> str:
+    methods = tuple(result.scores.by_method)
+    rows = _cells(list(result.by_task.items()), methods)
+    table = html.table(("task", *methods), rows, "task-table", search=True)
+    return html.section(
+        "By task", "tasks", table, note=f"Mean of {_label(data, result)} over runs. {task_note(result)}"
+    )
+
+
+def _curves(data: ComparisonData) -> str:
+    note = (
+        f"Means of finished episodes: interquartile mean over seeds with 95 % bootstrap interval ({CURVE_RESAMPLES} "
+        "resamples; none with one seed), up to the end of the shortest run."
+    )
+    if data.published:
+        note += f" Dashed: published results, read from {data.published}."
+    figures = [
+        html.figure(
+            task, charts.line_chart(lines, "environment steps", data.curve_label, f"curves of {task}")
+        )
+        for task, lines in data.curves.items()
+    ]
+    return html.section("Learning curves", "curves", html.grid(*figures), note=note)
+
+
 def render(data: ComparisonData, written: str) -> str:
     """Returns the page."""
-    sections = []
+    sections = {}
     result = data.comparison
     if result is not None:
-        methods = tuple(result.scores.by_method)
-        label = f"{data.measure}" + (f" ({result.scores.unit})" if result.scores.unit else "")
-        figures = [
-            html.figure(name, charts.interval_chart(_estimates(of, result), label, f"{name} of {label}"))
-            for name, of in result.aggregates.items()
-        ]
-        counts = ", ".join(f"{m}: {values.shape[0]} runs" for m, values in result.scores.by_method.items())
-        tasks = (
-            f"{len(result.scores.tasks)} tasks" if len(result.scores.tasks) > 1 else result.scores.tasks[0]
-        )
-        sections.append(
-            html.section(
-                "Over all runs and tasks",
-                "aggregates",
-                html.table(
-                    ("statistic", *methods),
-                    _cells(list(result.aggregates.items()), methods),
-                    "aggregate-table",
-                ),
-                html.grid(*figures),
-                note=f"{label}; {counts}; {tasks}. {METHOD}",
-            )
-        )
-        improvement = [
-            (
-                Cell(a),
-                Cell(b),
-                Cell(f"{100 * e.value:.0f} %", e.value, note=f"[{100 * e.low:.0f} %, {100 * e.high:.0f} %]"),
-            )
-            for (a, b), e in result.improvement.items()
-        ]
-        sections.append(
-            html.section(
-                "Probability of improvement",
-                "improvement",
-                html.table(
-                    ("method", "against", "probability"),
-                    improvement,
-                    "improvement-table",
-                    empty="only one method was given",
-                ),
-                note="The chance that a run of the method scores above a run of the other, averaged over tasks; 50 % is no "
-                "difference.",
-            )
-        )
-        profile = charts.line_chart(result.profiles, label, "share of runs above", "performance profiles")
-        sections.append(
-            html.section(
-                "Performance profiles",
-                "profiles",
-                html.grid(html.figure("score distribution", profile, "the higher the curve, the better")),
-            )
-        )
-        rows = list(result.by_task.items())
-        task_cells = html.table(("task", *methods), _cells(rows, methods), "task-table")
-        sections.append(html.section("By task", "tasks", task_cells, note=f"Mean of {label} over runs."))
+        sections["Aggregates"] = _aggregates(data, result)
+        sections["Improvement"] = _improvement(result)
+        sections["Profiles"] = _profiles(data, result)
+        sections["By task"] = _tasks(data, result)
     if data.curves:
-        note = (
-            "Means of finished episodes: interquartile mean over seeds with 95 % bootstrap interval, up to the end of the "
-            "shortest run."
-            + (f" Dashed: published results, read from {data.published}." if data.published else "")
-        )
-        figures = [
-            html.figure(
-                task, charts.line_chart(lines, "environment steps", data.curve_label, f"curves of {task}")
-            )
-            for task, lines in data.curves.items()
-        ]
-        sections.append(html.section("Learning curves", "curves", html.grid(*figures), note=note))
+        sections["Learning curves"] = _curves(data)
     if not sections:
-        sections = [charts.empty_chart("nothing was given to compare")]
-    parts = [html.details(name, text) for name, text in data.provenance]
-    if parts:
-        sections.append(html.section("How it was made", "provenance", *parts))
-    present = {
-        "aggregates": "Aggregates", "improvement": "Improvement", "profiles": "Profiles", "tasks": "By task",
-        "curves": "Learning curves", "provenance": "How it was made",
+        sections["Nothing"] = charts.empty_chart("nothing was given to compare")
+    if data.provenance:
+        parts = [html.details(name, text) for name, text in data.provenance]
+        sections["How it was made"] = html.section("How it was made", "provenance", *parts)
+    names = {
+        "Aggregates": "aggregates", "Improvement": "improvement", "Profiles": "profiles", "By task": "tasks",
+        "Learning curves": "curves", "How it was made": "provenance",
     }  # fmt: skip
-    links = {name: text for name, text in present.items() if any(f'id="{name}"' in part for part in sections)}
-    return html.page(data.title, f"motif_jax, written {written}", sections, links)
+    links = {name: title for title, name in names.items() if title in sections}
+    return html.page(data.title, f"motif_jax, written {written}", list(sections.values()), links)
 
 
 def plots(data: ComparisonData) -> dict[str, Plot]:

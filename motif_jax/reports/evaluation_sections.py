@@ -41,11 +41,18 @@ def headline(data: RunData) -> tuple[str, str]:
         f"Mean intrinsic return per episode: {names[0]} {format_estimate(first.mean)} (n = {first.n}), "
         f"{names[1]} {format_estimate(second.mean)} (n = {second.n}); "
     )
+    intervals = f"the {_confidence(data)} intervals"
     if not first.mean.disjoint(second.mean):
-        return text + "the 95 % intervals overlap: no clear difference.", ""
+        return text + f"{intervals} overlap: no clear difference.", ""
     if first.mean.value > second.mean.value:
-        return text + f"the 95 % intervals are disjoint, {names[0]} collects more.", "good"
-    return text + f"the 95 % intervals are disjoint, {names[0]} collects LESS.", "bad"
+        return text + f"{intervals} are disjoint, {names[0]} collects more.", "good"
+    return text + f"{intervals} are disjoint, {names[0]} collects LESS.", "bad"
+
+
+def _confidence(data: RunData) -> str:
+    """The confidence of the evaluations' intervals: '95 %', or '95 % and 90 %' where they differ."""
+    levels = dict.fromkeys(evaluation["confidence"] for evaluation in data.evaluations.values())
+    return " and ".join(f"{100 * level:g} %" for level in levels)
 
 
 def _paired(first: Mapping[str, Any], second: Mapping[str, Any], key: str) -> Estimate | None:
@@ -55,7 +62,8 @@ def _paired(first: Mapping[str, Any], second: Mapping[str, Any], key: str) -> Es
     if not one or set(one) != set(two):
         return None
     shared = sorted(one)
-    return paired_difference(np.array([one[s] for s in shared]), np.array([two[s] for s in shared]))
+    values = [np.array([of[seed] for seed in shared]) for of in (one, two)]
+    return paired_difference(values[0], values[1], confidence=first["confidence"])
 
 
 def _estimate_cell(estimate: Estimate) -> Cell:
@@ -113,14 +121,15 @@ def evaluation_section(data: RunData) -> str:
         label = f"mean {with_unit(what)}"
         pictures.append(html.figure(what.title, charts.interval_chart(intervals, label, label), what.meaning))
     method = next(iter(data.evaluations.values()))
+    level = f"{100 * method['confidence']:g} %"
     played = "; ".join(
         f"{name}: n = {e['episodes']} episodes of {e['plan']['environment']}"
         for name, e in data.evaluations.items()
     )
-    note = f"{played}. Brackets and bars: {100 * method['confidence']:g} % intervals ({method['intervals']})."
+    note = f"{played}. Brackets and bars: {_confidence(data)} intervals ({method['intervals']})."
     if len(data.evaluations) == 2:
         note += (
-            " Difference: mean over episodes with the same seeds. Better episode: chance that an episode of the first "
+            f" Difference: mean over episodes with the same seeds, {level} interval. Better episode: chance that an episode of the first "
             "exceeds one of the second, ties count half."
         )
     table = _evaluation_table(data, keys, by_name)

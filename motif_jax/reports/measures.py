@@ -114,7 +114,9 @@ def format_estimate(estimate: Any) -> str:
 
 
 def format_interval(estimate: Any) -> str:
-    """Returns '[low, high]' of an `Estimate`."""
+    """Returns '[low, high]' of an `Estimate`, '[n/a]' where it has no interval."""
+    if not (np.isfinite(estimate.low) and np.isfinite(estimate.high)):
+        return "[n/a]"
     return f"[{format_value(estimate.low)}, {format_value(estimate.high)}]"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,17 @@ from motif_jax.reports.curves import binned
 from motif_jax.reports.evaluation_sections import summaries
 from motif_jax.reports.measures import BY_KEY, with_unit
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.training_sections import by_epoch
+from motif_jax.reports.training_sections import (
+    MESSAGE_AXES,
+    by_epoch,
+    message_lines,
+    metric_groups,
+    metric_lines,
+)
 from motif_jax.support.files import atomic_write_bytes
 
+# Of labels and file names, in characters.
+_LONGEST_LABEL, _LONGEST_STEM = 60, 100
 # Told apart in print and by colour-blind readers (Okabe and Ito 2008), dark enough on white.
 COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
 
@@ -43,18 +52,19 @@ def draw(plot: Plot) -> dict[str, bytes]:
     for number, line in enumerate(plot.lines):
         colour = COLOURS[number % len(COLOURS)]
         style = "--" if line.dashed else "-"
-        axes.plot(line.x, line.y, style, color=colour, label=line.name or None, linewidth=1.6)
+        axes.plot(line.x, line.y, style, color=colour, label=_plain(line.name) or None, linewidth=1.6)
         if line.low is not None and line.high is not None:
             axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.2, linewidth=0)
     for row, interval in enumerate(plot.intervals):
-        spread = [[interval.value - interval.low], [interval.high - interval.value]]
+        known = np.isfinite([interval.low, interval.high]).all()
+        spread = [[interval.value - interval.low], [interval.high - interval.value]] if known else None
         colour = COLOURS[interval.colour % len(COLOURS)]
         axes.errorbar([interval.value], [row], xerr=spread, fmt="o", color=colour, capsize=4, linewidth=2)
     if plot.intervals:
-        axes.set_yticks(range(len(plot.intervals)), [interval.name for interval in plot.intervals])
+        axes.set_yticks(range(len(plot.intervals)), [_plain(interval.name) for interval in plot.intervals])
         axes.set_ylim(len(plot.intervals) - 0.4, -0.6)
-    axes.set_xlabel(plot.x_label)
-    axes.set_ylabel(plot.y_label)
+    axes.set_xlabel(_plain(plot.x_label))
+    axes.set_ylabel(_plain(plot.y_label))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     if any(line.name for line in plot.lines):
@@ -70,19 +80,36 @@ def draw(plot: Plot) -> dict[str, bytes]:
     return pictures
 
 
+def _plain(text: str) -> str:
+    """`text` as matplotlib draws it literally: no formulas, and no leading _, which would keep it from a legend."""
+    shown = text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 3]}..."
+    return (f" {shown[1:]}" if shown.startswith("_") else shown).replace("$", r"\$")
+
+
+def file_stem(name: str) -> str:
+    """Returns `name`, which may come from a file of somebody else's, as a file name that stays in its folder."""
+    stem = re.sub(r"[^A-Za-z0-9._+-]+", "_", name).lstrip(".")
+    return stem[:_LONGEST_STEM] or "_"
+
+
 def write(folder: str | os.PathLike[str], plots: Mapping[str, Plot]) -> list[Path]:
-    """Writes every plot as folder/NAME.png and folder/NAME.pdf; returns the paths."""
-    paths = []
+    """Writes every plot as folder/NAME.png and folder/NAME.pdf, see `file_stem`; returns the paths."""
+    paths: list[Path] = []
+    taken: set[str] = set()
     for name, plot in plots.items():
+        stem, number = file_stem(name), 2
+        while stem.lower() in taken:  # other names that are the same without their odd characters
+            stem, number = f"{file_stem(name)}-{number}", number + 1
+        taken.add(stem.lower())
         for kind, data in draw(plot).items():
-            path = Path(folder) / f"{name}.{kind}"
+            path = Path(folder) / f"{stem}.{kind}"
             atomic_write_bytes(path, data)
             paths.append(path)
     return paths
 
 
 def of_run(data: RunData) -> dict[str, Plot]:
-    """Returns the plots of a run: task numbers over training, reward training, evaluations."""
+    """Returns the plots of a run: task numbers and metrics over training, reward training, messages, evaluations."""
     plots: dict[str, Plot] = {}
     for key, what in BY_KEY.items():
         label = with_unit(what)
@@ -98,6 +125,11 @@ def of_run(data: RunData) -> dict[str, Plot]:
         ]
         if rows:
             plots[f"evaluation_{key}"] = Plot(f"mean {label}", "", intervals=tuple(rows))
+    for title, unit, members in metric_groups(data):
+        name = "metric_" + title.replace(" ", "_")
+        plots[name] = Plot("environment steps", f"{title} ({unit})", tuple(metric_lines(members)))
+    if data.message_curves:
+        plots["reward_by_message"] = Plot(*MESSAGE_AXES, tuple(message_lines(data)))
     loss = [
         *by_epoch("training", data.reward_train, "total_train_loss"),
         *by_epoch("validation", data.reward_validation, "total_val_loss"),

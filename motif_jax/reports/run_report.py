@@ -9,7 +9,6 @@ from motif_jax.reports import charts, html, recorded_games
 from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section, headline
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.training_sections import (
-    MetricGroups,
     data_section,
     hacking_section,
     messages_section,
@@ -55,14 +54,14 @@ def _tiles(data: RunData) -> str:
     return html.tiles(items) if items else ""
 
 
-def render(data: RunData, metric_groups: MetricGroups, written: str) -> str:
+def render(data: RunData, written: str) -> str:
     """Returns the page of a run."""
     text, kind = headline(data)
     sections = [
         html.section("At a glance", "glance", html.verdict(text, kind), _tiles(data)),
         evaluation_section(data),
         hacking_section(data),
-        training_section(data, metric_groups),
+        training_section(data),
         reward_section(data),
         messages_section(data),
         episodes_section(data),

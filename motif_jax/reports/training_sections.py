@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,14 +14,47 @@ from motif_jax.reports.measures import BY_KEY, format_value, measure, with_unit
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.run_data import LikedMessage, RunData
 
-MetricGroups = Sequence[tuple[str, str, Sequence[tuple[str, str]]]]
+# (title, unit, [(metric, legend)]) in the order of the page; docs/metrics.md says what each is.
+METRIC_GROUPS: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (
+    ("speed", "environment steps per second", [("throughput/env_steps_per_second", "")]),
+    ("policy lag", "updates", [("lag/mean", "mean"), ("lag/max", "largest")]),
+    (
+        "intrinsic against extrinsic reward",
+        "reward a step, before its coefficient",
+        [("reward/extrinsic_mean", "extrinsic"), ("reward/intrinsic_mean", "intrinsic")],
+    ),
+    ("rewarded steps", "share of steps", [("reward/rewarded_share", "")]),
+    ("entropy of the policy", "nats", [("policy/entropy", "")]),
+    (
+        "losses",
+        "loss, with its coefficient",
+        [("loss/policy", "policy"), ("loss/value", "value"), ("loss/exploration", "exploration")],
+    ),
+    ("change of the policy", "nats", [("policy/kl", "divergence from the behaviour")]),
+    ("value function", "explained variance", [("value/explained_variance", "")]),
+    ("gradient", "norm before the clip", [("optimizer/gradient_norm", "")]),
+)
 
 
-def _metric_figure(title: str, unit: str, curves: Sequence[tuple[str, Curve]]) -> str:
+def metric_lines(curves: Sequence[tuple[str, Curve]]) -> list[Series]:
+    """Returns (legend, curve) as lines of a chart; a single one needs no legend."""
     lines = []
     for name, curve in curves:
         b = binned(curve, 120)
         lines.append(Series(name if len(curves) > 1 else "", b.x, b.mean))
+    return lines
+
+
+def metric_groups(data: RunData) -> Iterator[tuple[str, str, list[tuple[str, Curve]]]]:
+    """Yields (title, unit, [(legend, curve)]) of the groups of metrics that the training wrote."""
+    for title, unit, members in METRIC_GROUPS:
+        present = [(legend, data.metrics[name]) for name, legend in members if name in data.metrics]
+        if present:
+            yield title, unit, present
+
+
+def _metric_figure(title: str, unit: str, curves: Sequence[tuple[str, Curve]]) -> str:
+    lines = metric_lines(curves)
     return html.figure(title, charts.line_chart(lines, "environment steps", unit, title))
 
 
@@ -37,14 +70,8 @@ def _binned_figure(
     return html.figure(title, charts.line_chart(lines, "environment steps", unit, title), caption)
 
 
-def training_section(data: RunData, metric_groups: MetricGroups) -> str:
-    """Curves of the agent's training.
-
-    Args:
-      data: with `metrics` and `episodes`.
-      metric_groups: (title, unit, [(metric name, legend)]) in the order of the page; metrics in none of them
-        follow in a part that opens on a click.
-    """
+def training_section(data: RunData) -> str:
+    """Curves of the agent's training; metrics that are in no group follow in a part that opens on a click."""
     if not data.metrics and not data.episodes:
         return html.section("Agent training", "training", charts.empty_chart("no agent run was given"))
     figures = []
@@ -57,12 +84,8 @@ def training_section(data: RunData, metric_groups: MetricGroups) -> str:
                     what.title, unit, [("", curve)], "mean of finished episodes, 95 % band;", "n = {n}"
                 )
             )
-    shown = set()
-    for title, unit, members in metric_groups:
-        present = [(legend, data.metrics[name]) for name, legend in members if name in data.metrics]
-        shown |= {name for name, _ in members}
-        if present:
-            figures.append(_metric_figure(title, unit, present))
+    figures += [_metric_figure(*group) for group in metric_groups(data)]
+    shown = {name for _, _, members in METRIC_GROUPS for name, _ in members}
     rest = [name for name in sorted(data.metrics) if name not in shown]
     others = ""
     if rest:
@@ -154,6 +177,14 @@ def _paid_rows(tallies: Sequence[MessageTally], top: int) -> list[tuple[Cell, ..
     return rows
 
 
+MESSAGE_AXES = ("evaluation of the reward (epoch)", "reward (normalised)")
+
+
+def message_lines(data: RunData) -> list[Series]:
+    """Returns the rewards of the most and the least liked messages over the reward's training."""
+    return [Series(name, curve.x, curve.y) for name, curve in data.message_curves.items()]
+
+
 def messages_section(data: RunData, top: int = 25) -> str:
     """The messages that the reward likes most and least, all of them to search, and what paid in play."""
     parts = []
@@ -168,10 +199,7 @@ def messages_section(data: RunData, top: int = 25) -> str:
             f"<details><summary>all {len(rows):,} messages of the dataset</summary><div class='inside'>{inside}</div></details>"
         )
     if data.message_curves:
-        lines = [Series(name, curve.x, curve.y) for name, curve in data.message_curves.items()]
-        chart = charts.line_chart(
-            lines, "evaluation of the reward (epoch)", "reward (normalised)", "rewards of messages"
-        )
+        chart = charts.line_chart(message_lines(data), *MESSAGE_AXES, "rewards of messages")
         parts.append(html.grid(html.figure("reward by message over its training", chart)))
     for name, tallies in data.seen.items():
         rows = _paid_rows(tallies, top)
@@ -182,7 +210,7 @@ def messages_section(data: RunData, top: int = 25) -> str:
     if not parts:
         parts = [charts.empty_chart("no reward run was given")]
     note = (
-        "Normalised: mean 0 and variance 1 over the dataset's messages. Paid: 0 at or below the threshold; in an episode "
+        "Normalised: mean 0 and variance 1 over the training messages, each as often as it occurs there. Paid: 0 at or below the threshold; in an episode "
         "the n-th time is divided by n to the power of the count exponent."
     )
     return html.section("Messages", "messages", *parts, note=note)
@@ -243,7 +271,8 @@ def hacking_section(data: RunData) -> str:
     confused = f"<p>Steps under hallucination: {html.escape(', '.join(shares))}.</p>" if shares else ""
     note = (
         "A reward can be collected without playing better. This compares the intrinsic return with progress in the "
-        "game (depth, score, experience level, map seen); intervals of 95 % decide what rises or falls."
+        "game (depth, score, experience level, map seen); intervals decide what rises or falls: of 95 % for the reward, and for "
+        "each measure of progress of 100 % - 5 % / (how many there are), since any of them could fall by chance."
     )
     return html.section(
         "Reward against progress",

@@ -131,7 +131,8 @@ def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
         for name, text in comparison_page.tables(data).items():
             atomic_write_text(workdir / name, text)
         header, rows = comparison_page.aggregate_table(data.comparison)
-        Console().print(text_tables.terminal(header, rows, data.measure, comparison_page.METHOD))
+        note = comparison_page.method_note(data.comparison)
+        Console().print(text_tables.terminal(header, rows, data.measure, note))
     atomic_write_text(workdir / PAGE, comparison_page.render(data, time.strftime("%Y-%m-%d %H:%M")))
     if config.plots:
         plots.write(workdir / "plots", comparison_page.plots(data))

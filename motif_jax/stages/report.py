@@ -16,7 +16,6 @@ from motif_jax.datasets.pairs import PairsDataset
 from motif_jax.reports import curves, journal, messages, recorded_games, run_report
 from motif_jax.reports.curves import Curve
 from motif_jax.reports.run_data import LikedMessage, RunData
-from motif_jax.reports.training_sections import MetricGroups
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.files import atomic_write_text
@@ -24,27 +23,8 @@ from motif_jax.support.files import atomic_write_text
 LABELS = ("first", "second", "tie", "unknown")
 PAGE = "report.html"
 MAX_EVALUATIONS = 12
-# (title, unit, [(metric, legend)]) in the order of the page.
-METRIC_GROUPS: MetricGroups = (
-    ("speed", "environment steps per second", [("throughput/env_steps_per_second", "")]),
-    ("policy lag", "updates", [("lag/mean", "mean"), ("lag/max", "largest")]),
-    (
-        "rewards of a step",
-        "reward, with coefficient",
-        [("reward/extrinsic_mean", "extrinsic"), ("reward/intrinsic_mean", "intrinsic")],
-    ),
-    ("rewarded steps", "share of steps", [("reward/rewarded_share", "")]),
-    ("entropy of the policy", "nats", [("policy/entropy", "")]),
-    (
-        "losses",
-        "loss",
-        [("loss/policy", "policy"), ("loss/value", "value"), ("loss/exploration", "exploration")],
-    ),
-    ("change of the policy", "nats", [("policy/kl", "divergence from the behaviour")]),
-    ("value function", "explained variance", [("value/explained_variance", "")]),
-    ("gradient", "norm before the clip", [("optimizer/gradient_norm", "")]),
-)
 FOLDERS = ("dataset_dir", "reward.dir", "agent.dir")
+STAGES = {"reward.dir": "train_reward", "agent.dir": "train_agent"}
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -52,9 +32,19 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     given = [key for key in FOLDERS if checks.dotted(config, key)]
     for key in given:
-        checks.existing_folder(config, key)
+        folder = checks.existing_folder(config, key)
+        if key in STAGES:
+            stage = run_folder.read_config(folder).get("stage") if (folder / "config.json").exists() else None
+            found = f"it is one of {stage}" if stage else "it has no config.json"
+            checks.require(stage == STAGES[key], key, str(folder), f"a run of {STAGES[key]}; {found}")
+    if config.dataset_dir:
+        PairsDataset.open(config.dataset_dir)
     for replayed in folders_of(config.replays):
         checks.require(replayed.is_dir(), "replays", str(replayed), "an existing folder")
+        players = any(replayed.glob("step-*.html"))
+        checks.require(
+            players, "replays", str(replayed), "a folder with players (step-*.html) made by replay"
+        )
     folders = folders_of(config.evaluations)
     for folder in folders:
         checks.require(
@@ -84,7 +74,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         folder = Path(config.reward.dir)
         data.reward_train = curves.read_csv(folder / "train_metrics.csv")
         data.reward_validation = curves.read_csv(folder / "val_metrics.csv")
-        data.reward_summary = (_read_json(folder / "summary.json") or {}).get("last", {})
+        data.reward_summary = (_read_json(folder / "summary.json") or {}).get("used", {})
     if config.agent.dir:
         data.metrics = curves.read_metrics(config.agent.dir)
         data.episodes = curves.read_episodes(config.agent.dir)
@@ -105,7 +95,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
             data.provenance += run_report.provenance_of(folder_name, name)
             data.commands += run_report.command_of(folder_name, name)
     page = run_folder.prepare(workdir, config) / PAGE
-    atomic_write_text(page, run_report.render(data, METRIC_GROUPS, time.strftime("%Y-%m-%d %H:%M")))
+    atomic_write_text(page, run_report.render(data, time.strftime("%Y-%m-%d %H:%M")))
     if config.plots:
         from motif_jax.reports import plots
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,7 @@ def test_scores_are_arranged_by_run_and_task():
     assert scores.tasks == ("t1", "t2")
     assert scores.by_method["a"].shape == (4, 2)
     assert abs(scores.by_method["b"][:, 1].mean() - 40) < 2
-    with pytest.raises(UserError, match="equally many runs of every task"):
+    with pytest.raises(UserError, match=r"config.methods: a needs equally many runs of every task"):
         collect_scores([*entries(), ("a", "t1", 3.0)], "")
 
 
@@ -34,9 +36,13 @@ def test_normalisation_sets_two_methods_to_0_and_1():
     np.testing.assert_allclose(scores.by_method["low"].mean(0), 0, atol=1e-12)
     np.testing.assert_allclose(scores.by_method["high"].mean(0), 1, atol=1e-12)
     assert (scores.by_method["other"].mean(0) > 1.5).all()
-    with pytest.raises(UserError, match="no method 'x'"):
+    with pytest.raises(UserError, match=r"config.normalise_zero='x': must be a method .*: low, high, other"):
         normalise(scores, "x", "high")
-    with pytest.raises(UserError, match="equal means"):
+    with pytest.raises(UserError, match=r"config.normalise_one='x': must be a method"):
+        normalise(scores, "low", "x")
+    with pytest.raises(
+        UserError, match=r"config.normalise_one='low': must have other means than normalise_zero='low'"
+    ):
         normalise(scores, "low", "low")
 
 
@@ -57,6 +63,43 @@ def test_aggregates_improvement_and_profiles():
     assert one.improvement == {}
     page = comparison_page.render(ComparisonData("t", one, "return"), "now")
     assert "only one method was given" in page
+
+
+def test_what_is_said_of_the_method_is_what_was_done():
+    result = compare(collect_scores(entries(), "points"), resamples=70)
+    texts = [comparison_page.render(ComparisonData("t", result, "return"), "now")]
+    texts += comparison_page.tables(ComparisonData("t", result, "return")).values()
+    for text in texts:
+        assert "70 resamples" in text
+        assert "2,000" not in text
+        assert "2000" not in text
+    many = compare(collect_scores(entries(runs=2), "points"), resamples=600)
+    page = comparison_page.render(ComparisonData("t", many, "return"), "now")
+    profiles = page[page.index('id="profiles"') : page.index('id="tasks"')]
+    assert "500 resamples" in profiles
+    tasks = page[page.index('id="tasks"') :]
+    assert "Percentile bootstrap over the runs of the task, 600 resamples" in tasks
+    assert "rliable" not in tasks
+    assert as_json(many)["profile_resamples"] == 500
+
+
+def test_one_run_has_no_interval():
+    several = entries(("several",), runs=3)
+    result = compare(collect_scores([("one", "t1", 5.0), ("one", "t2", 7.0), *several], ""), resamples=50)
+    data = ComparisonData("t", result, "return")
+    _, rows = comparison_page.aggregate_table(result)
+    assert rows[0][:2] == ("one", "1")
+    assert all(cell.endswith(" [n/a]") for cell in rows[0][2:])
+    assert not any("n/a" in cell for cell in rows[1])
+    assert comparison_page.task_table(result)[1][0][1] == "5 [n/a]"
+    assert comparison_page.improvement_table(result)[1][0][2].endswith("[n/a]")
+    plain = as_json(result)
+    assert plain["by_task"]["t1"]["one"] == {"value": 5.0, "low": None, "high": None}
+    json.dumps(plain, allow_nan=False)
+    assert {series.name: series.low is None for series in result.profiles} == {"one": True, "several": False}
+    page = comparison_page.render(data, "now")
+    assert "nan" not in page[page.index("<main>") : page.index("</main>")].lower()
+    assert "One run has no interval (n/a): one." in page
 
 
 def test_learning_curves_stop_with_the_shortest_run():

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from motif_jax.reports import charts, curves, hacking, html, measures, run_report, text_tables
+from motif_jax.reports import charts, curves, hacking, html, measures, plots, run_report, text_tables
 from motif_jax.reports.charts import Interval, Series
 from motif_jax.reports.curves import Curve
+from motif_jax.reports.statistics import Estimate
+from motif_jax.reports.training_sections import METRIC_GROUPS
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import HOSTILE, run_data, write_agent_run
 
@@ -131,6 +133,113 @@ def test_hacking_is_told_from_learning(tmp_path):
     assert "does not change clearly" in unclear.line
 
 
+def shifted(mean, deviation=1.0, n=100):
+    """`n` numbers with exactly this mean and standard deviation."""
+    values = np.random.default_rng(5).normal(size=n)
+    return mean + deviation * (values - values.mean()) / values.std()
+
+
+def test_one_of_four_measures_that_falls_a_little_is_chance():
+    # 2.2 standard errors of the difference: outside an interval of 95 %, inside one of 98.75 %.
+    fall = 2.2 * np.sqrt(2 / 100)
+    still = {key: shifted(0) for key in ("score", "xlvl", "scout")}
+    before = {"intrinsic_return": shifted(0), "dlvl": shifted(fall)}
+    after = {"intrinsic_return": shifted(3), "dlvl": shifted(0)}
+    alone = hacking.judge(before, after, ("a", "b"))
+    assert alone.kind == "bad", "the only measure"
+    among = hacking.judge(before | still, after | still, ("a", "b"))
+    assert among.kind == ""
+    assert "cannot be told" in among.line
+    assert "progress neither rises nor falls clearly" in among.line
+    clear = hacking.judge(before | still | {"dlvl": shifted(1)}, after | still, ("a", "b"))
+    assert clear.kind == "bad"
+    unknown = hacking.judge({"intrinsic_return": shifted(0)}, {"intrinsic_return": shifted(3)}, ("a", "b"))
+    assert (unknown.kind, "no progress in the game was recorded" in unknown.line) == ("", True)
+
+
+def test_groups_of_metrics_are_metrics_with_their_units(repository):
+    listed = {}
+    for line in (repository / "docs" / "metrics.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        for name in re.findall(r"`([a-z_]+/[a-z_]+)`", cells[1] if len(cells) > 3 else ""):
+            listed[name] = f"{cells[2]}; {cells[3]}"
+    for _, unit, members in METRIC_GROUPS:
+        for name, _ in members:
+            assert name in listed
+            # The page and docs/metrics.md must agree on which side of the coefficients a number lies.
+            assert ("before" in unit) == ("before" in listed[name]), name
+            assert ("with its coefficient" in unit) == ("with their coefficients" in listed[name]), name
+
+
+def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
+    data = run_data(tmp_path)
+    found = plots.of_run(data)
+    for name in (
+        "training_return", "metric_speed", "metric_policy_lag", "metric_intrinsic_against_extrinsic_reward",
+        "reward_by_message", "reward_loss", "evaluation_return",
+    ):  # fmt: skip
+        assert name in found
+    lag = {line.name: line for line in found["metric_policy_lag"].lines}
+    assert set(lag) == {"mean", "largest"}
+    assert found["metric_speed"].lines[0].y.mean() == pytest.approx(
+        data.metrics["throughput/env_steps_per_second"].y.mean(), rel=0.01
+    )
+    messages = found["reward_by_message"].lines
+    assert [line.name for line in messages] == list(data.message_curves)
+    written = plots.write(tmp_path / "plots", {"a": found["reward_by_message"]})
+    assert written[0].read_bytes().startswith(b"\x89PNG")
+
+
+def test_text_in_plots_is_drawn_as_it_is():
+    x = np.arange(2.0)
+    line = Series("_costs $5 and $\\frac{", x, x)
+    pictures = plots.draw(plots.Plot("_x $a", "y", (line,), (Interval("$b$", 1, np.nan, np.nan),)))
+    assert pictures["pdf"].startswith(b"%PDF")
+
+
+def test_file_names_of_plots_stay_in_their_folder(tmp_path):
+    x = np.arange(2.0)
+    plot = plots.Plot("x", "y", (Series("", x, x),))
+    folder = tmp_path / "a" / "b"
+    names = ["curves_../../../escaped", "..", "/etc/x", "a/b", "a_b", "A:B", "x" * 500]
+    paths = plots.write(folder, dict.fromkeys(names, plot))
+    assert {path.parent for path in paths} == {folder}
+    assert len({path.name.lower() for path in paths}) == 2 * len(names)
+    assert all(path.is_file() and len(path.name) < 120 for path in paths)
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == sorted(
+        p.name for p in paths
+    )
+    assert plots.file_stem("curves_NetHackScore-v1") == "curves_NetHackScore-v1"
+
+
+def test_an_interval_that_is_not_there_is_said_to_be_so():
+    alone = Estimate(5.0, float("nan"), float("nan"))
+    assert measures.format_estimate(alone) == "5 [n/a]"
+    drawn = charts.interval_chart(
+        [Interval("one", 5, alone.low, alone.high), Interval("b", 1, 0, 2)], "x", "d"
+    )
+    assert "nan" not in drawn.lower()
+    assert drawn.count("whisker") == 1
+    assert drawn.count("dot") == 2
+
+
+def test_the_confidence_of_the_evaluations_is_the_one_that_is_said(tmp_path):
+    data = run_data(tmp_path)
+    page = run_report.render(data, "now")
+    assert "the 95 % intervals" in run_report.headline(data)[0]
+    cell = re.compile(r"[^>]*<small>(\[[^<]*\])</small>")
+    at = page.index('id="evaluation-table"')
+    for evaluation in data.evaluations.values():
+        evaluation["confidence"] = 0.5
+    other = run_report.render(data, "now")
+    assert "the 50 % intervals" in run_report.headline(data)[0]
+    assert "95 %" not in other[other.index('id="evaluation"') : other.index('id="hacking"')]
+    differences = [
+        cell.findall(text[at : text.index("</tr>", text.index("<tbody>", at))])[2] for text in (page, other)
+    ]
+    assert differences[0] != differences[1], "the interval of the difference is of that confidence too"
+
+
 class _Balanced(HTMLParser):
     VOID = {"meta", "input", "br", "img", "link", "hr"}
 
@@ -151,7 +260,7 @@ class _Balanced(HTMLParser):
 
 
 def test_the_page_is_whole_self_contained_and_escaped(tmp_path):
-    page = run_report.render(run_data(tmp_path), (), "2026-01-01 00:00")
+    page = run_report.render(run_data(tmp_path), "2026-01-01 00:00")
     parser = _Balanced()
     parser.feed(page)
     assert parser.open == []
@@ -167,7 +276,7 @@ def test_the_page_is_whole_self_contained_and_escaped(tmp_path):
 
 
 def test_the_page_says_what_is_missing():
-    page = run_report.render(run_report.RunData(title="Nothing"), (), "now")
+    page = run_report.render(run_report.RunData(title="Nothing"), "now")
     for part in (
         "no evaluation was given",
         "no agent run was given",

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from motif_jax.reports import player
+from motif_jax.reports import movie, player
 from motif_jax.reports.messages import as_text
 from tests import browser
 from tests.made_up_films import film
@@ -66,6 +66,29 @@ def test_every_screen_is_the_films(opened):
         assert driver.execute_script("return document.getElementById('message').textContent").strip() == (
             as_text(shot.texts[shot.text_index[step]]).strip()
         )
+
+
+def test_reverse_video_is_shown(opened):
+    driver, folder, _ = opened
+    shot = film()
+    chars, colors = shot.chars.copy(), shot.colors.copy()
+    # A status line as the game highlights it: two words, and a blank between them, in reverse red; then plain text.
+    chars[0, 23, :8] = np.frombuffer(b"ab cd ef", np.uint8)
+    colors[0, 23, :5], colors[0, 23, 5:8] = 16 | 1, 7
+    path = folder / "reverse.html"
+    path.write_text(player.render(dataclasses.replace(shot, chars=chars, colors=colors)), encoding="utf-8")
+    load(driver, path)
+    spans = driver.execute_script(
+        "return [...document.querySelectorAll('#screen span')].map(s => [s.textContent, getComputedStyle(s).color, "
+        "getComputedStyle(s).backgroundColor])"
+    )
+    (reverse,) = [span for span in spans if "ab" in span[0]]
+    back, red = (f"rgb({r}, {g}, {b})" for r, g, b in (movie.BACK, movie.COLOURS[1]))
+    assert reverse == ["ab cd", back, red]
+    assert all(span[2] != red for span in spans if span is not reverse), "nothing else is in reverse"
+    (plain,) = [span for span in spans if "ef" in span[0]]
+    assert plain[2] == "rgba(0, 0, 0, 0)"
+    assert browser.worst_contrast(driver)["ratio"] >= 4.0
 
 
 def test_numbers_are_the_films(opened):

@@ -5,6 +5,8 @@ const film = JSON.parse(document.getElementById("film").textContent);
 // The 16 colours of the terminal, light enough on the dark screen.
 const COLOURS = ["#6b7280", "#e5534b", "#57ab5a", "#c69026", "#6cb6ff", "#c678dd", "#56b6c2", "#c8ccd2",
   "#8a919c", "#ff7b72", "#7ee787", "#f2cc60", "#a5d6ff", "#e2a8ff", "#8be9fd", "#ffffff"];
+const BACK = "#0c0d10";
+const REVERSE = 16;
 const byId = (name) => document.getElementById(name);
 const last = film.steps - 1;
 const reward = film.intrinsic || film.taskRewards;
@@ -40,6 +42,12 @@ function totals(values) {
 const returnSoFar = totals(film.taskRewards);
 const intrinsicSoFar = film.intrinsic ? totals(film.intrinsic) : null;
 
+function paint(span, colour) {
+  if (colour < 0) return;
+  span.style.color = colour & REVERSE ? BACK : COLOURS[colour & 15];
+  if (colour & REVERSE) span.style.backgroundColor = COLOURS[colour & 15];
+}
+
 function drawScreen() {
   if (!screens) return;
   const pre = byId("screen");
@@ -53,7 +61,7 @@ function drawScreen() {
     if (!run) return;
     const span = document.createElement("span");
     span.textContent = run;
-    if (colour >= 0) span.style.color = COLOURS[colour & 15];
+    paint(span, colour);
     fragment.append(span);
     run = "";
   };
@@ -61,7 +69,10 @@ function drawScreen() {
     if (i % film.columns === 0 && i) run += "\n";
     const byte = screens.chars[start + i];
     const character = byte >= 32 && byte < 127 ? String.fromCharCode(byte) : " ";
-    const next = character === " " ? colour : screens.colors[start + i];
+    const own = screens.colors[start + i];
+    // A blank joins the run before it, unless one of the two is in reverse video.
+    const blank = character === " " && !(own & REVERSE);
+    const next = !blank ? own : colour >= 0 && colour & REVERSE ? -1 : colour;
     if (i === cursor && film.cursor[2 * step] >= 0) {
       flush();
       const span = document.createElement("span");

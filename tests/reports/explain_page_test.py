@@ -1,0 +1,43 @@
+"""The page of a reward in a real browser: how it looks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.reports import explain
+from motif_jax.reports.explain import Explanation
+from tests import browser
+from tests.made_up_runs import HOSTILE
+from tests.reports.explain_test import reward
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    browser.require_browser()
+    folder = tmp_path_factory.mktemp("explain")
+    generator = np.random.default_rng(0)
+    texts = ["You see here a key.", HOSTILE, "", *(f"You kill the newt number {i}!" for i in range(40))]
+    rewards = [reward(name, generator.normal(0, 1, len(texts)), ensemble=name == "b") for name in ("a", "b")]
+    counts = generator.integers(1, 9000, len(texts))
+    typed = [reward("a", [0.7]), reward("b", [0.1], ensemble=True)]
+    page = explain.render(Explanation(texts, counts, rewards, [HOSTILE], typed, "games"), "2026-01-01")
+    (folder / "explain.html").write_text(page, encoding="utf-8")
+    with browser.open_browser(folder) as driver:
+        driver.get(f"file://{folder}/explain.html")
+        yield driver, folder
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (380, True), (1200, True), (380, False)])
+def test_it_fits_and_can_be_read(opened, width, dark):
+    driver, folder = opened
+    browser.check_look(driver, folder / f"explain-{width}-{'dark' if dark else 'light'}.png", width, dark)
+
+
+def test_game_text_is_text(opened):
+    driver, _ = opened
+    assert driver.title == "What the reward likes"
+    assert driver.find_elements("css selector", "td b") == []
+    assert HOSTILE in [cell.text for cell in driver.find_elements("css selector", "#typed td")]
