@@ -147,7 +147,7 @@ def test_cut_off_between_the_last_renames(whole, tmp_path, monkeypatch, moment):
     monkeypatch.setattr(os, "replace", cut_off)
     with pytest.raises(KeyboardInterrupt):
         stage.run(config, tmp_path)
-    with pytest.raises(UserError, match="run the same collect command again"):
+    with pytest.raises(UserError, match="collect was interrupted, run the same command again"):
         PairsDataset.open(tmp_path)
     monkeypatch.undo()
     assert stage.run(config, tmp_path) is None
