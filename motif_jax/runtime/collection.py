@@ -16,7 +16,7 @@ from motif_jax.datasets import assemble, chunks, layout
 from motif_jax.datasets.writer import PairsWriter
 from motif_jax.runtime import recording
 from motif_jax.runtime.players import Players
-from motif_jax.runtime.record_worker import Job, Recording
+from motif_jax.runtime.record_worker import Job, RecordingPlan
 from motif_jax.support import seeds
 from motif_jax.support.files import atomic_write_text
 from motif_jax.support.interruption import Interruption
@@ -81,7 +81,7 @@ class Collection:
         self._chunks, self._tapes = staging / "chunks", staging / "tapes"
         self._chunks.mkdir(parents=True, exist_ok=True)
         self._players = Players(wanted.players, wanted.seed)
-        self._recording = Recording(
+        self._recording = RecordingPlan(
             environment=wanted.environment,
             options=wanted.options,
             fields=wanted.fields,

@@ -86,7 +86,7 @@ class Uniforms:
         return float(self._block[offset])
 
 
-class Tape:
+class EpisodeTape:
     """Collects one episode while it is played."""
 
     def __init__(self, index: int, seed: int, spec: EnvironmentSpec, keep_fields: Sequence[str] = ()) -> None:
@@ -147,7 +147,7 @@ def play_episode(
 ) -> EpisodeRecord:
     """Plays one whole episode of a policy without a network."""
     out = empty_observation(env.spec)
-    tape = Tape(index, seed, env.spec, keep_fields)
+    tape = EpisodeTape(index, seed, env.spec, keep_fields)
     env.reset(seed, out)
     for action in policy.actions(seed, env.spec.num_actions):
         tape.observe(out)
@@ -173,7 +173,7 @@ class _Lanes:
         self._actions = shared_view(setup["actions"], (lanes,), "int32")
         self._at = shared_view(setup["at"], (setup["workers"],), "int32")[setup["worker"] :]
         self._environments: dict[int, Any] = {}
-        self._tapes: dict[int, Tape] = {}
+        self._tapes: dict[int, EpisodeTape] = {}
 
     def advance(
         self, steps: Sequence[int], starts: Sequence[tuple[int, int, int, Sequence[int]]]
@@ -200,7 +200,7 @@ class _Lanes:
         if lane not in self._environments:
             self._environments[lane] = registry.make(self._name, **self._options)
         env = self._environments[lane]
-        self._tapes[lane] = Tape(index, seed, env.spec, self._keep)
+        self._tapes[lane] = EpisodeTape(index, seed, env.spec, self._keep)
         env.reset(seed, row(self._rows, lane))
         record = None
         for action in actions:

@@ -27,7 +27,7 @@ _FIRST_CAPACITY = 5001
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecordingPlan:
     """How episodes are recorded; the same for all of a collection.
 
     Attributes:
@@ -109,7 +109,7 @@ def caption_keys(messages: np.ndarray) -> np.ndarray:
 
 
 def chunk_arrays(
-    history: Mapping[str, np.ndarray], job: Job, recording: Recording, info: Mapping[str, float]
+    history: Mapping[str, np.ndarray], job: Job, recording: RecordingPlan, info: Mapping[str, float]
 ) -> dict[str, np.ndarray]:
     """The arrays of an episode's chunk: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
     steps, length = len(history["rewards"]), recording.length
@@ -136,7 +136,7 @@ def chunk_arrays(
     return arrays
 
 
-def record_episode(environment: Any, history: History, job: Job, recording: Recording) -> tuple[int, int]:
+def record_episode(environment: Any, history: History, job: Job, recording: RecordingPlan) -> tuple[int, int]:
     """Plays one episode and writes its chunk; returns (sub-sequences drawn, steps played).
 
     Raises:
@@ -159,7 +159,7 @@ def record_episode(environment: Any, history: History, job: Job, recording: Reco
 
 def serve(connection: Connection, setup: Mapping[str, Any]) -> None:
     """Records each job received as `setup["recording"]` says, until the parent closes the pipe or dies."""
-    recording: Recording = setup["recording"]
+    recording: RecordingPlan = setup["recording"]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
     environment = registry.make(recording.environment, **recording.options)
     history = History(environment)

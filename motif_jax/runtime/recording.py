@@ -13,7 +13,7 @@ from typing import Any
 from motif_jax.datasets import chunks
 from motif_jax.runtime import record_worker
 from motif_jax.runtime.episode_processes import HANG_SECONDS, MAX_DEATHS, WorkerProcess
-from motif_jax.runtime.record_worker import Job, Recording
+from motif_jax.runtime.record_worker import Job, RecordingPlan
 from motif_jax.support.errors import UserError
 
 
@@ -30,7 +30,7 @@ class Recorded:
 class _Worker(WorkerProcess):
     """A recording process and the job that it has."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: RecordingPlan) -> None:
         super().__init__(record_worker.serve, {"recording": recording})
         self.job: Job | None = None
         self.since = time.monotonic()
@@ -47,7 +47,7 @@ class _Worker(WorkerProcess):
 
 
 class _Pool:
-    def __init__(self, recording: Recording, workers: int) -> None:
+    def __init__(self, recording: RecordingPlan, workers: int) -> None:
         self._recording = recording
         self.workers = [_Worker(recording) for _ in range(workers)]
         self._deaths: Counter[int] = Counter()
@@ -99,7 +99,7 @@ class _Pool:
             worker.end()
 
 
-def record(jobs: Iterator[Job], recording: Recording, workers: int, stop: Any) -> Iterator[Recorded]:
+def record(jobs: Iterator[Job], recording: RecordingPlan, workers: int, stop: Any) -> Iterator[Recorded]:
     """Yields jobs as they are recorded, in no particular order.
 
     `jobs` is asked for the next one when a process has nothing to do, so that it may end as soon as enough is

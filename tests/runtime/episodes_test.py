@@ -186,7 +186,7 @@ def test_tape_counts_texts_when_the_environment_does_not():
     from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 
     spec = EnvironmentSpec({"word": ArraySpec((3,), "uint8")}, 2, text_field="word")
-    tape = episode_worker.Tape(0, 1, spec)
+    tape = episode_worker.EpisodeTape(0, 1, spec)
     for text in (b"abc", b"xyz", b"abc"):
         tape.observe({"word": np.frombuffer(text, np.uint8)})
         tape.act(0, 0.5)

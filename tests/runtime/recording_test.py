@@ -19,7 +19,7 @@ from motif_jax.envs.habits import HABITS, Tape
 from motif_jax.envs.spec import empty_observation
 from motif_jax.runtime import recording
 from motif_jax.runtime.players import Players
-from motif_jax.runtime.record_worker import History, Job, Recording, caption_keys, record_episode
+from motif_jax.runtime.record_worker import History, Job, RecordingPlan, caption_keys, record_episode
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -36,7 +36,7 @@ def how(folder, **changes):
         "share": 1.0,
         "folder": str(folder),
     }
-    return Recording(**{**settings, **changes})
+    return RecordingPlan(**{**settings, **changes})
 
 
 def job(index, policy=None):
