@@ -127,7 +127,9 @@ def _base() -> ConfigDict:
     config.train_for_env_steps = 2_000_000_000
     config.batch_size = 4096  # steps of an update, of all hosts together
     config.rollout = 32  # steps of a trajectory, also those that gradients run back through
-    config.max_waiting_batches = 2  # batches that may wait for the learner before the actors do
+    config.max_waiting_batches = (
+        1  # batches that may wait for the learner before the actors do; more add policy lag
+    )
     # Everything in one thread and in order: slow, and two runs are equal bit for bit. A run that is continued from a
     # checkpoint starts new games, so it differs from one that was never stopped (not from one stopped there too).
     config.serial = False
@@ -153,7 +155,7 @@ def _base() -> ConfigDict:
     config.hosts.coordinator = placeholder(str)
     config.hosts.count = placeholder(int)
     config.hosts.index = placeholder(int)
-    config.hosts.heartbeat_timeout_seconds = 100.0  # a host that is silent for so long is dead, and all end
+    config.hosts.heartbeat_timeout_seconds = 100.0  # so long after a host fell silent all others have ended
     config.hosts.connect_timeout_seconds = 300.0  # so long the hosts wait for each other at the start
 
     config.save_every_steps = 10_000_000

@@ -39,6 +39,10 @@ _SMALLEST_MESSAGE = 256
 _LAST_WORDS_SECONDS = 2.0
 # All hosts are there when jax connects them.
 _JOIN_SECONDS = 120
+# What jax needs from the moment when a host has been silent for its timeout until the others have ended (measured: up to
+# 1.2), which the config's timeout includes.
+_ENDING_SECONDS = 2
+_SHORTEST_HEARTBEAT = 5
 # What may differ between the configs of one run's hosts.
 _OWN_KEYS = ("index", "count")
 
@@ -72,6 +76,9 @@ def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> P
     hosts, environment = config.hosts, os.environ if environment is None else environment
     for key in ("hosts.heartbeat_timeout_seconds", "hosts.connect_timeout_seconds"):
         checks.positive(config, key)
+    timeout = hosts.heartbeat_timeout_seconds
+    allowed = f"at least {_SHORTEST_HEARTBEAT}"
+    checks.require(timeout >= _SHORTEST_HEARTBEAT, "hosts.heartbeat_timeout_seconds", timeout, allowed)
     if hosts.coordinator is None or hosts.coordinator == SLURM:
         for key in ("hosts.count", "hosts.index"):
             value = checks.dotted(config, key)
@@ -133,7 +140,7 @@ def connect(config: ConfigDict) -> None:
         here.index,
         cluster_detection_method="deactivate",
         initialization_timeout=_JOIN_SECONDS,
-        heartbeat_timeout_seconds=timeout,
+        heartbeat_timeout_seconds=timeout - _ENDING_SECONDS,
         # A host that is done waits so long for the others before it leaves.
         shutdown_timeout_seconds=timeout,
     )

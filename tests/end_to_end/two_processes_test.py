@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.metrics import read_metrics
 from tests.processes import (
+    REPOSITORY,
     Program,
     descendants,
     ended,
@@ -25,6 +27,8 @@ from tests.processes import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 HEARTBEAT_SECONDS = 10
+# That a process takes to be gone when it has been told to, on a machine with other things to do.
+EXIT_SECONDS = 3
 FOREVER = 10**9
 # Environments of each host: the second host's have numbers from here on.
 ENVIRONMENTS = 4
@@ -87,18 +91,59 @@ class Run:
         return [json.loads(line) for line in (self.folder / "episodes.jsonl").read_text().splitlines()]
 
 
-def kill_and_check(run: Run, programs: list[Program], victim: int) -> None:
-    """Kills one host: the other ends by itself in time, and nothing of either is left."""
-    everything = {p for program in programs for p in (program.pid, *descendants(program.pid))}
-    assert len(everything) == 6, "two hosts with two actors each"
-    programs[victim].send(signal.SIGKILL)
-    assert programs[victim].wait() == -signal.SIGKILL
+def end_of(survivor: Program) -> int:
+    """The exit code of the other host, which ends by itself in time."""
     try:
-        code = programs[1 - victim].wait(2 * HEARTBEAT_SECONDS)
+        return survivor.wait(HEARTBEAT_SECONDS + EXIT_SECONDS)
     except subprocess.TimeoutExpired:
-        pytest.fail("the other host goes on without the one that was killed")
-    assert code not in (0, 75)
+        pytest.fail("the other host goes on without the one that died")
+
+
+def lose_and_check(run: Run, programs: list[Program], victim: int, how: signal.Signals) -> None:
+    """One host dies or falls silent: the other ends by itself in time, and nothing of either is left."""
+    lost, survivor = programs[victim], programs[1 - victim]
+    survivors, everything = ({p.pid, *descendants(p.pid)} for p in (survivor, lost))
+    assert len(survivors) == len(everything) == 3, "a host with two actors"
+    lost.send(how)
+    if how == signal.SIGKILL:
+        assert lost.wait() == -signal.SIGKILL
+    assert end_of(survivor) not in (0, 75)
+    wait_until(lambda: not still_there(survivors), f"{survivors} end; there are {process_table()}", 20)
+    if how == signal.SIGSTOP:
+        lost.send(signal.SIGCONT)  # it was not dead: it finds that the others are gone
+        assert end_of(lost) not in (0, 75)
     wait_until(lambda: not still_there(everything), f"{everything} end; there are {process_table()}", 20)
+
+
+CONNECTED = """
+import sys, time
+from motif_jax.runtime import hosts, settings
+from tests.runtime.agent_runs import recall_config
+
+index, port, timeout = sys.argv[1:]
+config = recall_config(hosts__coordinator=f"localhost:{port}", hosts__index=int(index), hosts__count=2,
+                       hosts__heartbeat_timeout_seconds=float(timeout))
+settings.configure_jax(config)
+hosts.connect(config)
+print("connected", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("victim", "how"), [(0, signal.SIGKILL), (1, signal.SIGSTOP)])
+def test_a_connected_host_ends_when_the_other_is_lost(
+    victim: int, how: signal.Signals, tmp_path: Path
+) -> None:
+    """What the test below does not lose: the first host killed, the second silent."""
+    port, programs = free_port(), []
+    environment = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", "PYTHONPATH": str(REPOSITORY)}
+    with ended(programs):
+        for index in range(2):
+            arguments = [sys.executable, "-c", CONNECTED, str(index), str(port), str(HEARTBEAT_SECONDS)]
+            programs.append(Program(arguments, tmp_path / f"log_{index}", environment))
+        wait_until(lambda: all("connected" in p.text() for p in programs), "they connect")
+        programs[victim].send(how)
+        assert end_of(programs[1 - victim]) != 0
 
 
 def test_two_processes_are_killed_stopped_and_continued_by_two_and_by_one(tmp_path: Path) -> None:
@@ -110,11 +155,11 @@ def test_two_processes_are_killed_stopped_and_continued_by_two_and_by_one(tmp_pa
         step = run.newest()
         assert step >= 200
 
-        # Two processes of two devices go on; a host that dies, the first or the other, ends both.
-        for victim in (1, 0):
+        # Two processes of two devices go on; a host that dies, or is silent, ends both.
+        for victim, how in ((1, signal.SIGKILL), (0, signal.SIGSTOP)):
             programs = run.start(FOREVER, hosts=2)
             run.wait_for_checkpoint_after(step, programs)
-            kill_and_check(run, programs, victim)
+            lose_and_check(run, programs, victim, how)
             assert run.newest() > step
             step = run.newest()
 

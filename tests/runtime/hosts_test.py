@@ -75,6 +75,7 @@ def test_the_first_of_slurms_nodes(nodes: str, first: str) -> None:
         ({"coordinator": "slurm", "index": 1}, "config.hosts.index=1: must be left out: Slurm says it"),
         ({"coordinator": "slurm"}, "needs SLURM_JOB_ID, SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_NODELIST: start the program with srun"),
         ({"heartbeat_timeout_seconds": 0.0}, "config.hosts.heartbeat_timeout_seconds=0.0"),
+        ({"heartbeat_timeout_seconds": 4.5}, "config.hosts.heartbeat_timeout_seconds=4.5: must be at least 5"),
     ],
 )  # fmt: skip
 def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], message: str) -> None:
