@@ -3,8 +3,8 @@
     python -m motif_jax.launch --config=configs/train_reward.py --workdir=runs/reward \
         --config.dataset_dir=DATASET --config.annotator=NAME
 
-10 epochs over 500,000 pairs: minutes on a GPU, about an hour on 2 CPU cores, depending on how many of the
-messages are distinct. Out come checkpoints/ (one an evaluation, with its own statistics and quantiles),
+How long 10 epochs over 500,000 pairs take depends on the machine and on how many of the messages are distinct:
+`configs/benchmark.py:reward --config.options.epochs_pairs=500000 --config.options.dataset_dir=DATASET` measures it. Out come checkpoints/ (one an evaluation, with its own statistics and quantiles),
 train_metrics.csv, val_metrics.csv, reward_metrics/train_norm_quantiles.csv, metrics.jsonl, tensorboard/ and
 summary.json. Stopped at any moment and started again with the same command it goes on, to the same parameters.
 
@@ -77,7 +77,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # Models trained side by side from other initial parameters; their mean is the reward. bootstrap: each on
     # its own sample of the pairs.
     config.ensemble = ConfigDict({"members": 1, "bootstrap": False})
-    # End when the validation loss was no better for so many evaluations; 0: never.
+    # End when the validation loss was no better for so many evaluations, and use the best; 0: never.
     config.early_stopping = ConfigDict({"patience": 0})
     config.num_devices = placeholder(int)  # of this machine; None: all
     config.chunk_steps = 32  # optimiser steps of one program

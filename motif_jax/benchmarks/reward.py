@@ -3,6 +3,20 @@
 The yardstick is a jitted training step of the same network and optimiser that encodes every message of every
 pair, one step a call. Both sides see the same batches. Without `options.dataset_dir` the pairs come from random
 games that are played first.
+
+How far apart the parameters of both sides are after `parity_steps` steps, relative to how far they moved, is
+compared in two settings, each with the noise floor beside it: how far the yardstick is from itself when the pairs
+of every batch come in reverse order.
+
+* `parameter_change_apart`: batches of `parity_batch_size`, Adam's epsilon `parity_eps`. Here rounding decides
+  nothing, and a difference above about 1e-3 is a mistake.
+* `published_parameter_change_apart` (`options.published_parity`): `batch_size` and the published epsilon of 1e-8.
+  Adam then makes whole steps of gradients that are nothing but rounding, so that the floor itself is about 5e-3.
+  It takes 2 * `parity_steps` steps of the yardstick, four minutes on 2 cores at the defaults: it is off unless asked for.
+
+`options.epochs_pairs` (500,000 say) also trains from start to end: `epochs` epochs over so many pairs, drawn with
+replacement from the dataset's, evaluations and checkpoints included. `epochs_seconds` is what that takes from the
+reading of the data on, compiling included, `epochs_evaluation_seconds` the evaluations' part.
 """
 
 from __future__ import annotations
@@ -30,14 +44,16 @@ from motif_jax.rewards.trained import architecture_of
 from motif_jax.runtime import reward_data
 from motif_jax.runtime.parallel import DataParallel
 from motif_jax.runtime.reward_trainer import RewardTrainer
-from motif_jax.support import seeds
+from motif_jax.support import config as checks
+from motif_jax.support import metrics, seeds
+from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy
 
 _LABELS = "coin"
 
 
 def options() -> ConfigDict:
-    """Settings: dataset_dir and annotator (random games and coin labels without), batch, steps a repeat."""
+    """Settings: dataset_dir and annotator (random games and coin labels without), batch, steps a repeat, what else."""
     return ConfigDict(
         {
             "dataset_dir": placeholder(str),
@@ -49,10 +65,10 @@ def options() -> ConfigDict:
             "baseline_steps": 4,
             "parity_steps": 100,  # steps after which the parameters are compared; 0: not
             "parity_batch_size": 128,
-            # Adam's epsilon while they are compared. With the published 1e-8 even the plain loop and itself, with
-            # the pairs of every batch in reverse order, are 5e-3 apart after 100 steps: Adam makes whole steps
-            # of gradients that are nothing but rounding.
             "parity_eps": 1e-5,
+            "published_parity": False,  # also at batch_size and an epsilon of 1e-8: minutes on CPU
+            "epochs_pairs": 0,  # also train on so many resampled pairs from start to end
+            "epochs": 10,
             "message": "lt_cnn",
             "dtype": "float32",
         }
@@ -78,16 +94,36 @@ def random_games(folder: Path, num_pairs: int, seed: int) -> None:
     atomic_save_npy(folder / "preference" / f"{_LABELS}.npy", rng.integers(0, 2, num_pairs).astype(np.int8))
 
 
+def resample(source: PairsDataset, annotator: str, folder: Path, num_pairs: int, seed: int) -> None:
+    """Writes a dataset of `num_pairs` pairs of `source`, drawn with replacement, with their labels and scores."""
+    chosen = np.sort(seeds.rng(seed, "resample").integers(0, source.num_pairs, num_pairs))
+    info = {"score": source.info["score"][chosen]} if "score" in source.info else {}
+    write_pairs(folder, {"message": source.data["message"][chosen]}, info)
+    atomic_save_npy(folder / "preference" / f"{annotator}.npy", source.preference(annotator)[chosen])
+
+
 def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> ConfigDict:
-    """The part of train_reward's config that a trainer reads."""
-    annotator = settings.annotator or PairsDataset.open(folder).preference_names()[0]
+    """The part of train_reward's config that a trainer reads.
+
+    Raises:
+      UserError: the dataset has no labels.
+    """
+    names = PairsDataset.open(folder).preference_names()
+    checks.require(
+        bool(names), "options.dataset_dir", str(folder), "a dataset with labels: run annotate on it first"
+    )
     return ConfigDict(
         {
+            "stage": "train_reward",
             "seed": seed,
             "dataset_dir": str(folder),
-            "annotator": annotator,
+            "annotator": settings.annotator or names[0],
             "batch_size": settings.batch_size,
             "epochs": 1,
+            "early_stopping": {"patience": 0},
+            "save_every_seconds": 300.0,
+            "profile": {"start": None, "steps": 2, "server_port": None},
+            "wandb": {"enabled": False},
             "train_fraction": 0.8,
             "chunk_steps": 32,
             "network": {"message": settings.message, "dtype": settings.dtype},
@@ -99,7 +135,7 @@ def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> ConfigDict:
                 "soft": False, "smoothing": 0.0, "confidence": "none", "ties": "half", "annotator_weights": ""
             },
             "ensemble": {"members": 1, "bootstrap": False},
-            "compat": {"running_statistics": False, "glyph_crop_centre": False},
+            "compat": dict.fromkeys(("running_statistics", "quantile_two_decimals", "glyph_crop_centre"), False),
         }
     )  # fmt: skip
 
@@ -176,28 +212,69 @@ def _distance(one: Any, other: Any, start: Any) -> float:
     return float(np.sqrt(apart / moved))
 
 
+def _check(config: ConfigDict) -> None:
+    for key in ("num_pairs", "batch_size", "steps", "baseline_steps", "parity_batch_size", "epochs"):
+        checks.positive(config, f"options.{key}")
+    for key in ("parity_steps", "epochs_pairs"):
+        checks.positive(config, f"options.{key}", allow_zero=True)
+
+
 def run(config: ConfigDict) -> dict[str, Any]:
-    """Measures both sides, alternating, and compares the parameters that they reach."""
+    """Measures both sides, alternating, and compares the parameters that they reach.
+
+    Raises:
+      UserError: a bad value, or a dataset without labels or with too few pairs.
+    """
+    _check(config)
     settings = config.options
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(settings.dataset_dir or temporary)
+        folder = Path(settings.dataset_dir or Path(temporary) / "games")
         if not settings.dataset_dir:
             random_games(folder, settings.num_pairs, config.seed)
         training = trainer_config(settings, folder, config.seed)
         data = reward_data.load(training, architecture_of(training.network, training.compat))
+        for key in ("batch_size", "parity_batch_size"):
+            allowed = f"at most the {data.train.size} labelled training pairs of {folder}"
+            checks.require(settings[key] <= data.train.size, f"options.{key}", settings[key], allowed)
         parallel = DataParallel(jax.local_devices())
         trainer = RewardTrainer(training, data, parallel)
         line = _measure(config, settings, trainer)
+        if settings.parity_steps and settings.published_parity:
+            line |= _parity(_Sides(trainer), settings.parity_steps, "published_")
+        if settings.epochs_pairs:
+            line |= _whole_training(
+                settings, training.copy_and_resolve_references(), Path(temporary), parallel
+            )
         if settings.parity_steps:
             training.batch_size, training.optimizer.eps = settings.parity_batch_size, settings.parity_eps
-            compared = _Sides(RewardTrainer(training, data, parallel))
-            apart, floor = _parity(compared, settings.parity_steps)
-            line["parameter_change_apart"] = apart
-            line["parameter_change_apart_of_baseline_with_reordered_batches"] = floor
+            line |= _parity(_Sides(RewardTrainer(training, data, parallel)), settings.parity_steps)
         return line
 
 
-def _parity(sides: _Sides, steps: int) -> tuple[float, float]:
+def _whole_training(
+    settings: ConfigDict, training: ConfigDict, temporary: Path, parallel: DataParallel
+) -> dict[str, Any]:
+    """Trains `epochs` epochs on `epochs_pairs` resampled pairs: what took how many seconds."""
+    source = PairsDataset.open(training.dataset_dir)
+    resample(source, training.annotator, temporary / "resampled", settings.epochs_pairs, training.seed)
+    training.dataset_dir, training.epochs = str(temporary / "resampled"), settings.epochs
+    started = time.perf_counter()
+    data = reward_data.load(training, architecture_of(training.network, training.compat))
+    trainer = RewardTrainer(training, data, parallel)
+    if not trainer.run(temporary / "run"):
+        raise UserError("the benchmark was stopped before the end of its training")
+    seconds = time.perf_counter() - started
+    rows = metrics.read_metrics(temporary / "run")
+    return {
+        "epochs": settings.epochs,
+        "epochs_pairs": settings.epochs_pairs,
+        "epochs_distinct_messages": len(data.messages),
+        "epochs_seconds": seconds,
+        "epochs_evaluation_seconds": sum(row["evaluation/seconds"] for row in rows),
+    }
+
+
+def _parity(sides: _Sides, steps: int, prefix: str = "") -> dict[str, float]:
     """How far apart both sides are after `steps` steps, and how far the yardstick is from itself.
 
     The second number, of the same loop with the pairs of every batch in reverse order, says how much of the first
@@ -207,7 +284,11 @@ def _parity(sides: _Sides, steps: int) -> tuple[float, float]:
     state, plain = sides.fast(state, 0, steps), sides.plain(plain, 0, steps)
     other = sides.plain(other, 0, steps, backwards=True)
     start = sides.start.params
-    return _distance(state.params, plain[0], start), _distance(other[0], plain[0], start)
+    floor = "parameter_change_apart_of_baseline_with_reordered_batches"
+    return {
+        f"{prefix}parameter_change_apart": _distance(state.params, plain[0], start),
+        f"{prefix}{floor}": _distance(other[0], plain[0], start),
+    }
 
 
 def _measure(config: ConfigDict, settings: ConfigDict, trainer: RewardTrainer) -> dict[str, Any]:

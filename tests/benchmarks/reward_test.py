@@ -6,6 +6,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import reward
+from motif_jax.support.errors import UserError
+from tests import reward_fixtures
 
 
 @pytest.mark.slow
@@ -13,7 +15,7 @@ def test_a_small_run_agrees_with_its_yardstick():
     options = reward.options()
     options.update(
         {"num_pairs": 300, "batch_size": 64, "steps": 4, "baseline_steps": 1, "message": "lt_cnn_small",
-         "parity_steps": 10, "parity_batch_size": 32}
+         "parity_steps": 10, "parity_batch_size": 32, "published_parity": True, "epochs_pairs": 500, "epochs": 2}
     )  # fmt: skip
     line = reward.run(ConfigDict({"seed": 3, "repeats": 1, "options": options}))
     assert line["benchmark"] == "reward"
@@ -22,3 +24,36 @@ def test_a_small_run_agrees_with_its_yardstick():
     assert 0 < line["distinct_share"] < 1
     assert line["target_ratio"] == min(10.0, 0.8 / line["distinct_share"])
     assert line["parameter_change_apart"] < 1e-3
+    floor = "parameter_change_apart_of_baseline_with_reordered_batches"
+    assert 0 < line[floor] < 1e-3
+    assert 0 < line["published_parameter_change_apart"] < 0.1
+    assert 0 < line[f"published_{floor}"] < 0.1
+    assert (line["epochs"], line["epochs_pairs"]) == (2, 500)
+    assert 0 < line["epochs_evaluation_seconds"] < line["epochs_seconds"]
+    assert line["epochs_distinct_messages"] <= line["distinct_messages"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"batch_size": 65}, "config.options.batch_size=65: must be at most the 64 labelled training pairs"),
+        ({"batch_size": 32, "parity_batch_size": 65}, "config.options.parity_batch_size=65: must be at most"),
+        ({"annotator": "absent"}, "absent.npy does not exist"),
+        ({"epochs_pairs": -1}, "config.options.epochs_pairs=-1: must be"),
+    ],
+)
+def test_what_cannot_be_measured_is_told_before(tmp_path, changes, words):
+    reward_fixtures.make_dataset(tmp_path, pairs=87)
+    options = reward.options()
+    options.update({"dataset_dir": str(tmp_path), **changes})
+    with pytest.raises(UserError, match=words):
+        reward.run(ConfigDict({"seed": 3, "repeats": 1, "options": options}))
+
+
+def test_a_dataset_without_labels_is_told(tmp_path):
+    reward_fixtures.make_dataset(tmp_path, pairs=87)
+    (tmp_path / "preference" / "test.npy").unlink()
+    options = reward.options()
+    options.dataset_dir = str(tmp_path)
+    with pytest.raises(UserError, match="must be a dataset with labels: run annotate on it first"):
+        reward.run(ConfigDict({"seed": 3, "repeats": 1, "options": options}))
