@@ -13,6 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+# What a GPU needs to be busy, in place of the sizes of a CPU, and the benchmarks that it means something for.
+GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "dtype": "bfloat16"}
+GPU_NAMES = ("inference", "learner", "scale", "train")
+
 
 def names() -> list[str]:
     """The benchmarks that there are."""

@@ -3,7 +3,8 @@
     python -m motif_jax.launch --config=configs/benchmark.py:inference
 
 Value: model FLOP/s at the largest batch (all groups at once), transfers to and from the device included; yardstick: the
-rate of a large matrix product, alternating. `rows_per_second` has every batch size. Half a minute on CPU.
+rate of a large matrix product, alternating. `rows_per_second` has every batch size. Half a minute on CPU. On a GPU:
+`configs/benchmark.py:inference_gpu`.
 """
 
 from __future__ import annotations

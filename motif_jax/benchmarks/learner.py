@@ -3,7 +3,8 @@
     python -m motif_jax.launch --config=configs/benchmark.py:learner
 
 Value: model FLOP/s of the update (three times the forward pass of every row, one row of bootstrap included); yardstick:
-the rate of a large matrix product on the same device, alternating. Half a minute on CPU.
+the rate of a large matrix product on the same device, alternating. Half a minute on CPU. On a GPU:
+`configs/benchmark.py:learner_gpu`.
 """
 
 from __future__ import annotations

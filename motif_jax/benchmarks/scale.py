@@ -4,13 +4,14 @@
 
 Measures the parts alone (actors, inference, learner, the host's own work) and the whole system, all on this machine.
 Value: the whole system's steps a second; yardstick: what `predict` gives from the parts. docs/scale.md has the formulas
-and what they say of larger machines. About three minutes on CPU.
+and what they say of larger machines. About three minutes on CPU. On a GPU: `configs/benchmark.py:scale_gpu`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -216,10 +217,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     pool = {
         "env": options.env,
         "workers": options.workers,
-        "envs_per_worker": 20,
+        "envs_per_worker": options.envs_per_worker,
         "rollout": options.rollout,
         "steps": options.steps,
     }
+    pool = ConfigDict({**actors.options().to_dict(), **pool})
     alone = actors.run(ConfigDict({"name": "actors", "seed": config.seed, "repeats": 1, "options": pool}))
     whole_options = {name: value for name, value in options.to_dict().items() if name != "steps"}
     whole = train.run(ConfigDict({**config.to_dict(), "name": "train", "options": whole_options}))
@@ -244,22 +246,44 @@ def measured(actors: dict[str, Any], train: dict[str, Any]) -> tuple[Machine, Wo
     FLOPs stand for seconds here: a step's forward pass is one, and the shares are the measured rates.
     """
     metrics, rollout = train["metrics"], train["settings"]["rollout"]
-    shares = ("inference/host_share", "batcher/assemble_share", "batcher/lookup_share", "batcher/put_share")
+    # Assembling includes looking up.
+    shares = ("inference/host_share", "inference/act_share", "batcher/assemble_share", "batcher/put_share")
     host = sum(metrics[name] for name in shares) / train["value"]
+    devices = sum(kind != "cpu" for kind in train["machine"]["devices"])
+    # On a CPU a step costs its share of the calls that there were; a device computes the rows, its calls are waited for.
+    call, per_row = 0.0, 1.0 / train["inference_rows_per_second"]
+    if devices:
+        call, per_row = call_cost({int(n): s for n, s in train["inference_call_seconds"].items()})
     machine = Machine(
         hosts=1,
         cores=train["machine"]["cores"],
-        devices=sum(kind != "cpu" for kind in train["machine"]["devices"]),
+        devices=devices,
         engine_rate=actors["value"],
         device_rate=1.0,
     )
     work = Work(
         forward_flops=1.0,
-        inference_share=train["inference_rows_per_second"],
+        inference_share=1.0 / per_row,
         learner_share=train["learner_steps_per_second"] * 3.0 * (rollout + 1) / rollout,
         host_seconds=host,
         batch_size=train["settings"]["batch_size"],
         rollout=rollout,
         envs_per_core=train["settings"]["envs_per_worker"],
+        call_seconds=call,
     )
     return machine, work
+
+
+def call_cost(seconds: Mapping[int, float]) -> tuple[float, float]:
+    """Seconds of an inference call apart from its rows, and of a row: through the smallest and the largest call.
+
+    Args:
+      seconds: rows of a call -> its seconds, at least one.
+    """
+    small, large = min(seconds), max(seconds)
+    if small == large:
+        return 0.0, seconds[large] / large
+    # Where rows cost nothing within the noise, the largest call's share is an upper bound.
+    per_row = (seconds[large] - seconds[small]) / (large - small)
+    per_row = per_row if per_row > 0 else seconds[large] / large
+    return max(0.0, seconds[small] - small * per_row), per_row

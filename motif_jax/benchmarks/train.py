@@ -4,13 +4,16 @@
     python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.reward_dir=runs/reward
 
 Value: environment steps a second; yardstick, in the same run: what the learner and inference alone would allow if they
-took turns on the device, 1 / (1 / learner + 1 / inference). Besides: where every part waits, policy lag, bytes moved,
-model FLOP/s as a share of the matrix-product rate, memory. About two minutes on CPU.
+took turns on the device, 1 / (1 / learner + 1 / inference), inference with as many rows a call as the training had on
+average. Besides: where every part waits, policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory,
+seconds of an inference call by rows. About two minutes on CPU. On a GPU: `configs/benchmark.py:train_gpu`.
 """
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -46,13 +49,19 @@ def run(config: ConfigDict) -> dict[str, Any]:
             metrics.append({**system_metrics(system.meters.read()), **averages.read()})
         memory = max(memory, _memory())
     assert batch is not None
-    peaks, turns = [], []
+    combined = combine(metrics)
+    rows = max(1, round(combined["inference/rows_per_call"]))
     actors = settings.actors_configs(training, 1)[0]
     params = system.publisher.newest(settings.actor_devices(training)[0]).params
-    call = inference._call(system, params, actors.envs_per_group)
+    sizes = sorted({actors.envs_per_group, rows, actors.num_envs})
+    calls = {size: inference._call(system, params, size) for size in sizes}
+    peaks, turns = [], []
+    seconds: dict[int, list[float]] = {size: [] for size in sizes}
     for _ in range(config.repeats):
         learner = options.batch_size * _agents.calls_per_second(lambda: _update(system, batch), 2.0)
-        acting = actors.envs_per_group * _agents.calls_per_second(call, 1.0)
+        for size, call in calls.items():
+            seconds[size].append(1.0 / _agents.calls_per_second(call, 1.0))
+        acting = rows / seconds[rows][-1]
         turns.append((learner, acting))
         alone.append(1.0 / (1.0 / learner + 1.0 / acting))
         peaks.append(_agents.matrix_product_rate(options.dtype))
@@ -68,11 +77,20 @@ def run(config: ConfigDict) -> dict[str, Any]:
         learner_steps_per_second=float(np.median([t[0] for t in turns])),
         inference_rows_per_second=float(np.median([t[1] for t in turns])),
         matrix_product_share=float(np.median(rates)) * flops_per_step / float(np.median(peaks)),
+        inference_call_seconds={str(size): float(np.median(values)) for size, values in seconds.items()},
         memory_megabytes=memory / 1e6,
-        metrics={
-            name: float(np.mean([m.get(name, np.nan) for m in metrics])) for name in sorted(metrics[-1])
-        },
+        metrics=combined,
     )
+
+
+def combine(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Metrics of all repeats: means, and the extremes of those that are extremes by their names."""
+    found = {}
+    for name in sorted({name for one in metrics for name in one}):
+        values = [one[name] for one in metrics if name in one]
+        last = re.split("[/_]", name)[-1]
+        found[name] = float({"max": np.max, "min": np.min}.get(last, np.mean)(values))
+    return found
 
 
 def _update(system: System, batch: DeviceBatch) -> jax.Array:

@@ -12,9 +12,20 @@ from typing import Any
 import jax
 import pytest
 
+from motif_jax.benchmarks import GPU_NAMES, GPU_SIZE
+from motif_jax.support.config import available_cores
+
 REPOSITORY = Path(__file__).parents[2]
 TINY: dict[str, dict[str, Any]] = {
-    "actors": {"workers": 1, "envs_per_worker": 4, "rollout": 8, "steps": 40},
+    "actors": {
+        "workers": 1,
+        "envs_per_worker": 4,
+        "rollout": 8,
+        "steps": 40,
+        "sweep": True,
+        "sweep_envs": (2, 4),
+        "sweep_steps": 20,
+    },
     "inference": {"env": "Recall-v0", "workers": 1, "envs_per_worker": 4, "batch_size": 128, "seconds": 0.05},
     "learner": {"env": "Recall-v0", "workers": 1, "envs_per_worker": 4, "batch_size": 128, "seconds": 0.05},
     "train": {
@@ -60,6 +71,45 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
         assert metrics["inference/rows_per_call"] > 0
         assert 0 <= metrics["lag/mean"] < 20
         assert metrics["throughput/megabytes_per_second"] > 0
+        assert metrics["throughput/inference_megabytes_per_second"] > 0
+        assert 0 < metrics["inference/act_share"] < 1
+        rows = {int(number) for number in line["inference_call_seconds"]}
+        assert {4, 8, round(metrics["inference/rows_per_call"])} == rows
+    if name == "actors":
+        assert line["one_game"]["ratio"] == pytest.approx(line["value"] / line["one_game"]["value"])
+        sweep = line["sweep"]
+        assert list(sweep["envs_per_worker"]) == ["2", "4"]
+        assert list(sweep["workers"])[:1] == ["1"]
+        assert list(sweep["workers"])[-1] == str(available_cores())
+        for one in [*sweep["envs_per_worker"].values(), *sweep["workers"].values()]:
+            assert one["ratio"] == pytest.approx(one["pool"] / one["bare"])
+            assert min(one.values()) > 0
+
+
+def test_extremes_of_the_repeats_stay_extremes() -> None:
+    from motif_jax.benchmarks.train import combine
+
+    repeats = [
+        {"lag/max": 3.0, "lag/mean": 1.0, "policy/ratio_min": 0.5, "inference/device_milliseconds_max": 9.0},
+        {"lag/max": 1.0, "lag/mean": 2.0, "policy/ratio_min": 0.7, "inference/device_milliseconds_max": 7.0},
+        {"lag/max": 2.0, "lag/mean": 6.0},
+    ]
+    assert combine(repeats) == {
+        "inference/device_milliseconds_max": 9.0,
+        "lag/max": 3.0,
+        "lag/mean": 3.0,
+        "policy/ratio_min": 0.5,
+    }
+
+
+def test_variants_for_a_gpu_have_its_sizes() -> None:
+    get_config = runpy.run_path(str(REPOSITORY / "configs" / "benchmark.py"))["get_config"]
+    for name in GPU_NAMES:
+        plain, large = get_config(name), get_config(f"{name}_gpu")
+        assert plain.name == large.name == name
+        assert large.options.to_dict() == {**plain.options.to_dict(), **GPU_SIZE}
+        assert plain.options.batch_size < large.options.batch_size
+    assert get_config("engine_gpu").name == "engine_gpu", "there is none: told with the names that there are"
 
 
 def test_flops_are_those_of_the_published_network() -> None:

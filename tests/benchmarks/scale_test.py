@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from motif_jax.benchmarks.scale import PAPER, Machine, Work, measured, predict
+from motif_jax.benchmarks.scale import PAPER, Machine, Work, call_cost, measured, predict
 
 GPU = Machine(hosts=1, cores=16, devices=1, engine_rate=40_000, device_rate=1e14, device_link=5e10)
 WORK = Work(
@@ -89,12 +89,14 @@ def test_on_a_cpu_times_add_up() -> None:
 
 
 def test_measured_parts_become_machine_and_work() -> None:
-    shares = dict.fromkeys(("inference/host_share", "batcher/assemble_share", "batcher/put_share"), 0.1)
+    names = ("inference/host_share", "inference/act_share", "batcher/assemble_share", "batcher/put_share")
+    shares = dict.fromkeys(names, 0.1)
     train = {
         "value": 1_500.0,
         "learner_steps_per_second": 2_500.0,
         "inference_rows_per_second": 7_000.0,
-        "metrics": {**shares, "batcher/lookup_share": 0.0},
+        "inference_call_seconds": {"20": 0.003, "40": 0.0055},
+        "metrics": {**shares, "batcher/lookup_share": 0.05},
         "settings": {"rollout": 32, "batch_size": 1024, "envs_per_worker": 40},
         "machine": {"cores": 2, "devices": ["cpu"]},
     }
@@ -103,7 +105,21 @@ def test_measured_parts_become_machine_and_work() -> None:
     assert limits["learner"] == pytest.approx(2_500)
     assert limits["inference"] == pytest.approx(7_000)
     assert limits["actors"] == pytest.approx(80_000)
-    assert limits["host process"] == pytest.approx(1_500 / 0.3)
+    assert limits["host process"] == pytest.approx(1_500 / 0.4)
+    on_gpu = {**train, "machine": {"cores": 16, "devices": ["NVIDIA H200"]}}
+    machine, work = measured({"value": 40_000.0}, on_gpu)
+    assert machine.devices == 1
+    assert work.call_seconds == pytest.approx(0.0005)
+    assert 1 / work.inference_share == pytest.approx(0.000125)
+
+
+def test_a_calls_own_time_is_what_its_rows_leave() -> None:
+    assert call_cost({10: 0.4, 100: 1.3, 50: 9.0}) == pytest.approx((0.3, 0.01))
+    assert call_cost({40: 0.8}) == pytest.approx((0.0, 0.02))
+    assert call_cost({10: 0.5, 20: 1.2}) == pytest.approx((0.0, 0.07)), "less than nothing is noise"
+    assert call_cost({10: 0.5, 20: 0.4}) == pytest.approx((0.3, 0.02)), (
+        "so are rows that cost less than nothing"
+    )
 
 
 @pytest.mark.parametrize("name", PAPER)
