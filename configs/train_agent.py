@@ -48,7 +48,8 @@ def _network() -> ConfigDict:
     network.first_convolution = (
         "auto"  # 'table' (looked up by tile, fast on CPU), 'picture' (tiles are drawn first), 'auto'
     )
-    network.dtype = "float32"  # of the computation: 'float32', 'bfloat16'
+    # Of the computation: 'float32', 'bfloat16' (parameters, states, losses and targets are float32 in both).
+    network.dtype = "float32"
     return network
 
 
@@ -67,6 +68,7 @@ def _algorithm() -> ConfigDict:
     algorithm.exploration = "entropy"  # 'symmetric_kl', 'none'
     algorithm.exploration_coefficient = 0.003
     algorithm.epochs = 1
+    # Of each device's rollouts: with several, results depend on the number of devices.
     algorithm.minibatches = 1
     algorithm.max_policy_lag = 10_000  # updates; older rows are left out of the losses
     algorithm.value_normalisation = "none"  # 'running', 'popart'

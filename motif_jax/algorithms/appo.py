@@ -363,7 +363,12 @@ def _several(
     reward: Array,
     axis_name: str | None,
 ) -> tuple[TrainState, Metrics]:
-    """Takes `step` for each epoch and minibatch, on rollouts in a new random order each epoch."""
+    """Takes `step` for each epoch and minibatch, on rollouts in a new random order each epoch.
+
+    Every device orders its own rollouts: a minibatch holds equally many of each. One order of all rollouts would need an
+    exchange between all devices for every epoch. With several minibatches the parameters therefore depend on the number
+    of devices, which decides what a minibatch can hold; with one they do not, however many epochs there are.
+    """
     rollouts = batch.action.shape[1]
     if rollouts % config.minibatches:
         raise ValueError(f"{rollouts} rollouts do not divide into {config.minibatches} minibatches")

@@ -1,17 +1,21 @@
-"""Slopes and tables of the endurance benchmark, from samples that were made up, and one of this process."""
+"""Slopes and tables of the endurance benchmark, from samples that were made up, one of this process, and a short run."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import endurance
 from motif_jax.benchmarks.endurance import Table, slope_per_hour
+from motif_jax.support.errors import UserError
 
 
 def sample(seconds: float, **rss: float) -> dict[str, Any]:
@@ -59,3 +63,40 @@ def test_a_sample_sees_a_process_and_its_children() -> None:
         assert numbers["files"] >= 3
     finally:
         child.communicate(b"\n")
+
+
+@pytest.mark.slow
+def test_a_short_training_is_watched_plotted_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")
+    options = endurance.options()
+    options.update(
+        {
+            "minutes": 0.5,
+            "sample_seconds": 1.0,
+            "warmup_share": 0.7,
+            "folder": str(tmp_path / "out"),
+            "variant": "recall",
+            "env": "Recall-v0",
+            "workers": 2,
+            "envs_per_worker": 8,
+            "batch_size": 128,
+            "rollout": 8,
+        }
+    )
+    line = endurance.run(ConfigDict({"seed": 1, "options": options}))
+    assert (line["exit_code"], line["left_behind"], line["zombies"]) == (75, [], 0)
+    assert line["actor_restarts"] == line["shared_memory_files"] == 0
+    assert line["steps"] > 0
+    names = {"learner", "actor 0", "actor 1"}
+    assert set(line["memory_mb"]) == names
+    assert set(line["slope_mb_per_hour"]) == {*names, "all together"}
+    assert line["value"] == pytest.approx(line["ratio"] * line["baseline"]["value"])
+    assert line["value"] > 50
+    samples = json.loads((tmp_path / "out" / "samples.json").read_text())
+    assert len(samples) >= 10
+    assert (tmp_path / "out" / "memory.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "out" / "memory.pdf").read_bytes().startswith(b"%PDF")
+    with pytest.raises(UserError, match="holds a run already"):
+        endurance.run(ConfigDict({"seed": 1, "options": options}))
