@@ -12,7 +12,9 @@ from motif_jax import rewards
 from motif_jax.datasets.pairs import PairsDataset
 from motif_jax.envs import registry
 from motif_jax.networks.agent import make_agent_network
+from motif_jax.rewards.trained import read_trained
 from motif_jax.runtime import agent_checkpoints, agent_policy, contest, watch
+from motif_jax.runtime.episode_worker import EpisodeRecord
 from motif_jax.runtime.episodes import play_episodes
 from motif_jax.runtime.rerecord import record_actions
 from motif_jax.support import run_folder
@@ -87,12 +89,11 @@ def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs):
 
 def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
     texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
-    spec = registry.spec("NetHackScore-v1")
+    trained = read_trained(runs / "text")
+    raw = trained.of_messages(trained.params, texts)
 
     def paid(quantile, rounded):
-        section = load_config("train_agent", "recall").reward
-        section.dir, section.quantile = str(runs / "text"), quantile
-        return rewards.load_intrinsic(section, spec, rounded).lookup(texts)
+        return trained.normalisation(True, quantile, rounded)(raw)
 
     levels = [q for q in rewards.QUANTILE_LEVELS if (paid(q, True) != paid(q, False)).any()]
     assert levels, "a quantile where the two thresholds tell messages apart"
@@ -107,12 +108,11 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
     for switch, agent in agents.items():
         who = contest.open_contest(evaluate_config(policy=agent))
         expected = paid(levels[0], switch)
-        live = [who.live_rater()(text, {}).paid for text in texts]
-        np.testing.assert_allclose(live, expected, rtol=1e-5)
-        section = who.reward
-        np.testing.assert_array_equal(
-            rewards.load_intrinsic(section, spec, section.two_decimals).lookup(texts), expected
-        )
+        live = who.live_rater()
+        np.testing.assert_allclose([live(text, {}).paid for text in texts], expected, rtol=1e-5)
+        count = np.arange(len(texts))
+        record = EpisodeRecord(0, 0, count, count, 1, {}, texts, count, np.ones(len(texts)))
+        np.testing.assert_allclose(who.rater.rate(record).uncounted, expected, rtol=1e-5)
 
 
 def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
