@@ -30,7 +30,7 @@ class RunData:
       dataset: facts of the pairs dataset, name -> text.
       labels: counts by label name (first, second, tie, unknown), by annotation.
       reward_train, reward_validation: columns of the published CSV files.
-      reward_summary: numbers of the last evaluation, from the reward run's summary.json.
+      reward_summary: numbers of the evaluation that agents take, from the reward run's summary.json.
       liked: messages of the dataset by reward.
       message_curves: normalised reward of the most and least liked messages over the reward's evaluations.
       metrics: curves of the agent's metrics.jsonl.
