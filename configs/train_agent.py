@@ -45,9 +45,8 @@ def _network() -> ConfigDict:
     network.hidden_size = 512
     network.core_layers = 1
     network.separate_critic = False
-    network.first_convolution = (
-        "auto"  # 'table' (looked up by tile, fast on CPU), 'picture' (tiles are drawn first), 'auto'
-    )
+    # 'table' (looked up by tile, fast on CPU), 'picture' (tiles are drawn first), 'auto'
+    network.first_convolution = "auto"
     # Of the computation: 'float32', 'bfloat16' (parameters, states, losses and targets are float32 in both).
     network.dtype = "float32"
     return network
@@ -129,9 +128,8 @@ def _base() -> ConfigDict:
     config.train_for_env_steps = 2_000_000_000
     config.batch_size = 4096  # steps of an update, of all hosts together
     config.rollout = 32  # steps of a trajectory, also those that gradients run back through
-    config.max_waiting_batches = (
-        1  # batches that may wait for the learner before the actors do; more add policy lag
-    )
+    # Batches that may wait for the learner before the actors do; more add policy lag.
+    config.max_waiting_batches = 1
     # Everything in one thread and in order: slow, and two runs are equal bit for bit. A run that is continued from a
     # checkpoint starts new games, so it differs from one that was never stopped (not from one stopped there too).
     config.serial = False
