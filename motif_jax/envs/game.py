@@ -17,10 +17,10 @@ from motif_jax.envs.actions import (
     eat_answer,
 )
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
-from motif_jax.envs.tasks import TASKS, make_rule
+from motif_jax.envs.tasks import HALLUCINATION, TASKS, make_rule
 from motif_jax.support.seeds import derive
 
-EPISODE_FIELDS = ("score", "dlvl", "gold", "xlvl", "scout", "turns", "success", "end")
+EPISODE_FIELDS = ("score", "dlvl", "gold", "xlvl", "scout", "turns", "success", "end", "hallucination")
 # Values of the episode field `end`.
 END_LIMIT, END_RUNNING, END_DEATH, END_SUCCESS = -1, 0, 1, 2
 
@@ -51,6 +51,7 @@ class Game:
         "_engine",
         "_explored",
         "_final",
+        "_hallucinated",
         "_judge",
         "_limit_end",
         "_max_steps",
@@ -95,6 +96,7 @@ class Game:
         self._explored: dict[tuple[int, int], int] = {}
         self._final: dict[str, float] | None = None
         self._solved = False
+        self._hallucinated = 0
         self.length = 0
         self.total = 0.0
         self.record: list = [0, None, False]
@@ -162,6 +164,8 @@ class Game:
             now = b.read_status(memory)
         before = self.status
         self.status = now
+        if now[6] & HALLUCINATION:
+            self._hallucinated += 1
         if now[5] != before[5] or now[4] != before[4]:
             self._leave_level()
         message = self._message_bytes()
@@ -232,6 +236,7 @@ class Game:
             "turns": float(newest.status[b.TIME]),
             "success": float(self._solved),
             "end": float(end),
+            "hallucination": self._hallucinated / max(self.length, 1),
         }
 
     def info(self) -> dict[str, float]:

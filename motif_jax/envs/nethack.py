@@ -61,7 +61,7 @@ class NetHackEnvironment:
 
     `episode_info` has, besides return and length: dlvl, gold, xlvl, scout (glyphs seen, over the levels visited) as
     they were before the newest step, as published; score and turns after it; success (0, 1); end (-1 step limit,
-    0 running, 1 the game ended, 2 success).
+    0 running, 1 the game ended, 2 success); hallucination, the share of the steps that the hero hallucinated.
 
     Args:
         name: one of the nine tasks.

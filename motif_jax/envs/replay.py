@@ -167,4 +167,3 @@ def _playable(options: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError("compat.seed_noop=True: episodes without seeds cannot be recorded; turn it off")
     rest = {name: value for name, value in options.items() if name not in ("fields", "compat")}
     return rest | ({"compat": compat} if compat else {})
-

@@ -26,7 +26,7 @@ from motif_jax.envs.buffers import (
 SUCCESS_REWARD = 50.0
 FROZEN_PENALTY = -0.01
 ORACLE_GLYPH = 270
-HALLUCINATION = 0x200
+HALLUCINATION = 0x200  # bit of the condition mask (BL_MASK_HALLU)
 _ORACLE_BYTES = ORACLE_GLYPH.to_bytes(2, "little")
 
 

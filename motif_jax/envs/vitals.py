@@ -5,9 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 STATUS_FIELD = "blstats"
-# Bit of the condition mask in nle 1.x (BL_MASK_HALLU).
-_HALLUCINATION = 0x200
-_CONDITION = 25
 
 # name -> index, the ones that people follow along a game
 VITALS: dict[str, int] = {
@@ -20,11 +17,6 @@ VITALS: dict[str, int] = {
     "turn": 20,
     "hunger": 21,
 }
-
-
-def hallucinating(status: np.ndarray) -> np.ndarray:
-    """Returns bool [T] from status lines [T, 26 or 27]: the hero hallucinates, so messages name random things."""
-    return (np.asarray(status)[..., _CONDITION].astype(np.int64) & _HALLUCINATION) != 0
 
 
 def vitals(status: np.ndarray) -> dict[str, np.ndarray]:

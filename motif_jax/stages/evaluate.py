@@ -12,7 +12,6 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from motif_jax.envs import vitals
 from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import TRUNCATED
 from motif_jax.reports import films, journal, measures, messages, text_tables
@@ -135,7 +134,6 @@ class _Player:
         """Plays the episodes that are not in the journal yet."""
         config, session, started = self._config, rows.session, time.monotonic()
         rated = () if self._contest.rater is None else self._contest.rater.fields
-        shown = (vitals.STATUS_FIELD,) if vitals.STATUS_FIELD in self._contest.spec.observation else ()
         done = sum(index < config.episodes for index in rows.done)
         with Progress(config.episodes, "episodes", f"evaluate {config.policy}", done) as progress:
             records = play_episodes(
@@ -145,7 +143,7 @@ class _Player:
                 self._contest.policy,
                 workers=config.workers,
                 lanes=config.lanes,
-                keep_fields=tuple(dict.fromkeys((*shown, *rated))),
+                keep_fields=rated,
                 skip=rows.done,
                 greedy=config.greedy,
                 stop=stop,
@@ -233,8 +231,6 @@ class _Player:
         row |= record.info
         row["length"] = len(record)
         row["end_reason"] = measures.end_reason(record.end == TRUNCATED, record.info.get("end"))
-        if vitals.STATUS_FIELD in record.fields:
-            row["hallucination"] = float(vitals.hallucinating(record.fields[vitals.STATUS_FIELD]).mean())
         rated = None if self._contest.rater is None else self._contest.rater.rate(record)
         if rated is not None:
             row["intrinsic_return"] = float(rated.discounted.sum())

@@ -8,7 +8,7 @@ import pytest
 
 from motif_jax.envs.nethack import SWITCHES, NetHackEnvironment
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
-from motif_jax.envs.tasks import ORACLE_GLYPH, TASKS
+from motif_jax.envs.tasks import HALLUCINATION, ORACLE_GLYPH, TASKS
 from tests.conftest import load_golden
 from tests.envs.fake_engine import FakeEngine
 
@@ -72,6 +72,13 @@ def test_sober_looks_at_the_hallucination_bit(condition, fixed, published):
         ((reward, end, _, _, info),) = play("NetHackOracleSober-v1", {}, steps, compat=compat)
         assert (reward, end) == ((50.0, TERMINATED) if success else (0.0, RUNNING))
         assert info["success"] == float(success)
+
+
+def test_the_share_of_hallucinating_steps_is_counted():
+    conditions = [0, HALLUCINATION, HALLUCINATION | 1, 1]
+    steps = [(1, [{"time": 2 + step, "cond": condition}]) for step, condition in enumerate(conditions)]
+    shares = [info["hallucination"] for *_, info in play("NetHackScore-v1", {}, steps)]
+    assert shares == [0, 1 / 2, 2 / 3, 2 / 4]
 
 
 @pytest.mark.parametrize("hero", [(0, 10), (10, 0), (0, 0), (78, 20)])
