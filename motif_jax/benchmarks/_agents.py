@@ -61,7 +61,6 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> Config
         config.reward.intrinsic_coefficient = 0.0
     config.save_every_steps = config.train_for_env_steps
     settings.configure_jax(config)
-    settings.configure_heap()
     settings.check(config)
     return settings.resolved(config)
 

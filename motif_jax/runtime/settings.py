@@ -154,13 +154,18 @@ def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
 
 
 def configure_jax(config: ConfigDict) -> None:
-    """Settings of jax that must be made before its first computation, and before hosts are connected.
+    """Settings of jax, and of the heap it allocates from, that must be made before its first computation.
+
+    The heap is told to keep what is freed where only the CPU computes. Beside accelerators it is left as it is: one arena
+    and no mappings would only be in the way of the host's threads.
 
     Raises:
       UserError: a precision that there is not.
     """
     if config.devices.cpu_count is not None:
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
+    if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
+        memory.keep_freed_memory()
     checks.choice(config, "matmul_precision", MATMUL_PRECISIONS)
     precision = None if config.matmul_precision == "default" else config.matmul_precision
     jax.config.update("jax_default_matmul_precision", precision)
@@ -168,15 +173,6 @@ def configure_jax(config: ConfigDict) -> None:
     if folder is not None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-
-
-def configure_heap() -> None:
-    """Settings of the heap that XLA's CPU programs allocate from; to be called when hosts are connected.
-
-    Beside accelerators it is left as it is: one arena and no mappings would only be in the way of the host's threads.
-    """
-    if jax.default_backend() == "cpu":
-        memory.keep_freed_memory()
 
 
 def cache_folder(value: str) -> Path | None:

@@ -39,7 +39,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
     settings.configure_jax(config)
     with hosts.leave_at_once_on_error():
         hosts.connect(config)
-        settings.configure_heap()
         config = reward_plan.apply(config, workdir)
         agent.check(config)
         schedules.check(config)

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from motif_jax.runtime import memory
 
 PROGRAM = """
 import resource
@@ -32,6 +36,55 @@ def test_blocks_that_were_freed_are_used_again() -> None:
     # 64 MiB are 16,384 pages (32 of them where pages are huge).
     assert faults["default"] >= 32
     assert faults["keep"] < 32
+
+
+UPDATE_PROGRAM = """
+import resource
+from configs import train_agent
+from motif_jax.runtime import settings
+
+settings.configure_jax(train_agent.get_config("smoke"))
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def update(x):
+    return (jnp.cumsum(x, axis=1).T @ jnp.ones((4096, 8))).sum()
+
+x = jnp.ones((4096, 4096))
+for run in range(8):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    jax.block_until_ready(update(x))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="says something about glibc's heap alone")
+def test_updates_of_a_training_on_the_cpu_use_their_memory_again(repository: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UPDATE_PROGRAM],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+    # 34,000 where the memory is cleared again.
+    assert int(done.stdout) < 3000
+
+
+@pytest.mark.parametrize(
+    ("platforms", "plugins", "possible"),
+    [("cpu", True, False), ("cuda,cpu", True, True), (None, True, True), ("", False, False)],
+)
+def test_accelerators_are_known_of_before_jax_starts(
+    platforms: str | None, plugins: bool, possible: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = object() if plugins else None
+    monkeypatch.setattr(memory.importlib.metadata, "entry_points", lambda group: [])
+    monkeypatch.setattr(memory.importlib.util, "find_spec", lambda name: found)
+    assert memory.accelerator_possible(platforms) == possible
 
 
 RETURN_PROGRAM = """
