@@ -235,6 +235,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.batch_size = 512
         config.rollout = 16
         config.optimizer.learning_rate = 3e-3
+        config.optimizer.schedule = "linear"  # kept up, the rate unlearns a cue again in some runs
         config.algorithm.exploration_coefficient = 0.01
         config.reward.intrinsic_coefficient = 0.0
         config.reward.extrinsic_coefficient = 1.0
