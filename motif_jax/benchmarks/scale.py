@@ -166,7 +166,7 @@ _GPU = Machine(
     hosts=1,
     cores=16,
     devices=1,
-    engine_rate=45_000.0,
+    engine_rate=15_600.0,
     device_rate=989e12,
     device_link=50e9,
     network_link=50e9,
@@ -179,7 +179,7 @@ _PUBLISHED = Work(
     host_seconds=2.8e-6,
     step_bytes=656.0,
     parameters=2_795_640,
-    envs_per_core=80,
+    envs_per_core=40,
     call_seconds=3e-4,
 )
 
