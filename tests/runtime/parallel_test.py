@@ -53,7 +53,8 @@ def run(devices: int, updates: int) -> tuple[appo.TrainState, Any]:
     return state, metrics
 
 
-@pytest.mark.parametrize("devices", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 4])
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2, 4])
 def test_gradients_agree_however_they_are_run(devices: int) -> None:
     state, batch = new_state(), batch_of(0)
     rewards = appo.compute_rewards(CONFIG.reward, batch, None)
