@@ -13,6 +13,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from motif_jax import benchmarks, launch
+from motif_jax.support.errors import UserError
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = [
@@ -100,7 +101,7 @@ def takes(config: str, flag: str) -> bool:
     try:
         values(valued)
         launch.set_none(holder.value, cleared)
-    except Exception:  # absl's, ml_collections' and our own
+    except (flags.Error, UserError, AttributeError, KeyError, TypeError, ValueError):
         return False
     return True
 

@@ -365,9 +365,8 @@ def _several(
 ) -> tuple[TrainState, Metrics]:
     """Takes `step` for each epoch and minibatch, on rollouts in a new random order each epoch.
 
-    Every device orders its own rollouts: a minibatch holds equally many of each. One order of all rollouts would need an
-    exchange between all devices for every epoch. With several minibatches the parameters therefore depend on the number
-    of devices, which decides what a minibatch can hold; with one they do not, however many epochs there are.
+    Every device orders its own rollouts, since one order of all would need an exchange between devices in every epoch.
+    So the parameters depend on the number of devices with several minibatches, but not with one.
     """
     rollouts = batch.action.shape[1]
     if rollouts % config.minibatches:

@@ -218,12 +218,16 @@ def lookup_device(config: ConfigDict) -> jax.Device:
     is the first acting device that does not learn, or else the first that acts.
     """
     acting, learning = actor_devices(config), learner_devices(config)
-    if acting[0].platform != "cpu":
-        try:
-            return jax.local_devices(backend="cpu")[0]
-        except RuntimeError:
-            pass  # JAX_PLATFORMS leaves it out
-    return next((device for device in acting if device not in learning), acting[0])
+    beside = None if acting[0].platform == "cpu" else _cpu_device()
+    return beside or next((device for device in acting if device not in learning), acting[0])
+
+
+def _cpu_device() -> jax.Device | None:
+    """This host's CPU as a device, None where JAX_PLATFORMS leaves it out."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
 
 
 def _devices(config: ConfigDict, key: str, devices: Sequence[jax.Device]) -> list[jax.Device]:
