@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from nle import nethack
 from nle.nethack.nethack import DLPATH
 
-from motif_jax.envs.actions import SPACE
+from motif_jax.envs.actions import ESCAPE, SPACE
 from motif_jax.envs.buffers import Buffers
 from motif_jax.envs.library import set_long, share_code
 from motif_jax.envs.scratch import game_folders
 from motif_jax.envs.spec import EngineError
 
 _MAX_OPENING_PROMPTS = 1000
+# Files of an engine's folder that games add to. A death shows the best of `record`, the other two only grow.
+_SCORE_FILES = ("record", "logfile", "xlogfile")
 
 
 class NetHackEngine:
@@ -30,6 +35,7 @@ class NetHackEngine:
         self._shared_code = shared_code
         with game_folders():
             self._game = nethack.Nethack(observation_keys=(), ttyrec=None, fix_moon_phase=True)
+        self._score_files = [Path(self._game._vardir, name) for name in _SCORE_FILES]
         engine = self._game._pynethack  # its public step adds tuples that nobody reads
         engine.set_buffers(**self.buffers.engine_arrays())
         self._reset = engine.reset
@@ -40,6 +46,8 @@ class NetHackEngine:
     def start(self, core: int, disp: int) -> None:
         """Starts the game of these two seeds (non-negative, 64 bits)."""
         self.buffers.clear()
+        for file in self._score_files:
+            os.truncate(file, 0)
         self._game.set_initial_seeds(core, disp, False)
         self._reset()
         # When the game began, by the clock of the wall: the price of worthless glass in shops depends on it.
@@ -50,7 +58,8 @@ class NetHackEngine:
         for _ in range(_MAX_OPENING_PROMPTS):
             if in_moveloop[0]:
                 return
-            self.step(SPACE)
+            # A scroll that turns to dust under the hero's feet is to be named; spaces would be its name for ever.
+            self.step(ESCAPE if self.buffers.misc[1] else SPACE)
             if self.done():
                 break
         raise EngineError(f"the game of seeds {core}, {disp} did not get past its opening screens")

@@ -25,8 +25,11 @@ def _prefix() -> str:
     return f"motif_jax_games_{os.getuid()}_"
 
 
-def _hold(folder: Path) -> int | None:
-    """Locks `folder` for as long as this process lives; None if another process holds it or has removed it."""
+def hold(folder: Path) -> int | None:
+    """Locks `folder` for as long as the descriptor that is returned is open, here or in a process that inherits it.
+
+    None if another process holds it or has removed it.
+    """
     try:
         descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
@@ -41,13 +44,13 @@ def _hold(folder: Path) -> int | None:
     return None
 
 
-def remove_abandoned(parent: Path) -> None:
-    """Removes the folders of this kind in `parent` whose process is no more."""
-    for folder in parent.glob(f"{_prefix()}*"):
+def remove_abandoned(parent: Path, prefix: str = "") -> None:
+    """Removes the folders in `parent` whose names begin with `prefix` (by default those of games) that nobody holds."""
+    for folder in parent.glob(f"{prefix or _prefix()}*"):
         with contextlib.suppress(FileNotFoundError):
             if not (folder / _LOCK).exists() and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
                 continue  # just being made
-        descriptor = _hold(folder)
+        descriptor = hold(folder)
         if descriptor is not None:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(descriptor)
@@ -60,7 +63,7 @@ def _process_folder(process: int) -> Path:
     remove_abandoned(parent)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=parent))
-        if _hold(folder) is not None:
+        if hold(folder) is not None:
             break
     atexit.register(_remove_own, folder, process)
     return folder

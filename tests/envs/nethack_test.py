@@ -83,6 +83,14 @@ def test_same_seed_same_bytes_in_another_process(env, repository):
     assert child.stdout.strip() == digest_of_play(env, 3, 1200)
 
 
+def test_a_game_that_begins_with_a_question_for_a_line(env):
+    """Its hero stands on a scroll that turns to dust, and is asked for a name for it."""
+    out = empty_observation(env.spec)
+    env.reset(7782, out)
+    assert env.step(0, out)[1] == RUNNING
+    assert out["blstats"][10] > 0
+
+
 def test_seed_noop_makes_runs_differ():
     env = registry.make("NetHackScore-v1", compat={"seed_noop": True})
     assert digest_of_play(env, 3, 20) != digest_of_play(env, 3, 20)
@@ -207,8 +215,9 @@ def test_memory_does_not_grow(env):
     play(100)
     before = kilobytes()
     play(400)
+    grown = kilobytes() - before  # before it is closed, which gives back 3 MB
     env.close()
-    assert kilobytes() - before < 1000  # a game that is dropped instead of quit costs 6 kB: 2400 here
+    assert grown < 1000  # a game that is dropped instead of quit costs 6 kB: 2400 here
 
 
 def test_a_closed_environment_says_so():

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from motif_jax.envs.episode import random_actions
+from motif_jax.envs.game import END_DEATH
+from motif_jax.envs.habits import HABITS
 from motif_jax.envs.replay import Recorder, Recording, replay
 from motif_jax.envs.spec import RUNNING, TRUNCATED
 from motif_jax.support.errors import UserError
@@ -82,6 +84,21 @@ os._exit(0)  # two handles of one library: none is left to be closed in order
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=repository, check=True
     )
     assert child.stdout.strip() == "1"
+
+
+def test_a_death_shows_nothing_of_earlier_deaths():
+    """The engine shows a list of the best scores, and keeps it in a file from one game to the next."""
+    recorder = Recorder("NetHackScore-v1", max_episode_steps=300)
+    recordings = []
+    for seed in (94, 44, 12, 44, 94):
+        drawn = tuple(HABITS.values())[seed % len(HABITS)].actions(seed, 23)
+        list(recorder.record(seed, lambda _, drawn=drawn: next(drawn)))
+        recordings.append(recorder.recording)
+    recorder.close()
+    deaths = [recording for recording in recordings if recording.info["end"] == END_DEATH]
+    assert [death.seed for death in deaths] == [94, 44, 44, 94]
+    for recording in recordings:
+        list(replay(recording))
 
 
 def test_a_changed_action_is_noticed(played):
