@@ -7,26 +7,26 @@ had belongs to nobody any more.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
-_PREFIX = "motif_jax_actors_"
-_LOCK = "lock"
+from motif_jax.envs import scratch
+
+
+def _prefix() -> str:
+    return f"motif_jax_actors_{os.getuid()}_"
 
 
 def create() -> tuple[Path, int]:
     """Makes a pool's folder, and removes those that killed runs have left; returns it and its lock's descriptor."""
-    _sweep()
+    sweep()
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if (folder / _LOCK).exists():
+        folder = Path(tempfile.mkdtemp(prefix=_prefix()))
+        descriptor = scratch.hold(folder)
+        if descriptor is not None:  # another pool can have swept before the lock was held
             return folder, descriptor
-        os.close(descriptor)  # another pool swept before the lock was held
 
 
 def renew(folder: Path, worker: int) -> Path:
@@ -45,11 +45,8 @@ def remove_own(own: Path, parent_lives: bool) -> None:
             shutil.rmtree(own.parent, ignore_errors=True)
 
 
-def _sweep() -> None:
-    for lock in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
-        with (
-            contextlib.suppress(OSError),
-            open(lock, "rb") as file,
-        ):  # in use, or swept by another, or not ours
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(lock.parent, ignore_errors=True)
+def sweep() -> None:
+    """Removes what runs of this user that were killed have left, pools' folders and those of engines without one."""
+    parent = Path(tempfile.gettempdir())
+    scratch.remove_abandoned(parent, _prefix())
+    scratch.remove_abandoned(parent)

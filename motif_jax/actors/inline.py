@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from motif_jax.actors import folders
 from motif_jax.actors.group import SlotGroup
 from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts
 from motif_jax.envs import registry
@@ -21,6 +22,7 @@ class InlineActors(Rollouts):
 
     def start(self) -> None:
         """Makes the environments."""
+        folders.sweep()
         config = self.config
         for group in range(config.groups):
             environments = registry.make_group(config.env, config.envs_per_group, **config.options)

@@ -19,9 +19,13 @@ from typing import Any
 from motif_jax.actors import folders
 from motif_jax.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollouts
 from motif_jax.actors.worker import COMMAND, RECORD
+from motif_jax.support.interruption import deaf_processes
 
 _WATCH_SECONDS = 0.1
 _CLOSE_SECONDS = 5.0
+# What counts at most of the time between two looks of the thread that watches: what is longer is a pause of this process.
+_LONGEST_LOOK_SECONDS = 1.0
+_MOST_RECORDS = 2048
 _WAKE = RECORD.pack(-1, 0, 0, 0, 0)
 
 
@@ -32,6 +36,9 @@ class ActorPool(Rollouts):
     a worker whose commands end (its parent closed them, or died) ends. A worker that dies is replaced: its
     unfinished slots are dropped and its environments start new episodes. Engines keep their files in a temporary
     folder of each process, which goes with the process, or with its successor's start when it was killed.
+
+    A worker is taken for dead when all that was in the pipe of records has been read and an answer has still been missing
+    for too long, by a clock that stands still while this process does (Ctrl-Z, a debugger, a frozen container).
     """
 
     def __init__(self, config: ActorsConfig, next_episode: Sequence[int] | None = None) -> None:
@@ -46,7 +53,11 @@ class ActorPool(Rollouts):
         # The generation that a group was started in. Commands carry it: one that was decided on before a worker
         # died must not reach its successor.
         self._group_generation = [0] * config.groups
+        # Seconds that this process has been seen to run; only the thread that watches moves it on.
+        self._clock = 0.0
+        # By that clock: the commands that have no answer yet, and the last time that no record was left unread.
         self._commanded_at: list[float | None] = [None] * config.groups
+        self._all_read_at = 0.0
         # Of workers that are not up yet.
         self._spawned_at: list[float | None] = [None] * config.workers
         self._slots_finished = [0] * config.workers
@@ -74,7 +85,9 @@ class ActorPool(Rollouts):
     def ready(self, timeout: float) -> list[Ready]:
         """See `Rollouts.ready`."""
         ready = self._go_on()
-        for worker, generation, group, slot, row in self._read(0.0 if ready else timeout):
+        read_at = self._clock
+        records = self._read(0.0 if ready else timeout)
+        for worker, generation, group, slot, row in records:
             if worker < 0 or generation != self._generation[worker]:
                 continue  # a slot was released, or the record's process is dead
             if row == HELLO_ROW:
@@ -87,6 +100,8 @@ class ActorPool(Rollouts):
                 self._slots_finished[worker] += 1
             else:
                 ready.append(waiting)
+        if len(records) < _MOST_RECORDS:
+            self._all_read_at = read_at
         ready += self._go_on()
         if self._failure is not None:
             raise RuntimeError(self._failure)
@@ -94,13 +109,12 @@ class ActorPool(Rollouts):
 
     def act(self, ready: Sequence[Ready]) -> None:
         """See `Rollouts.act`; one write for all groups of a worker."""
-        now = time.monotonic()
         commands: dict[int, bytes] = {}
         for group, slot, row in ready:
             worker = group // self.config.groups_per_worker
             command = COMMAND.pack(self._group_generation[group], group, slot, row)
             commands[worker] = commands.get(worker, b"") + command
-            self._commanded_at[group] = now
+            self._commanded_at[group] = self._clock
         with self._lock:
             for worker, data in commands.items():
                 with contextlib.suppress(BrokenPipeError):  # a dead worker: the watcher sees to it
@@ -141,6 +155,7 @@ class ActorPool(Rollouts):
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
+                _close_input(process)
             for descriptor in (self._records, self._records_in, self._reports, self._reports_in):
                 os.close(descriptor)
             self._records_in = -1
@@ -155,7 +170,7 @@ class ActorPool(Rollouts):
         commands, self._commands[worker] = os.pipe()
         orders = {
             "config": dataclasses.asdict(self.config),
-            "layout": self.slots.layout.to_json(),
+            "layout": str(self.slots.layout),
             "worker": worker,
             "generation": self._generation[worker],
             "parent": os.getpid(),
@@ -164,26 +179,29 @@ class ActorPool(Rollouts):
             "records": self._records_in,
             "reports": self._reports_in,
         }
-        self._spawned_at[worker] = time.monotonic()
+        self._spawned_at[worker] = self._clock
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "motif_jax.actors.worker"],
-                stdin=subprocess.PIPE,
-                stdout=2,  # standard output is the parent's own: whatever an engine prints goes to the log
-                pass_fds=[
-                    self.slots.descriptor,
-                    self._folder_lock,
-                    commands,
-                    self._records_in,
-                    self._reports_in,
-                ],
-                env=_worker_environment(folder),
-            )
+            with deaf_processes():
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "motif_jax.actors.worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=2,  # standard output is the parent's own: whatever an engine prints goes to the log
+                    pass_fds=[
+                        self.slots.descriptor,
+                        self._folder_lock,
+                        commands,
+                        self._records_in,
+                        self._reports_in,
+                    ],
+                    env=_worker_environment(folder),
+                )
         finally:
             os.close(commands)
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
-            stdin.write(json.dumps(orders).encode())
+        with contextlib.suppress(BrokenPipeError):
+            # It stays open: a worker sees by it whether its parent is there.
+            process.stdin.write(json.dumps(orders).encode() + b"\n")
+            process.stdin.flush()
         return process
 
     def _welcome(self, worker: int, generation: int) -> range:
@@ -192,13 +210,14 @@ class ActorPool(Rollouts):
         groups = range(worker * per_worker, (worker + 1) * per_worker)
         for group in groups:
             self._group_generation[group] = generation
+            self._commanded_at[group] = None  # of a command that its predecessor never saw
             self._wants_start(group)
         return groups
 
     def _read(self, timeout: float) -> list[tuple[int, ...]]:
         if not select.select([self._records], [], [], timeout)[0]:
             return []
-        return list(RECORD.iter_unpack(os.read(self._records, 2048 * RECORD.size)))
+        return list(RECORD.iter_unpack(os.read(self._records, _MOST_RECORDS * RECORD.size)))
 
     def _command(self, group: int, slot: int, row: int) -> None:
         self.act([Ready(group, slot, row)])
@@ -209,9 +228,11 @@ class ActorPool(Rollouts):
             self._commands[worker] = -1
 
     def _watch(self) -> None:
-        rest = b""
+        rest, looked = b"", time.monotonic()
         try:
             while not self._closing.is_set():
+                before, looked = looked, time.monotonic()
+                self._clock += min(looked - before, _LONGEST_LOOK_SECONDS)
                 if select.select([self._reports], [], [], _WATCH_SECONDS)[0]:
                     rest = self._take_reports(rest)
                 for worker, process in enumerate(self._processes):
@@ -241,13 +262,14 @@ class ActorPool(Rollouts):
 
     def _stuck(self, worker: int) -> str | None:
         """Why a worker is taken for dead, None if it is not."""
-        config, now, spawned_at = self.config, time.monotonic(), self._spawned_at[worker]
+        config, spawned_at = self.config, self._spawned_at[worker]
         if spawned_at is not None:
-            late = now - spawned_at > config.start_timeout_seconds + config.warmup_seconds
+            late = self._clock - spawned_at > config.start_timeout_seconds + config.warmup_seconds
             return f"it was not up after {config.start_timeout_seconds:g} seconds" if late else None
         groups = range(worker * config.groups_per_worker, (worker + 1) * config.groups_per_worker)
+        all_read_at = self._all_read_at  # before the commands: those that were answered by then are gone
         since = [at for at in (self._commanded_at[group] for group in groups) if at is not None]
-        late = bool(since) and now - min(since) > config.timeout_seconds
+        late = bool(since) and all_read_at - min(since) > config.timeout_seconds
         return f"it did not answer for {config.timeout_seconds:g} seconds" if late else None
 
     def _replace(self, worker: int, code: int) -> None:
@@ -270,11 +292,18 @@ class ActorPool(Rollouts):
             self._generation[worker] += 1
             self._commanded_at[worker * per_worker : (worker + 1) * per_worker] = [None] * per_worker
             self._close_commands(worker)
+            _close_input(self._processes[worker])
             self._processes[worker] = self._spawn(worker)
 
     def _fail(self, reason: str) -> None:
         self._failure = reason
         self.wake()
+
+
+def _close_input(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # of orders that were never read
+        process.stdin.close()
 
 
 def _worker_environment(folder: Path) -> dict[str, str]:

@@ -88,8 +88,8 @@ class Ready(NamedTuple):
 class Rollouts(abc.ABC):
     """Groups that fill slots; a finished slot is handed to `on_finished(slot)` and comes back by `release`.
 
-    `ready`, `act` and `start` belong to one thread (inference); `release`, `episodes`, `counters` and
-    `check` may be called from others.
+    `ready`, `act` and `start` belong to one thread (inference); `release`, `episodes` and `next_episode` may be called
+    from others.
     """
 
     def __init__(self, config: ActorsConfig, next_episode: Sequence[int] | None = None) -> None:

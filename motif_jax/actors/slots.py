@@ -11,7 +11,6 @@ import math
 import mmap
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -95,18 +94,6 @@ class SlotLayout:
     def num_slots(self) -> int:
         """Slots of all groups together."""
         return self.groups * self.slots_per_group
-
-    def to_json(self) -> dict[str, Any]:
-        """The layout as plain data, for a worker process."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> SlotLayout:
-        """The inverse of `to_json`, also after JSON has turned tuples into lists."""
-        arrays = {
-            name: (offset, tuple(shape), dtype) for name, (offset, shape, dtype) in data["arrays"].items()
-        }
-        return cls(**{**data, "arrays": arrays, "observation": tuple(data["observation"])})
 
 
 class Slots:

@@ -1,7 +1,7 @@
-"""An actor process: `python -m motif_jax.actors.worker`, its orders as JSON on standard input.
+"""An actor process: `python -m motif_jax.actors.worker`, its orders as a line of JSON on standard input, which stays open.
 
 It steps its groups whenever a command comes, and ends when the pipe of commands is closed: when its parent is done
-with it, or no longer there.
+with it, or no longer there. Where an engine that is stuck keeps it from seeing that, the kernel ends it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any
 from motif_jax.actors import folders
 from motif_jax.actors.group import SlotGroup, start_delay
 from motif_jax.actors.rollouts import HELLO_ROW, RESET_ROW, ActorsConfig
-from motif_jax.actors.slots import SlotLayout, Slots
+from motif_jax.actors.slots import Slots
 from motif_jax.envs import registry
+from motif_jax.support.lifeline import end_with_parent
 
 # Fixed-size records; a pipe passes writes below 4096 bytes on as a whole.
 COMMAND = struct.Struct("<4i")  # generation, group, slot, row whose actions lie ready
@@ -33,12 +34,21 @@ def run(orders: Mapping[str, Any]) -> None:
     """Serves the groups of one worker until the pipe of commands ends.
 
     Args:
-      orders: `config` (ActorsConfig), `layout` (SlotLayout), `worker`, `generation`, `parent` (its process id), and the file
-        descriptors `memory`, `commands` (read), `records` and `reports` (write).
+      orders: `config` (ActorsConfig), `layout` (the parent's, as text), `worker`, `generation`, `parent` (its process id), and
+        the file descriptors `memory`, `commands` (read), `records` and `reports` (write).
+
+    Raises:
+      RuntimeError: the slots would be laid out in another way than in the parent.
     """
     config = ActorsConfig(**orders["config"])
     worker, generation = orders["worker"], orders["generation"]
-    slots = Slots(SlotLayout.from_json(orders["layout"]), orders["memory"])
+    layout = config.layout()
+    if str(layout) != orders["layout"]:
+        raise RuntimeError(
+            "this process would lay out the trajectory slots in another way than the one that started it: was the code "
+            f"changed since then? Start the training again. Here: {layout}"
+        )
+    slots = Slots(layout, orders["memory"])
 
     def on_episode(record: dict[str, float]) -> None:
         report(orders["reports"], {"episode": record})
@@ -84,20 +94,27 @@ def report(descriptor: int, message: Mapping[str, Any]) -> None:
 
 def main() -> int:
     """Reads the orders and serves; an error goes to the parent, who shows it if it does not help to start anew."""
-    # Ctrl-C and a batch system's signals reach the whole process group: the parent decides what they mean.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    # A batch system's signals reach the whole process group: the parent decides what they mean.
+    for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
-    orders = json.load(sys.stdin)
+    parent: int | None = None
     try:
-        run(orders)
-    except BrokenPipeError:
-        return 0  # the parent is gone
-    except Exception:
-        text = traceback.format_exc().encode("ascii", "replace").decode()[-_TRACEBACK_LIMIT:]
-        report(orders["reports"], {"error": text, "worker": orders["worker"]})
-        return 1
+        line = sys.stdin.readline()
+        if not line.endswith("\n"):
+            return 0  # the parent was killed before it had written them
+        orders = json.loads(line)
+        parent = orders["parent"]
+        end_with_parent(sys.stdin.fileno())
+        try:
+            run(orders)
+        except BrokenPipeError:
+            return 0  # the parent is gone
+        except Exception:
+            text = traceback.format_exc().encode("ascii", "replace").decode()[-_TRACEBACK_LIMIT:]
+            report(orders["reports"], {"error": text, "worker": orders["worker"]})
+            return 1
     finally:
-        folders.remove_own(Path(os.environ["TMPDIR"]), parent_lives=os.getppid() == orders["parent"])
+        folders.remove_own(Path(os.environ["TMPDIR"]), parent_lives=os.getppid() == parent)
     return 0
 
 

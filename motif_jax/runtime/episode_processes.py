@@ -5,9 +5,13 @@ from __future__ import annotations
 import multiprocessing
 from collections import Counter
 from collections.abc import Mapping
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
 from typing import Any
 
 from motif_jax.runtime.episode_worker import WorkerFailure
+from motif_jax.support.interruption import deaf_processes
+from motif_jax.support.lifeline import end_with_parent
 
 # A process that says nothing for so long hangs in the engine: it is killed and its episodes are replayed.
 HANG_SECONDS = 300.0
@@ -25,8 +29,10 @@ class WorkerProcess:
     def __init__(self, target: Any, setup: Mapping[str, Any]) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, child = context.Pipe()
-        self.process = context.Process(target=target, args=(child, dict(setup)), daemon=True)
-        self.process.start()
+        self.process = context.Process(target=_serve, args=(target, child, dict(setup)), daemon=True)
+        resource_tracker.ensure_running()  # starting it would lift what holds SIGINT back
+        with deaf_processes():
+            self.process.start()
         child.close()  # so that a dead worker's pipe reads as closed
 
     def receive(self) -> Any:
@@ -50,6 +56,13 @@ class WorkerProcess:
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
+
+
+def _serve(target: Any, connection: Connection, setup: Mapping[str, Any]) -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    end_with_parent(parent.sentinel)  # a pipe that the parent holds open and writes nothing to
+    target(connection, setup)
 
 
 class Deaths:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -222,7 +221,6 @@ class _Lanes:
 
 def serve_lanes(connection: Connection, setup: Mapping[str, Any]) -> None:
     """Answers ('advance' arguments) until the parent closes the pipe or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
     lanes = _Lanes(setup)
     try:
         while True:
@@ -238,7 +236,6 @@ def serve_lanes(connection: Connection, setup: Mapping[str, Any]) -> None:
 
 def serve_episodes(connection: Connection, setup: Mapping[str, Any]) -> None:
     """Plays one whole episode for each (index, seed) received, until the parent closes the pipe or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     env = None
     try:
         env = registry.make(setup["environment"], **setup["options"])

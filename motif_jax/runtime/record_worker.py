@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -160,7 +159,6 @@ def record_episode(environment: Any, history: History, job: Job, recording: Reco
 def serve(connection: Connection, setup: Mapping[str, Any]) -> None:
     """Records each job received as `setup["recording"]` says, until the parent closes the pipe or dies."""
     recording: RecordingPlan = setup["recording"]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
     environment = registry.make(recording.environment, **recording.options)
     history = History(environment)
     try:

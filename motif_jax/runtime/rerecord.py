@@ -60,8 +60,8 @@ def serve_recordings(connection: Connection, setup: Mapping[str, Any]) -> None:
 
     Answers None, or why an episode could not be recorded: its replay had other numbers.
     """
-    # Ctrl-C and a batch system's signals reach the whole process group: the parent decides what they mean.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    # A batch system's signals reach the whole process group: the parent decides what they mean.
+    for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     recorder = None
     try:

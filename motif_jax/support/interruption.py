@@ -1,13 +1,24 @@
-"""Ending early on request: finish the step, save, leave with an exit code that says "start me again"."""
+"""Ending early on request: finish the step, save, leave with an exit code that says "start me again".
+
+`Interruption` is for stages that go on where they were. What else a Ctrl-C may hit ends on the spot with one line
+(`leave_at_interrupt`).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
+from collections.abc import Iterator
 from types import FrameType, TracebackType
+from typing import NoReturn
 
 # EX_TEMPFAIL of sysexits.h: the work is not finished and the same command continues it.
 EXIT_CODE = 75
+# What a shell gives for a program that SIGINT ended.
+INTERRUPTED_CODE = 128 + signal.SIGINT
+INTERRUPTED = "error: interrupted before the end; start it again with the same command"
 
 
 class Interruption:
@@ -45,3 +56,32 @@ class Interruption:
             file=sys.stderr,
             flush=True,
         )
+
+
+@contextlib.contextmanager
+def deaf_processes() -> Iterator[None]:
+    """Processes started inside never get SIGINT: Ctrl-C reaches the whole group, and the parent decides what it means.
+
+    They inherit the calling thread's mask, so it holds while they still import.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def leave_at_interrupt() -> None:
+    """Lets SIGINT end the process on the spot with one line, wherever no `Interruption` is active.
+
+    Not by an exception: raised while a compiled module is imported it can end in a crash, and libraries swallow it or make
+    another of it. What is left is what a kill leaves, which every stage bears. Where SIGINT is ignored (a background job of a
+    script), it stays so.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def _leave(*_: object) -> NoReturn:
+    os.write(2, f"{INTERRUPTED}\n".encode())
+    os._exit(INTERRUPTED_CODE)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.actors import folders
+from motif_jax.actors import folders, worker
 from motif_jax.actors.group import episode_seed
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
@@ -205,11 +205,17 @@ def test_step_limit_is_a_truncation_unless_the_published_way_is_asked_for(same_s
 
 
 def test_episodes_are_reported_with_their_seeds() -> None:
+    expected = {(env, episode) for env in range(12) for episode in (5, 6)}
+    episodes: list[dict[str, float]] = []
+
+    def two_of_each() -> bool:
+        episodes.extend(pool.episodes())
+        return {(e["env"], e["episode"]) for e in episodes} >= expected
+
     with ActorPool(config(), next_episode=[5] * 12) as pool:
         pool.start()
-        episodes: list[dict[str, float]] = []
-        play(pool, lambda: (episodes.extend(pool.episodes()), len({e["env"] for e in episodes}) == 12)[1])
-        assert max(pool.next_episode()) > 6
+        play(pool, two_of_each)
+        assert min(pool.next_episode()) >= 7  # episode 6 has begun everywhere
     assert {e["env"] for e in episodes} == set(range(12))
     assert min(e["episode"] for e in episodes) == 5
     assert all(e["seed"] == episode_seed(3, e["env"], e["episode"]) for e in episodes)
@@ -258,8 +264,17 @@ def test_a_killed_worker_is_replaced_and_its_unfinished_slots_are_dropped() -> N
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+def test_workers_that_still_start_do_not_hear_ctrl_c() -> None:
+    with ActorPool(config()) as pool:
+        pool.start()
+        for pid in pool.pids():
+            os.kill(pid, signal.SIGINT)
+        play(pool, lambda: len(pool.episodes()) > 0)
+        assert pool.restarts == 0
+
+
 def test_a_worker_that_does_not_answer_is_taken_for_dead() -> None:
-    with ActorPool(config(workers=1, timeout_seconds=0.5)) as pool:
+    with ActorPool(config(workers=1, timeout_seconds=2.0)) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
         os.kill(pool.pids()[0], signal.SIGSTOP)
@@ -267,20 +282,23 @@ def test_a_worker_that_does_not_answer_is_taken_for_dead() -> None:
         play(pool, lambda: len(pool.episodes()) > 0)
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(capfd: pytest.CaptureFixture[str]) -> None:
-    with ActorPool(config(workers=1, start_timeout_seconds=4.0)) as pool:
+    # Long enough for its successor to be up in, on a busy machine too.
+    with ActorPool(config(workers=1, start_timeout_seconds=10.0)) as pool:
         pool.start()
         os.kill(pool.pids()[0], signal.SIGSTOP)
         play(pool, lambda: pool.restarts == 1)
         play(pool, lambda: len(pool.episodes()) > 0)
-    assert "it was not up after 4 seconds" in capfd.readouterr().err
+    assert "it was not up after 10 seconds" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_workers_that_nobody_reads_are_not_taken_for_dead() -> None:
     """Inference compiles while the actors start, which may take long."""
-    with ActorPool(config(workers=1, start_timeout_seconds=4.0)) as pool:
+    with ActorPool(config(workers=1, start_timeout_seconds=10.0)) as pool:
         pool.start()
-        time.sleep(5.0)
+        time.sleep(11.5)
         play(pool, lambda: len(pool.episodes()) > 0)
         assert pool.restarts == 0
 
@@ -296,49 +314,11 @@ def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback() -> None:
             play(pool, lambda: False)
 
 
-PARENT = """
-import json, os, sys, time
-from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.rollouts import ActorsConfig
-
-config = ActorsConfig(**json.loads(sys.argv[1]))
-pool = ActorPool(config)
-pool.start()
-pool.on_finished = pool.release
-told = False
-while True:
-    ready = pool.ready(0.2)
-    for entry in ready:
-        pool.slots.action[entry.slot, entry.row] = 0
-    pool.act(ready)
-    if not told and pool.episodes():
-        told = True
-        print(json.dumps(pool.pids()), flush=True)
-"""
-
-
-def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
-    shared_before = set(os.listdir("/dev/shm"))
-    orders = {"seed": 0, "workers": 2, "envs_per_group": 2, "rollout": 4}
-    orders |= {"env": "NetHackScore-v1", "options": {"max_episode_steps": 10}}
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, json.dumps(orders)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    assert parent.stdout is not None
-    pids = json.loads(parent.stdout.readline())
-    assert len(pids) == 2
-    assert len(list(tmp_path.glob("*/*/*"))) > 0, "the engine keeps files: they are to be removed"
-    parent.kill()
-    parent.wait()
-    deadline = time.monotonic() + 20
-    while any(alive(pid) for pid in pids):
-        assert time.monotonic() < deadline, "actors outlive their parent"
-        time.sleep(0.05)
-    assert set(os.listdir("/dev/shm")) <= shared_before
-    assert list(tmp_path.iterdir()) == []
+def test_a_worker_that_would_lay_out_the_slots_in_another_way_says_so() -> None:
+    wanted = config(workers=1)
+    orders = {"config": dataclasses.asdict(wanted), "worker": 0, "generation": 0}
+    with pytest.raises(RuntimeError, match="in another way than the one that started it"):
+        worker.run({**orders, "layout": str(config(workers=1, rollout=ROLLOUT + 1).layout())})
 
 
 def test_files_of_a_killed_engine_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,11 +355,3 @@ def test_a_pool_that_never_starts_leaves_no_files(tmp_path: Path, monkeypatch: p
     pool = ActorPool(config())
     assert list(tmp_path.iterdir()) == []
     pool.close()
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"

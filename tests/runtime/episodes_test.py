@@ -14,7 +14,8 @@ import pytest
 
 from motif_jax.envs.recall import Recall
 from motif_jax.runtime import episode_worker, episodes
-from motif_jax.runtime.episode_worker import Uniforms
+from motif_jax.runtime.episode_processes import WorkerProcess
+from motif_jax.runtime.episode_worker import Uniforms, serve_episodes
 from motif_jax.runtime.episodes import EpisodeError, play_episodes
 from motif_jax.runtime.policies import RandomPolicy, choose_actions, log_softmax
 
@@ -100,6 +101,15 @@ def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again(policy):
             os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
     assert_same(expected, records)
     assert deaths == [1] or not isinstance(policy, Counting)
+
+
+def test_a_worker_that_still_starts_does_not_hear_ctrl_c():
+    setup = {"environment": "Recall-v0", "options": OPTIONS, "policy": RandomPolicy(), "keep_fields": ()}
+    worker = WorkerProcess(serve_episodes, setup)
+    os.kill(worker.process.pid, signal.SIGINT)
+    worker.connection.send((0, SEEDS[0]))
+    assert worker.receive().index == 0
+    worker.close()
 
 
 class KillOwnWorker(RandomPolicy):

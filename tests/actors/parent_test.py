@@ -1,0 +1,216 @@
+"""Workers whose parent is paused, busy, or killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from motif_jax.actors import folders
+from motif_jax.actors.inline import InlineActors
+from motif_jax.actors.pool import ActorPool
+from motif_jax.actors.rollouts import ActorsConfig
+from motif_jax.support.lifeline import GRACE_SECONDS
+from tests.processes import REPOSITORY, still_there, unused_shared_memory, wait_until
+
+# Plays for ever; a line with the process ids of the actors for every line of input, the first when an episode has ended.
+PARENT = """
+import json, select, sys
+from motif_jax.actors.pool import ActorPool
+from motif_jax.actors.rollouts import ActorsConfig
+
+pool = ActorPool(ActorsConfig(**json.loads(sys.argv[1])))
+pool.on_finished = pool.release
+pool.start()
+episodes = 0
+while True:
+    ready = pool.ready(0.2)
+    for entry in ready:
+        pool.slots.action[entry.slot, entry.row] = 0
+    pool.act(ready)
+    episodes += len(pool.episodes())
+    if episodes and select.select([sys.stdin], [], [], 0)[0]:
+        sys.stdin.readline()
+        print(json.dumps({"pids": pool.pids(), "restarts": pool.restarts}), flush=True)
+"""
+
+# The second step never comes back, and never lets another thread of Python run.
+STUCK = """
+import collections, itertools, os
+from motif_jax.envs import registry
+from motif_jax.envs.recall import Recall
+
+class Stuck(Recall):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        open(os.path.join(os.environ["TMPDIR"], "file of an engine"), "w").close()
+
+    def step(self, action, out):
+        if self._steps:
+            open(os.environ["STUCK"], "w").close()
+            collections.deque(itertools.repeat(0), maxlen=0)
+        return super().step(action, out)
+
+registry._ENTRY_POINTS["Stuck-v0"] = "sitecustomize:Stuck"
+"""
+
+
+def config(**changes: object) -> dict[str, object]:
+    values = {"env": "Recall-v0", "options": {"delay": 2}, "seed": 3, "workers": 2, "envs_per_group": 3}
+    return {**values, "rollout": 5, **changes}
+
+
+@contextmanager
+def playing(orders: dict[str, object], **environment: str) -> Iterator[subprocess.Popen[str]]:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, json.dumps(orders)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, **environment},
+    )
+    try:
+        yield parent
+    finally:
+        parent.kill()
+        parent.communicate()
+
+
+def asked(parent: subprocess.Popen[str]) -> dict[str, object]:
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    parent.stdin.write("\n")
+    parent.stdin.flush()
+    return json.loads(parent.stdout.readline())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("everything", [False, True], ids=["parent", "parent and workers"])
+def test_a_pause_makes_no_worker_look_stuck(everything: bool, tmp_path: Path) -> None:
+    with playing(config(timeout_seconds=2.0), TMPDIR=str(tmp_path)) as parent:
+        before = asked(parent)
+        assert isinstance(before["pids"], list)
+        paused = [parent.pid, *(before["pids"] if everything else [])]
+        for _ in range(3):
+            for pid in paused:
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(3.0)
+            for pid in paused:
+                os.kill(pid, signal.SIGCONT)
+            time.sleep(0.5)
+        assert asked(parent) == before
+
+
+def test_workers_whose_answers_lie_unread_are_not_taken_for_dead() -> None:
+    """Inference is busy: it compiles, or a large update keeps the device."""
+    # Long enough for a worker that has to wait for its turn on a busy machine.
+    with ActorPool(ActorsConfig(**config(timeout_seconds=2.0))) as pool:  # type: ignore[arg-type]
+        pool.on_finished = pool.release
+        pool.start()
+        episodes = 0
+        while not (episodes := episodes + len(pool.episodes())):
+            ready = pool.ready(0.2)
+            for entry in ready:
+                pool.slots.action[entry.slot, entry.row] = 1
+            pool.act(ready)
+        while not (ready := pool.ready(0.2)):
+            pass
+        pool.act(ready)
+        time.sleep(3.5)
+        assert pool.ready(1.0)
+        time.sleep(0.5)
+        assert pool.restarts == 0
+
+
+def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
+    shared_before = unused_shared_memory()
+    orders = config(env="NetHackScore-v1", options={"max_episode_steps": 10})
+    with playing(orders, TMPDIR=str(tmp_path)) as parent:
+        pids = asked(parent)["pids"]
+        assert isinstance(pids, list)
+        assert len(pids) == 2
+        assert len(list(tmp_path.glob("*/*/*"))) > 0, "the engine keeps files: they are to be removed"
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: not still_there(set(pids)), "the workers' end", 20)
+    wait_until(lambda: unused_shared_memory() <= shared_before, "no shared memory is left", 20)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_stuck_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(STUCK)
+    temporary, stuck = tmp_path / "temporary", tmp_path / "stuck"
+    temporary.mkdir()
+    environment = {"TMPDIR": str(temporary), "PYTHONPATH": str(tmp_path), "STUCK": str(stuck)}
+    orders = config(env="Stuck-v0", workers=1)
+    with playing(orders, **environment) as parent:
+        wait_until(stuck.exists, "a worker that is stuck", 60)
+        children = Path(f"/proc/{parent.pid}/task").glob("*/children")
+        pids = {int(pid) for path in children for pid in path.read_text().split()}
+        assert len(pids) == 1
+        time.sleep(1.0)
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: not still_there(pids), "the worker's end", GRACE_SECONDS + 20)
+    assert len(list(temporary.glob("*/0/file*"))) == 1
+    code = "from motif_jax.actors import folders; folders.sweep()"
+    subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, cwd=REPOSITORY, check=True
+    )
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("orders", ["", '{"parent":'], ids=["none", "a part"])
+def test_a_parent_that_was_killed_while_it_gave_the_orders_leaves_nothing(
+    tmp_path: Path, orders: str
+) -> None:
+    own = tmp_path / "pool" / "0"
+    own.mkdir(parents=True)
+    (own.parent / "lock").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "motif_jax.actors.worker"],
+        input=orders,
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "TMPDIR": str(own)},
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", [ActorPool, InlineActors])
+def test_every_start_removes_what_killed_runs_of_both_modes_left(
+    kind: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, descriptor = folders.create()
+    os.close(descriptor)
+    code = (
+        "import os, signal; from motif_jax.envs.scratch import _process_folder; _process_folder(os.getpid());"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=REPOSITORY, check=False)
+    # Killed before there was a lock.
+    unlocked = left.with_name(f"{left.name}x")
+    unlocked.mkdir()
+    os.utime(unlocked, (0, 0))
+    assert len(list(tmp_path.iterdir())) == 3
+    with kind(ActorsConfig(**config(workers=1))) as actors:  # type: ignore[arg-type]
+        actors.start()
+        assert len(list(tmp_path.iterdir())) == (1 if kind is ActorPool else 0)
+    assert list(tmp_path.iterdir()) == []

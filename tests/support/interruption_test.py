@@ -1,0 +1,83 @@
+"""Ctrl-C: what it ends, with which words, and what is closed before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE
+from tests.processes import REPOSITORY, with_sigint
+
+HEAD = """
+import os, signal, subprocess, sys, time
+from motif_jax.support.interruption import Interruption, deaf_processes, leave_at_interrupt
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)
+
+"""
+
+
+def run(folder: Path, body: str, ignored: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs a module in `folder` as a terminal starts it, or (`ignored`) as a script starts one in the background."""
+    (folder / "program.py").write_text(HEAD + body)
+    return subprocess.run(
+        with_sigint(signal.SIG_IGN if ignored else signal.SIG_DFL, "-B", "-m", "program"),
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+
+
+def test_it_ends_a_program_on_the_spot_with_one_line(tmp_path: Path) -> None:
+    done = run(tmp_path, "leave_at_interrupt(); press(); print('went on')")
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED_CODE, "", f"{INTERRUPTED}\n")
+    assert INTERRUPTED_CODE == 130
+
+
+def test_so_it_does_in_a_library_that_swallows_exceptions(tmp_path: Path) -> None:
+    body = """
+leave_at_interrupt()
+with Interruption():
+    pass
+try:
+    press()
+except BaseException:
+    print("went on")
+"""
+    done = run(tmp_path, body)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED_CODE, "", f"{INTERRUPTED}\n")
+
+
+def test_nothing_is_interrupted_where_the_signal_is_ignored(tmp_path: Path) -> None:
+    done = run(tmp_path, "leave_at_interrupt(); press(); print('worked')", True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")
+
+
+def test_a_second_press_does_not_wait_for_the_save(tmp_path: Path) -> None:
+    body = """
+with Interruption() as stop:
+    press()
+    assert stop.requested
+    try:
+        press()
+    except KeyboardInterrupt:
+        print("left")
+"""
+    done = run(tmp_path, body)
+    assert (done.returncode, done.stdout) == (0, "left\n")
+    assert done.stderr == "SIGINT: saving and stopping; the same command continues\n"
+
+
+def test_processes_that_work_for_another_do_not_hear_it(tmp_path: Path) -> None:
+    body = """
+child = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(0.1); print('worked', flush=True)"
+with deaf_processes():
+    deaf = subprocess.Popen([sys.executable, "-c", child])
+assert deaf.wait() == 0
+assert subprocess.run([sys.executable, "-c", child], stderr=subprocess.DEVNULL).returncode != 0
+"""
+    done = run(tmp_path, body)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")
