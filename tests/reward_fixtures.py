@@ -61,7 +61,7 @@ def launch(stage: str, workdir: Path, *flags: str, variant: str = "smoke", code:
     """Runs a stage through the real entry point; returns what it printed."""
     done = subprocess.run(
         command(stage, workdir, *flags, variant=variant),
-        cwd=REPOSITORY, env=environment(), capture_output=True, text=True, timeout=300, check=False,
+        cwd=REPOSITORY, env=environment(), capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr

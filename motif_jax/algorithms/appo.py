@@ -13,13 +13,21 @@ import jax.numpy as jnp
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import losses, reductions, total_reward, trajectory, value_normalisation
+from motif_jax.algorithms import (
+    losses,
+    minibatches,
+    reductions,
+    schedules,
+    total_reward,
+    trajectory,
+    value_normalisation,
+)
 from motif_jax.algorithms.gae import gae
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.algorithms.value_normalisation import ValueStatistics
 from motif_jax.algorithms.vtrace import Targets, published_bootstrap, vtrace
 from motif_jax.networks.agent import AgentNetwork, rescale_value_head
-from motif_jax.support.config import choice, fraction, positive
+from motif_jax.support.config import choice, fraction, positive, require
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -38,6 +46,7 @@ class TrainState(NamedTuple):
       params: the network's parameters.
       opt_state: the optimiser's state.
       step: int32 scalar, updates done; the version of `params`.
+      env_steps: int32 [2], environment steps learned from, as `schedules.add_steps` counts them.
       key: random key, moved on by each update that shuffles.
       value_statistics: running scale of the value targets.
       reward_params: parameters of `reward_fn`; an empty tuple without one.
@@ -46,6 +55,7 @@ class TrainState(NamedTuple):
     params: Any
     opt_state: Any
     step: Array
+    env_steps: Array
     key: Array
     value_statistics: ValueStatistics
     reward_params: Any = ()
@@ -98,6 +108,12 @@ def check(config: ConfigDict) -> None:
         positive(config, f"algorithm.{key}")
     for key in ("epochs", "minibatches"):
         positive(config, f"algorithm.{key}")
+    lag = config.algorithm.max_policy_lag
+    require(lag < 1 << 31, "algorithm.max_policy_lag", lag, "below 2^31")
+    # Where the ratio lies outside of its limits there is no gradient: without a change of policy it must lie inside.
+    lower, upper = config.algorithm.ratio_min, config.algorithm.ratio_max
+    require(lower < 1, "algorithm.ratio_min", lower, "below 1, the ratio of a policy that has not changed")
+    require(upper > 1, "algorithm.ratio_max", upper, "above 1, the ratio of a policy that has not changed")
     for key in ("value_coefficient", "exploration_coefficient"):
         positive(config, f"algorithm.{key}", allow_zero=True)
     for key in ("extrinsic_coefficient", "intrinsic_coefficient", "count_exponent"):
@@ -113,8 +129,8 @@ def make_state(
     init_key, key = jax.random.split(key)
     params = network.init(init_key)
     statistics = value_normalisation.initial()
-    step = jnp.zeros((), jnp.int32)
-    return TrainState(params, optimizer.init(params), step, key, statistics, reward_params)
+    step, env_steps = jnp.zeros((), jnp.int32), schedules.no_steps()
+    return TrainState(params, optimizer.init(params), step, env_steps, key, statistics, reward_params)
 
 
 def compute_rewards(config: ConfigDict, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
@@ -295,38 +311,38 @@ def gradient(
 
 def make_update(
     network: AgentNetwork,
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformationExtraArgs,
     config: ConfigDict,
     *,
     reward_fn: RewardFunction | None = None,
-    schedule: optax.Schedule | None = None,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
     """Builds the update.
 
     Args:
       network: the agent's network.
-      optimizer: from `schedules.make_optimizer`.
-      config: the whole configuration; reads `algorithm`, `reward` (see `compute_rewards`) and
-        `compat.vtrace_bootstrap`. `algorithm` holds gamma; advantage 'vtrace' or 'gae'; rho_clip, c_clip;
+      optimizer: from `schedules.make_optimizer` without a number of steps.
+      config: the whole configuration; reads `algorithm`, `reward` (see `compute_rewards`),
+        `compat.vtrace_bootstrap` and `train_for_env_steps`: the learning rate of an update falls with the share of
+        them that the batches before it held. `algorithm` holds gamma; advantage 'vtrace' or 'gae'; rho_clip, c_clip;
         gae_lambda; ratio_min, ratio_max; clip_ratio; clip_value; value_coefficient; exploration 'entropy',
         'symmetric_kl' or 'none'; exploration_coefficient; epochs; minibatches (of whole rollouts);
         max_policy_lag in updates; value_normalisation 'none', 'running' or 'popart'; value_statistics_rate.
       reward_fn: for rewards computed here rather than by the batcher: a pure function of
         `state.reward_params` and the fields [T, B, ...] of the rows with an action; gives the intrinsic
         reward [T, B] in place of the batch's.
-      schedule: the optimiser's learning rate, for the metric of it.
 
     Returns:
       update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
     """
     settings = config.algorithm
-    rounds = settings.epochs * settings.minibatches
 
     def step(
         state: TrainState, batch: TrajectoryBatch, reward: Array, axis_name: str | None
     ) -> tuple[TrainState, Metrics]:
         gradients, metrics, output = gradient(network, config, state, batch, reward, axis_name)
-        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        share = schedules.share_done(state.env_steps, config.train_for_env_steps)
+        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params, share=share)
+        metrics["optimizer/learning_rate"] = opt_state[-1].rate
         metrics["optimizer/gradient_norm"] = optax.tree.norm(gradients)
         metrics["optimizer/update_norm"] = optax.tree.norm(updates)
         params = optax.apply_updates(state.params, updates)
@@ -343,46 +359,24 @@ def make_update(
             rows = {name: x[:-1] for name, x in batch.observation.items()}
             batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
         rewards = compute_rewards(config.reward, batch, network.spec.count_field)
-        described = _reward_metrics(rewards, trajectory.recorded(batch), axis_name)
-        if schedule is not None:
-            described["optimizer/learning_rate"] = jnp.asarray(schedule(state.step * rounds), jnp.float32)
-        if rounds == 1:
+        recorded = trajectory.recorded(batch)
+        described = _reward_metrics(rewards, recorded, axis_name)
+        if settings.epochs * settings.minibatches == 1:
             state, metrics = step(state, batch, rewards.total, axis_name)
         else:
-            state, metrics = _several(settings, step, state, batch, rewards.total, axis_name)
-        return state._replace(step=state.step + 1), {**metrics, **described}
+            key, deal = jax.random.split(state.key)
+            order = minibatches.order(deal, settings, batch.action.shape[1], axis_name)
+
+            def part(current: TrainState, chosen: Array) -> tuple[TrainState, Metrics]:
+                return step(current, *minibatches.take(batch, rewards.total, chosen), axis_name)
+
+            state, metrics = jax.lax.scan(part, state._replace(key=key), order)
+            metrics = {name: EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
+        taken = reductions.total(recorded.astype(jnp.int32), axis_name)
+        env_steps = schedules.add_steps(state.env_steps, taken)
+        return state._replace(step=state.step + 1, env_steps=env_steps), {**metrics, **described}
 
     return update
-
-
-def _several(
-    config: ConfigDict,
-    step: Callable[..., tuple[TrainState, Metrics]],
-    state: TrainState,
-    batch: TrajectoryBatch,
-    reward: Array,
-    axis_name: str | None,
-) -> tuple[TrainState, Metrics]:
-    """Takes `step` for each epoch and minibatch, on rollouts in a new random order each epoch.
-
-    Every device orders its own rollouts, since one order of all would need an exchange between devices in every epoch.
-    So the parameters depend on the number of devices with several minibatches, but not with one.
-    """
-    rollouts = batch.action.shape[1]
-    if rollouts % config.minibatches:
-        raise ValueError(f"{rollouts} rollouts do not divide into {config.minibatches} minibatches")
-    key, shuffle = jax.random.split(state.key)
-    keys = jax.random.split(shuffle, config.epochs)
-    order = jax.vmap(lambda k: jax.random.permutation(k, rollouts))(keys)
-    order = order.reshape(config.epochs * config.minibatches, -1)
-
-    def body(current: TrainState, chosen: Array) -> tuple[TrainState, Metrics]:
-        axes = jax.tree.broadcast(trajectory.BATCH_AXES, batch)
-        part = jax.tree.map(lambda x, axis: jnp.take(x, chosen, axis=axis), batch, axes)
-        return step(current, part, jnp.take(reward, chosen, axis=1), axis_name)
-
-    state, metrics = jax.lax.scan(body, state._replace(key=key), order)
-    return state, {name: EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
 
 
 def _move_statistics(

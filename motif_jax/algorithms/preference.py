@@ -114,7 +114,9 @@ def step_rewards(
     inputs = {name: rows.reshape(-1, *rows.shape[3:]) for name, rows in batch.rows.items()}
     if "message" in reads:
         features = network.message_features(params, messages[batch.unique], max_length)
-        inputs["message_features"] = features[batch.inverse.reshape(-1)]
+        # Taken in float32: the gradient of a message that many pairs show is then summed in float32.
+        taken = features.astype(jnp.float32)[batch.inverse.reshape(-1)]
+        inputs["message_features"] = taken.astype(features.dtype)
     return network.reward(params, inputs).reshape(batch.inverse.shape)
 
 

@@ -1,13 +1,33 @@
-"""Learning rates and the optimiser of the agent."""
+"""Learning rates and the optimiser."""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 import optax
 from ml_collections import ConfigDict
 
 from motif_jax.support.config import choice, fraction, positive, require
 
+Array = jax.Array
 SCHEDULES = ("constant", "linear", "cosine")
+# Steps of a run are counted in two int32: of 2^30, and the rest. One would overflow after 2.1 billion.
+_UNIT_BITS = 30
+
+
+class RateState(NamedTuple):
+    """What the optimiser knows of its learning rate.
+
+    Attributes:
+      steps: int32 scalar, optimiser steps taken.
+      rate: float32 scalar, learning rate of the newest step, 0 before the first.
+    """
+
+    steps: Array
+    rate: Array
 
 
 def check(config: ConfigDict) -> None:
@@ -27,44 +47,94 @@ def check(config: ConfigDict) -> None:
         require(0 <= value < 1, f"optimizer.{key}", value, "at least 0 and below 1")
 
 
-def make_schedule(config: ConfigDict, total_steps: int) -> optax.Schedule:
-    """The learning rate as a function of the number of optimiser steps taken.
+def check_warmup(config: ConfigDict, total_steps: int) -> None:
+    """Raises UserError if a run of so many optimiser steps would end before its warm-up does."""
+    warmup = config.optimizer.warmup_steps
+    allowed = f"below the {total_steps:,} optimiser steps of the whole run"
+    require(warmup == 0 or warmup < total_steps, "optimizer.warmup_steps", warmup, allowed)
+
+
+def no_steps() -> Array:
+    """A count of no steps for `add_steps`: int32 [2]."""
+    return jnp.zeros(2, jnp.int32)
+
+
+def add_steps(count: Array, more: Array) -> Array:
+    """A count with `more` steps, int32 below 2^30, added; exact up to 2^61."""
+    rest = count[1] + more
+    return jnp.stack([count[0] + (rest >> _UNIT_BITS), rest & ((1 << _UNIT_BITS) - 1)])
+
+
+def share_done(count: Array, total: int) -> Array:
+    """Which share of `total` steps a count from `add_steps` is: float32 scalar."""
+    return count[0] * np.float32((1 << _UNIT_BITS) / total) + count[1] * np.float32(1 / total)
+
+
+def learning_rate(config: ConfigDict, count: Any, share: Any) -> Array:
+    """The learning rate of one optimiser step.
 
     Args:
-      config: `config.optimizer`: learning_rate, the peak; schedule 'constant', 'linear' or 'cosine';
-        warmup_steps from 0 up to the peak; final_fraction, the part of the peak at the end.
-      total_steps: optimiser steps of the whole run, warm-up included; used by schedules that fall.
+      config: `config.optimizer`: learning_rate, the peak; schedule 'constant', 'linear' or 'cosine'; warmup_steps, over
+        which a factor rises to 1; final_fraction, the part of the peak at the end.
+      count: optimiser steps taken before.
+      share: how much of the fall is over, from 0 to 1; more counts as 1.
 
     Returns:
-      A function step -> learning rate.
+      float32 scalar, never below final_fraction of the peak but for the warm-up's factor.
     """
-    peak, warmup = config.learning_rate, config.warmup_steps
-    fall = max(total_steps - warmup, 1)
+    left = jnp.clip(1.0 - jnp.asarray(share, jnp.float32), 0.0, 1.0)
     if config.schedule == "constant":
-        schedule = optax.constant_schedule(peak)
-    elif config.schedule == "linear":
-        schedule = optax.linear_schedule(peak, peak * config.final_fraction, fall)
-    else:
-        schedule = optax.cosine_decay_schedule(peak, fall, alpha=config.final_fraction)
-    if not warmup:
-        return schedule
-    # The first step already moves: the ramp ends, not starts, with the steps that it counts.
-    ramp = optax.linear_schedule(peak / warmup, peak, max(warmup - 1, 1))
-    return optax.join_schedules([ramp, schedule], [warmup])
+        left = jnp.ones_like(left)
+    elif config.schedule == "cosine":
+        left = jnp.square(jnp.sin(0.5 * jnp.pi * left))
+    rate = config.learning_rate * (config.final_fraction + (1.0 - config.final_fraction) * left)
+    if config.warmup_steps:
+        # The first step already moves: the ramp ends, not starts, with the steps that it counts.
+        rate = rate * jnp.minimum((jnp.asarray(count, jnp.float32) + 1.0) / config.warmup_steps, 1.0)
+    return rate
 
 
-def make_optimizer(config: ConfigDict, total_steps: int) -> optax.GradientTransformation:
+def make_schedule(config: ConfigDict, total_steps: int) -> optax.Schedule:
+    """The learning rate as a function of the number of optimiser steps taken, where their number is known.
+
+    The fall begins when the warm-up ends.
+
+    Args:
+      config: `config.optimizer`, see `learning_rate`.
+      total_steps: optimiser steps of the whole run, warm-up included.
+    """
+    fall = max(total_steps - config.warmup_steps, 1)
+    return lambda count: learning_rate(config, count, (count - config.warmup_steps) / fall)
+
+
+def make_optimizer(
+    config: ConfigDict, total_steps: int | None = None
+) -> optax.GradientTransformationExtraArgs:
     """Adam (Kingma and Ba 2015) behind a clip of the global gradient norm.
 
     Args:
-      config: `config.optimizer`: as `make_schedule`, and b1, b2, eps, max_gradient_norm (0 is no clip).
-      total_steps: optimiser steps of the whole run.
+      config: `config.optimizer`: as `learning_rate`, and b1, b2, eps, max_gradient_norm (0 is no clip).
+      total_steps: optimiser steps of the whole run. None: `update(..., share=...)` is told how much of it is over.
+
+    Returns:
+      An optimiser; the last part of its state is a `RateState`.
     """
     clip = (
         optax.clip_by_global_norm(config.max_gradient_norm) if config.max_gradient_norm else optax.identity()
     )
-    return optax.chain(
-        clip,
-        optax.scale_by_adam(config.b1, config.b2, config.eps),
-        optax.scale_by_learning_rate(make_schedule(config, total_steps)),
-    )
+    schedule = None if total_steps is None else make_schedule(config, total_steps)
+
+    def init(params: Any) -> RateState:
+        del params
+        return RateState(jnp.zeros((), jnp.int32), jnp.zeros(()))
+
+    def update(
+        updates: Any, state: RateState, params: Any = None, *, share: Any = None, **others: Any
+    ) -> tuple[Any, RateState]:
+        del params, others
+        rate = learning_rate(config, state.steps, share) if schedule is None else schedule(state.steps)
+        updates = jax.tree.map(lambda x: -rate * x, updates)
+        return updates, RateState(optax.safe_increment(state.steps), rate)
+
+    scale = optax.GradientTransformationExtraArgs(init, update)
+    return optax.chain(clip, optax.scale_by_adam(config.b1, config.b2, config.eps), scale)

@@ -172,7 +172,8 @@ def check(config: ConfigDict) -> None:
     for key in keys:
         positive(config, f"network.{key}")
     sizes = config.network.flat_sizes
-    require(all(size > 0 for size in sizes), "network.flat_sizes", tuple(sizes), "numbers above 0")
+    good = all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes)
+    require(good, "network.flat_sizes", tuple(sizes), "whole numbers above 0, such as (128,)")
 
 
 def make_agent_network(

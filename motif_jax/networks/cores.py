@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import uniform
+from motif_jax.networks.layers import add_bias, uniform
 
 Array = jax.Array
 CORES = ("gru", "lstm", "none")
@@ -69,7 +69,7 @@ class Core(nn.Module):
         for name, size in (("input", x.shape[-1]), ("hidden", self.hidden_size)):
             weights[name] = GateWeights(size, width, limit, name=f"{prefix}_{name}")()
         kernel, bias = weights["input"]
-        inputs = x.astype(self.dtype) @ kernel.astype(self.dtype) + bias.astype(self.dtype)
+        inputs = add_bias(x.astype(self.dtype) @ kernel.astype(self.dtype), bias)
         return unroll(step, inputs, state, first, *weights["hidden"], dtype=self.dtype)
 
 
@@ -145,12 +145,13 @@ def unroll(
     Returns:
       The hidden vectors [T, B, H] and the state after row T-1.
     """
-    kernel, bias = kernel.astype(dtype), bias.astype(dtype)
 
     def body(carry: tuple[Array, ...], row: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
         x, reset = row
         carry = tuple(jnp.where(reset[:, None], 0.0, part) for part in carry)
-        carry = step(carry, x, carry[0].astype(dtype) @ kernel + bias)
+        # Cast here and not ahead: over the rows the gradients of kernel and bias are then summed in float32.
+        from_hidden = (carry[0].astype(dtype) @ kernel.astype(dtype)).astype(jnp.float32) + bias
+        carry = step(carry, x, from_hidden)
         return carry, carry[0]
 
     state = tuple(part.astype(jnp.float32) for part in state)

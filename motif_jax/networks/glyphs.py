@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import ACTIVATIONS, orthogonal_output_first
+from motif_jax.networks.layers import ACTIVATIONS, add_bias, convolve, orthogonal_output_first
 from motif_jax.networks.status import MAP_COLUMNS, MAP_ROWS
 
 NUM_GLYPHS = 5976
@@ -98,14 +98,12 @@ class GlyphConvolutions(nn.Module):
             inputs = embedding.shape[1] if number == 1 else CHANNELS
             name = f"{self.prefix}_conv{number}"
             kernel, bias = _Kernel((WIDTH, WIDTH, inputs, channels), name=name)()
-            kernel, bias = kernel.astype(self.dtype), bias.astype(self.dtype)
             if number == 1:
-                x = convolve_embedded(x, embedding.astype(self.dtype), kernel, self.stride)
+                x = convolve_embedded(x, embedding.astype(self.dtype), kernel.astype(self.dtype), self.stride)
+                x = add_bias(x, bias)
             else:
-                x = jax.lax.conv_general_dilated(
-                    x, kernel, (self.stride,) * 2, [(1, 1)] * 2, dimension_numbers=("NHWC", "HWIO", "NHWC")
-                )
-            x = ACTIVATIONS["elu"](x + bias)
+                x = convolve(x, (kernel, bias), self.stride, padding=1)
+            x = ACTIVATIONS["elu"](x)
         return jnp.transpose(x, (0, 3, 1, 2)).reshape(x.shape[0], -1)
 
 
@@ -130,11 +128,12 @@ def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array
       stride: step of both axes.
 
     Returns:
-      [N, ceil(H / stride), ceil(W / stride), O].
+      [N, ceil(H / stride), ceil(W / stride), O] in the dtype of `embedding`.
     """
     num_glyphs, outputs = embedding.shape[0], kernel.shape[-1]
-    # One more row of zeros for the padding.
-    table = jnp.einsum("ge,hweo->hwgo", embedding, kernel)
+    # In float32, so that the gradient of a glyph that is everywhere is summed in float32. One more row of zeros for the
+    # padding.
+    table = jnp.einsum("ge,hweo->hwgo", embedding, kernel).astype(jnp.float32)
     table = jnp.pad(table, ((0, 0), (0, 0), (0, 1), (0, 0))).reshape(-1, outputs)
     padded = jnp.pad(glyphs, ((0, 0), (1, 1), (1, 1)), constant_values=num_glyphs)
     height, width = glyphs.shape[1:]
@@ -143,4 +142,4 @@ def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array
         for j in range(WIDTH):
             cells = padded[:, i : i + height : stride, j : j + width : stride]
             total = total + jnp.take(table, cells + (i * WIDTH + j) * (num_glyphs + 1), axis=0)
-    return total
+    return total.astype(embedding.dtype)

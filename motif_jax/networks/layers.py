@@ -51,6 +51,15 @@ def orthogonal_output_first(key: Array, shape: tuple[int, ...], dtype: jnp.dtype
     return jax.nn.initializers.orthogonal(column_axis=-1)(key, shape, dtype)
 
 
+def add_bias(y: Array, bias: Array) -> Array:
+    """Adds `bias` float32 [features] to `y` [..., features]; gives the dtype of `y`.
+
+    In float32, so that its gradient, a sum over all rows, is a sum of float32 numbers: XLA adds up bfloat16 in bfloat16
+    on GPUs that can (Hopper), and such a sum stands still at 256 times its terms.
+    """
+    return (y.astype(bias.dtype) + bias).astype(y.dtype)
+
+
 class Dense(nn.Module):
     """Linear layer [..., in] -> [..., features], orthogonal weights and zero bias.
 
@@ -71,7 +80,7 @@ class Dense(nn.Module):
         bias_init = nn.initializers.zeros_init() if self.limit is None else uniform(self.limit)
         kernel = self.param("kernel", weight_init, (x.shape[-1], self.features))
         bias = self.param("bias", bias_init, (self.features,))
-        return x.astype(self.dtype) @ kernel.astype(self.dtype) + bias.astype(self.dtype)
+        return add_bias(x.astype(self.dtype) @ kernel.astype(self.dtype), bias)
 
 
 def flatten_channels_first(x: Array) -> Array:
@@ -104,8 +113,13 @@ def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: i
       padding: zeros added on each side.
     """
     chex.assert_rank(x, 4)
-    kernel, bias = (part.astype(x.dtype) for part in weights)
+    kernel, bias = weights
     pad = (padding, padding)
-    numbers = ("NHWC", "HWIO", "NHWC")
-    y = jax.lax.conv_general_dilated(x, kernel, (stride, stride), (pad, pad), dimension_numbers=numbers)
-    return y + bias
+    y = jax.lax.conv_general_dilated(
+        x,
+        kernel.astype(x.dtype),
+        (stride, stride),
+        (pad, pad),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    return add_bias(y, bias)

@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import Dense, uniform
+from motif_jax.networks.layers import Dense, add_bias, uniform
 
 POOL = 3
 
@@ -69,6 +69,28 @@ class EmbeddingTable(nn.Module):
         return self.param("embedding", nn.initializers.normal(1.0), (self.entries, self.features))
 
 
+class Convolution(nn.Module):
+    """Cross-correlation over columns without padding, [N, T, in] -> [N, T - width + 1, channels], in the dtype of its input.
+
+    Attributes:
+      channels: of the output.
+      width: columns of the kernel; weights and bias start uniform in +-1 / sqrt(width * in).
+    """
+
+    channels: int
+    width: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Applies the layer."""
+        inputs = x.shape[-1]
+        init = uniform(1.0 / math.sqrt(self.width * inputs))
+        kernel = self.param("kernel", init, (self.width, inputs, self.channels)).astype(x.dtype)
+        bias = self.param("bias", init, (self.channels,))
+        y = jax.lax.conv_general_dilated(x, kernel, (1,), "VALID", dimension_numbers=("NWC", "WIO", "NWC"))
+        return add_bias(y, bias)
+
+
 class MessageEncoder(nn.Module):
     """Bytes -> embedding -> convolutions with ReLU and maxima over 3 -> linear layers with ReLU.
 
@@ -88,21 +110,13 @@ class MessageEncoder(nn.Module):
         size = full if max_length is None else min(full, max_length + 1)
         embedding = EmbeddingTable(256, shape.embedding, name="embedding")()
         # The padding byte's row counts as zero, so it gets no gradient and never matters.
-        embedding = jnp.asarray(embedding).at[0].set(0.0).astype(self.dtype)
-        x = jnp.take(embedding, messages[:, :size].astype(jnp.int32), axis=0)
+        embedding = jnp.asarray(embedding).at[0].set(0.0)
+        # Cast after the lookup: the gradient of a byte that is everywhere is then summed in float32.
+        x = jnp.take(embedding, messages[:, :size].astype(jnp.int32), axis=0).astype(self.dtype)
         for number, (channels, width, pooled) in enumerate(shape.convolutions, start=1):
             full = full - width + 1
             x = _extend(x, min(x.shape[1], full) + width - 1)
-            init = uniform(1.0 / math.sqrt(width * x.shape[-1]))
-            x = nn.Conv(
-                channels,
-                (width,),
-                padding="VALID",
-                dtype=self.dtype,
-                kernel_init=init,
-                bias_init=init,
-                name=f"conv{number}",
-            )(x)
+            x = Convolution(channels, width, name=f"conv{number}")(x)
             if pooled:
                 full = full // POOL
                 x = _max_pool(x, min(math.ceil((x.shape[1] - 1) / POOL) + 1, full))

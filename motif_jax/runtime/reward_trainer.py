@@ -44,12 +44,14 @@ class RewardTrainer:
         self.members = config.ensemble.members
         self.plan = BatchPlan(data, config, parallel.device_count)
         total_steps = max(1, self.plan.steps_per_epoch * config.epochs)
+        if config.epochs:
+            schedules.check_warmup(config, total_steps)
         self.optimizer = schedules.make_optimizer(config.optimizer, total_steps)
         self._schedule = schedules.make_schedule(config.optimizer, total_steps)
         steps = preference.make_train_steps(self.network, self.optimizer, self.members, data.max_length, AXIS)
         # XLA runs convolutions inside a loop on CPU about ten times slower than outside: there every step is a
         # call of its own, which nothing waits for either.
-        self._steps_per_call = 1 if parallel.devices[0].platform == "cpu" else None
+        self._steps_per_call = 1 if parallel.platform == "cpu" else None
         self._train = parallel.wrap(steps, donate_state=True)
         self._rewards_of_messages = parallel.wrap(self._messages_core)
         self._rewards_of_steps = parallel.wrap(self._steps_core)
@@ -258,8 +260,8 @@ class RewardTrainer:
     ) -> None:
         start = time.monotonic()
         statistics, pairs = self.evaluate(state)
-        if position.step:
-            pairs["optimizer/learning_rate"] = float(self._schedule(position.step - 1))
+        rate = float(self._schedule(position.step - 1)) if position.step else math.nan
+        pairs["optimizer/learning_rate"] = rate
         row = position.close_epoch(statistics, pairs)
         values = {name: value for name, value in row.items() if "/" in name}
         metrics.write(position.step, values | {"evaluation/seconds": time.monotonic() - start})

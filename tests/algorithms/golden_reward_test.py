@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms.total_reward import discount_by_count, total_reward
-from motif_jax.networks import reward_layout
-from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.normalisation import Normalisation
-from tests.agents import recipe_tensors
+from tests.golden_numbers import recipe_reward
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 VTRACE_FILES = ("vtrace_T32_N8_llm.npz", "vtrace_T32_N8_llm_invalid_mask.npz")
@@ -19,10 +17,7 @@ VTRACE_FILES = ("vtrace_T32_N8_llm.npz", "vtrace_T32_N8_llm_invalid_mask.npz")
 
 def test_messages_of_a_learner_step_are_worth_what_they_were(golden: Any) -> None:
     n = golden("learner_step.npz")
-    network = RewardNetwork(RewardArchitecture())
-    tensors = recipe_tensors(golden("weight_shapes.json")["reward"])
-    tensors["embedding/weight"][0] = 0
-    params = reward_layout.from_named(tensors, network)
+    network, params = recipe_reward(golden("weight_shapes.json")["reward"])
     raw = np.asarray(network.reward(params, {"message": n["message"].reshape(-1, 256)}))
     np.testing.assert_allclose(raw, n["raw_reward"].reshape(-1), **CLOSE)
     normalisation = Normalisation(

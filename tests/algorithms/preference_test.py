@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,20 +13,14 @@ from motif_jax.algorithms.preference import PreferenceBatch, PreferenceState
 from motif_jax.datasets.distinct import distinct_rows, used_length
 from motif_jax.networks import reward_layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
+from tests.golden_numbers import GRADIENT, UPDATE, assert_golden, recipe_reward
 
 # A pair's loss does not change with the head's bias: its gradient is rounding and nothing else.
 NOISE = 1e-7
 
 
 def golden_state(golden, optimizer, table):
-    network = RewardNetwork(RewardArchitecture())
-    named = {}
-    for name, shape in golden("weight_shapes.json")["reward"].items():
-        x = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape).astype(np.float32)
-        x *= np.float32(0.05) if len(shape) == 1 else np.float32(1.5 / np.sqrt(np.prod(shape[1:])))
-        named[name] = x
-    named["embedding/weight"][0] = 0
-    params = reward_layout.from_named(named, network)
+    network, params = recipe_reward(golden("weight_shapes.json")["reward"])
     return network, PreferenceState(
         params, optimizer.init(params), jnp.zeros((), jnp.int32), jnp.asarray(table)
     )
@@ -63,12 +55,11 @@ def step_case(golden):
     return g, network, optax.adam(*rates), state, batch
 
 
-def assert_summaries(golden, prefix, params, tolerance):
-    for name, array in reward_layout.to_named(params).items():
-        norm = float(golden[f"{prefix}/{name}/l2"])
-        np.testing.assert_allclose(np.linalg.norm(array), norm, rtol=tolerance, atol=NOISE, err_msg=name)
-        head = golden[f"{prefix}/{name}/head8"]
-        np.testing.assert_allclose(array.reshape(-1)[:8], head, atol=tolerance * norm + NOISE, err_msg=name)
+def without_noise(tree):
+    """The tensors by name, without the head's bias: no loss depends on it, and what the golden file has is rounding."""
+    named = reward_layout.to_named(tree)
+    assert not np.any(named.pop("reward_head/bias"))
+    return named
 
 
 def test_train_step_equals_golden(step_case):
@@ -83,16 +74,13 @@ def test_train_step_equals_golden(step_case):
     np.testing.assert_allclose(value, g["loss"], rtol=1e-5)
     np.testing.assert_allclose(metrics["loss"], g["loss"], rtol=1e-5)
     np.testing.assert_allclose(metrics["accuracy"], g["accuracy_without_ties"], rtol=1e-6)
-    assert_summaries(g, "gradient", gradient, 1e-4)
+    assert_golden(without_noise(gradient), g, "gradient", GRADIENT)
     train = jax.jit(preference.make_train_steps(network, optimizer, max_length=length))
     new, _ = train(state, jax.tree.map(lambda x: x[None], batch))
     assert int(new.step) == 1
     change = jax.tree.map(lambda a, b: np.asarray(a) - b, new.params, state.params)
-    # The first step of Adam is +-lr whatever the gradient, so entries of tiny gradients may differ.
-    for name, array in reward_layout.to_named(change).items():
-        if name == "reward_head/bias":
-            continue
-        np.testing.assert_allclose(np.linalg.norm(array), g[f"update/{name}/l2"], rtol=1e-3, err_msg=name)
+    # A fifth of fc2/bias has gradients of the size of Adam's epsilon and less. Measured there: 2.3e-4, 0 and 3.3e-3.
+    assert_golden(without_noise(change), g, "update", UPDATE, {"fc2/bias": UPDATE.times(10)})
     assert not np.asarray(new.params["message"]["embedding"]["embedding"])[0].any()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
@@ -30,3 +31,47 @@ def test_an_unknown_schedule_is_named() -> None:
     config.optimizer.schedule = "step"
     with pytest.raises(UserError, match=r"config.optimizer.schedule='step'"):
         schedules.check(config)
+
+
+@pytest.mark.parametrize("kind", schedules.SCHEDULES)
+@pytest.mark.parametrize("final", [0.0, 0.1, 1.0])
+def test_no_rate_lies_below_the_last_one(kind: str, final: float) -> None:
+    config = agent_config().optimizer
+    config.learning_rate, config.schedule, config.final_fraction = 3e-3, kind, final
+    shares = np.concatenate([np.linspace(0, 1.5, 2_000), 1 - np.logspace(-8, 0, 200)]).astype(np.float32)
+    rates = np.asarray(jax.jit(lambda x: schedules.learning_rate(config, 0, x))(shares))
+    assert (rates >= np.float32(3e-3) * np.float32(final)).all()
+    assert (rates <= np.float32(3e-3)).all()
+    if kind != "constant":
+        np.testing.assert_allclose(rates[shares >= 1], 3e-3 * final, rtol=1e-6)
+    steps = schedules.make_schedule(config, 117)
+    assert all(jax.jit(steps)(step) >= np.float32(3e-3) * np.float32(final) for step in range(130))
+
+
+def test_steps_are_counted_exactly_beyond_what_one_number_holds() -> None:
+    count, add = schedules.no_steps(), jax.jit(schedules.add_steps)
+    total, more = 7_000_000_000, 999_999_937
+    for number in range(1, 8):
+        count = add(count, more)
+        assert int(count[0]) * 2**30 + int(count[1]) == number * more
+        np.testing.assert_allclose(schedules.share_done(count, total), number * more / total, rtol=1e-6)
+
+
+def test_a_warm_up_counts_optimiser_steps_while_the_share_of_the_run_decides_on_the_fall() -> None:
+    config = agent_config().optimizer
+    config.learning_rate, config.warmup_steps, config.schedule = 1.0, 4, "linear"
+    optimizer, rates = schedules.make_optimizer(config), []
+    state = optimizer.init(np.ones(2, np.float32))
+    for share in (0.0, 0.0, 0.5, 0.5, 0.5, 0.75, 1.0, 1.2):
+        moved, state = optimizer.update(np.ones(2, np.float32), state, share=share)
+        rates.append(float(state[-1].rate))
+        np.testing.assert_allclose(moved, -rates[-1], rtol=1e-4)
+    np.testing.assert_allclose(rates, [0.25, 0.5, 0.375, 0.5, 0.5, 0.25, 0, 0], rtol=1e-6)
+
+
+def test_a_run_that_ends_before_its_warm_up_is_refused() -> None:
+    config = agent_config()
+    config.optimizer.warmup_steps = 9
+    schedules.check_warmup(config, 10)
+    with pytest.raises(UserError, match=r"config.optimizer.warmup_steps=9: must be below the 9 optimiser st"):
+        schedules.check_warmup(config, 9)

@@ -19,10 +19,9 @@ from tests.agents import (
     nethack_network,
     observation_of,
     random_params,
-    recipe_params,
-    summary_errors,
     time_major,
 )
+from tests.golden_numbers import GRADIENT, Closeness, assert_golden, recipe_params
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "lstm": {"core": "lstm"},
@@ -85,8 +84,9 @@ def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
         expected = numbers[f"{name}/step/{key}"]
         np.testing.assert_allclose(output, expected, rtol=state_tolerance, atol=state_tolerance)
     np.testing.assert_allclose(total, numbers[f"{name}/step/loss"], rtol=state_tolerance)
-    errors = summary_errors(layout.to_torch(gradient), numbers, f"{name}/step/gradient")
-    assert max(errors.values()) < (1e-3 if name == "resnet_impala" else 1e-4), errors
+    # Measured with the residual network: 8.4e-6, 5.4e-5 and 1.0e-3.
+    limit = Closeness(norm=3e-5, entry=2e-4, total=3e-3) if name == "resnet_impala" else GRADIENT
+    assert_golden(layout.to_torch(gradient), numbers, f"{name}/step/gradient", limit)
 
 
 @pytest.mark.slow

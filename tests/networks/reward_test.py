@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 from motif_jax.networks import glyphs, reward_layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork, hero_window
 from motif_jax.networks.status import scale_status
+from tests.golden_numbers import GRADIENT, assert_golden, recipe_reward
 
 VARIANTS = {
     "small": {"message": "lt_cnn_small"},
@@ -24,38 +23,9 @@ VARIANTS = {
 }
 
 
-def recipe(shapes: dict[str, list[int]]) -> dict[str, np.ndarray]:
-    """The golden files' weights: tests/golden/README.md says how they are made from their names."""
-    arrays = {}
-    for name, shape in shapes.items():
-        x = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape).astype(np.float32)
-        x *= np.float32(0.05) if len(shape) == 1 else np.float32(1.5 / np.sqrt(np.prod(shape[1:])))
-        if name == "embedding/weight":
-            x[0] = 0
-        arrays[name] = x
-    return arrays
-
-
-def golden_network(shapes: dict[str, list[int]], **architecture):
-    network = RewardNetwork(RewardArchitecture(**architecture))
-    return network, reward_layout.from_named(recipe(shapes), network)
-
-
-def assert_summaries(golden, prefix: str, params, tolerance: float = 1e-4) -> None:
-    for name, array in reward_layout.to_named(params).items():
-        norm = float(golden[f"{prefix}/{name}/l2"])
-        np.testing.assert_allclose(np.linalg.norm(array), norm, rtol=tolerance, err_msg=name)
-        head = golden[f"{prefix}/{name}/head8"]
-        np.testing.assert_allclose(array.reshape(-1)[:8], head, atol=tolerance * norm, err_msg=name)
-        total = golden[f"{prefix}/{name}/sum"]
-        np.testing.assert_allclose(
-            array.sum(dtype=np.float64), total, atol=10 * tolerance * norm, err_msg=name
-        )
-
-
 def test_forward_equals_golden(golden):
     g = golden("reward_forward.npz")
-    network, params = golden_network(golden("weight_shapes.json")["reward"])
+    network, params = recipe_reward(golden("weight_shapes.json")["reward"])
     messages = jnp.asarray(g["messages"])
     np.testing.assert_allclose(
         network.message_features(params, messages), g["message_features"], rtol=1e-5, atol=1e-5
@@ -79,7 +49,7 @@ def test_forward_equals_golden(golden):
 def test_a_short_length_changes_neither_values_nor_gradients(golden, model, max_length):
     small = model == "lt_cnn_small"
     shapes = golden("reward_inputs_shapes.json")["small"] if small else golden("weight_shapes.json")["reward"]
-    network, params = golden_network(shapes, message=model)
+    network, params = recipe_reward(shapes, message=model)
     messages = np.array(golden("reward_forward.npz")["messages"][:12])
     messages[:, max_length:] = 0
 
@@ -99,7 +69,7 @@ def test_a_short_length_changes_neither_values_nor_gradients(golden, model, max_
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_inputs_equal_golden(golden, variant):
     g = golden("reward_inputs.npz")
-    network, params = golden_network(
+    network, params = recipe_reward(
         golden("reward_inputs_shapes.json")[variant], glyph_crop_centre=True, **VARIANTS[variant]
     )
     inputs = {"message": g["message"], "blstats": g["blstats_raw"].astype(np.int32), "glyphs": g["glyphs"]}
@@ -115,7 +85,7 @@ def test_inputs_equal_golden(golden, variant):
     np.testing.assert_allclose(output, g[f"{variant}/encoder_output"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(rewards, g[f"{variant}/reward"], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(value, g[f"{variant}/loss"], rtol=1e-5)
-    assert_summaries(g, f"{variant}/gradient", gradient)
+    assert_golden(reward_layout.to_named(gradient), g, f"{variant}/gradient", GRADIENT)
     names = {"status": "blstats_branch", "crop": "crop_branch", "glyphs": "glyphs_branch"}
     names["message"] = "message_branch_small" if "small" in variant else "message_branch"
     for name, features in branches.items():
@@ -189,7 +159,7 @@ def test_impossible_architectures_are_refused():
 @pytest.mark.slow
 def test_bfloat16_is_close_and_keeps_float32_parameters(golden):
     messages = golden("reward_forward.npz")["messages"]
-    network, params = golden_network(golden("weight_shapes.json")["reward"], dtype="bfloat16")
+    network, params = recipe_reward(golden("weight_shapes.json")["reward"], dtype="bfloat16")
     rewards = network.reward(params, {"message": messages})
     assert rewards.dtype == jnp.float32
     expected = golden("reward_forward.npz")["reward"]

@@ -123,10 +123,16 @@ def test_training_in_bfloat16_learns_the_same(folder):
         for dtype in ("bfloat16", "float32")
     )
     (low, numbers), (exact, others) = train_epochs(half, 6), train_epochs(whole, 6)
-    assert {leaf.dtype for leaf in jax.tree.leaves(low.params)} == {np.dtype("float32")}
+    for leaf in jax.tree.leaves(jax.device_get((low.params, low.opt_state[1].mu, low.opt_state[1].nu))):
+        assert leaf.dtype == np.float32
+        # Nor are they rounded numbers.
+        assert leaf.size == 1 or np.mean(leaf != leaf.astype(jnp.bfloat16).astype(np.float32)) > 0.3
     assert not np.array_equal(numbers["loss"], others["loss"]), "it was not computed in bfloat16"
     assert others["loss"][-8:].mean() < 0.9 * others["loss"][:8].mean()
-    np.testing.assert_allclose(numbers["loss"], others["loss"], rtol=0.1)
+    # Rounding decides where a single batch lies (up to 13 % apart), not where the training goes.
+    apart = np.abs(numbers["loss"] - others["loss"]) / others["loss"]
+    assert apart.mean() < 0.04
+    assert apart.max() < 0.25
     rewards, wanted = half.member_rewards(low)[0], whole.member_rewards(exact)[0]
     assert np.corrcoef(rewards, wanted)[0, 1] > 0.98
 

@@ -1,0 +1,54 @@
+"""Which rollouts of a batch make up each minibatch, the same on any number of devices.
+
+The rollouts of the GLOBAL batch are numbered through all devices. Blocks of as many consecutive ones as there are
+minibatches deal one rollout, at random, to each minibatch. So no rollout leaves its device, a minibatch is an equal part of
+each device's rollouts, and it is the same one on every number of devices whose shares are whole blocks.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import trajectory
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+
+Array = jax.Array
+
+
+def order(key: Array, config: ConfigDict, rollouts: int, axis_name: str | None) -> Array:
+    """Draws the minibatches of every epoch.
+
+    Args:
+      key: random key, the same on all devices.
+      config: `config.algorithm`: epochs, in each of which every rollout is used once; minibatches of an epoch.
+      rollouts: of this device.
+      axis_name: mapped axis over which the batch is split, in order; None where it is not.
+
+    Returns:
+      int32 [epochs * minibatches, rollouts / minibatches], numbers of this device's rollouts.
+
+    Raises:
+      ValueError: the rollouts are not a multiple of the minibatches.
+    """
+    minibatches = config.minibatches
+    if rollouts % minibatches:
+        raise ValueError(f"{rollouts} rollouts do not divide into {minibatches} minibatches")
+    blocks = rollouts // minibatches
+    here = jnp.arange(blocks)
+    number = here if axis_name is None else here + jax.lax.axis_index(axis_name) * blocks
+
+    def epoch(key: Array) -> Array:
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, number)
+        dealt = jax.vmap(lambda k: jax.random.permutation(k, minibatches))(keys)
+        return (here[:, None] * minibatches + dealt).T
+
+    return jax.vmap(epoch)(jax.random.split(key, config.epochs)).reshape(-1, blocks)
+
+
+def take(batch: TrajectoryBatch, reward: Array, chosen: Array) -> tuple[TrajectoryBatch, Array]:
+    """The rollouts `chosen`, int32 [N], of a batch and of its rewards [T, B]."""
+    axes = jax.tree.broadcast(trajectory.BATCH_AXES, batch)
+    part = jax.tree.map(lambda x, axis: jnp.take(x, chosen, axis=axis), batch, axes)
+    return part, jnp.take(reward, chosen, axis=1)
