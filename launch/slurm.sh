@@ -1,16 +1,26 @@
 # Sourced by the Slurm files beside it.
 
 # agent_layout TASKS: sets `layout` to the flags that spread an agent's training over the GPUs and cores that each of a
-# node's TASKS processes has. Every GPU acts for equally many actor processes; a core is left for the learner.
+# node's TASKS processes has. Every GPU acts for equally many actor processes; a core is left for the learner. The cores
+# are those that Slurm gave: where it does not bind processes to them, each process sees all of its node's.
 agent_layout() {
-  local gpus=$((${SLURM_GPUS_ON_NODE:-1} / $1)) cores=${SLURM_CPUS_PER_TASK:-}
+  local gpus=${SLURM_GPUS_ON_NODE:-0} cores=${SLURM_CPUS_PER_TASK:-}
+  if [ $((gpus % $1)) -ne 0 ]; then
+    echo "error: the node's $gpus GPUs do not divide over its $1 processes: give sbatch --ntasks-per-node=$gpus," \
+      "a process for each GPU" >&2
+    exit 2
+  fi
+  gpus=$((gpus / $1))
   layout=()
   [ $(($1 * ${SLURM_JOB_NUM_NODES:-1})) -eq 1 ] || layout+=(--config.hosts.coordinator=slurm)
-  [ "$gpus" -gt 1 ] || return 0
-  layout+=(--config.devices.learner=all --config.devices.actor=all)
-  if [ -n "$cores" ] && [ "$cores" -gt "$gpus" ]; then
-    layout+=(--config.actors.workers=$(((cores - 1) / gpus * gpus)))
+  if [ "$gpus" -gt 1 ]; then
+    layout+=(--config.devices.learner=all --config.devices.actor=all)
+  else
+    gpus=1
   fi
+  [ -n "$cores" ] || return 0
+  [ "$cores" -gt "$gpus" ] || cores=$((gpus + 1))
+  layout+=(--config.actors.workers=$(((cores - 1) / gpus * gpus)))
 }
 
 # step_of TASKS: sets `step` to the command that starts TASKS processes on every node as a step of the job: that is where
@@ -39,18 +49,21 @@ step_of() {
 #   (the fourth) since it last came to an orderly end. WORKDIR/crashes counts, for this job alone.
 # - 2, something to put right: the log says what in one line, and the job ends.
 run_stage() {
-  local stage code=0 requeue=no workdir=$1
+  local stage='' code=0 requeue=no interrupted=no workdir=$1
   shift
   slurm_signal=none
+  # Before there is a stage: a signal that comes while it is started would end this shell.
+  trap 'slurm_signal=USR1; pass_on' USR1
+  trap 'slurm_signal=TERM; pass_on' TERM
   # In the background: bash acts on a signal only between commands, or while it waits.
   "$@" &
   stage=$!
-  trap 'slurm_signal=USR1; kill -USR1 "$stage" 2>/dev/null || true' USR1
-  trap 'slurm_signal=TERM; kill -TERM "$stage" 2>/dev/null || true' TERM
-  # A signal ends `wait` early; the stage is then still there.
+  [ "$slurm_signal" = none ] || pass_on
+  # A signal ends `wait` early, with a code of its own. (bash keeps that of a stage which has ended.)
   while true; do
+    interrupted=no
     wait "$stage" && code=0 || code=$?
-    kill -0 "$stage" 2>/dev/null || break
+    [ "$interrupted" = yes ] || break
   done
   trap - USR1 TERM
 
@@ -66,6 +79,12 @@ run_stage() {
     scontrol requeue "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
   fi
   exit "$code"
+}
+
+# pass_on: hands the job's signal on to the stage, once there is one.
+pass_on() {
+  interrupted=yes
+  [ -z "$stage" ] || kill -"$slurm_signal" "$stage" 2>/dev/null || true
 }
 
 # count_crash WORKDIR: counts one more crash of this job; fails if there have been too many.

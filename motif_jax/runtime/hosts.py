@@ -11,11 +11,14 @@ import dataclasses
 import json
 import os
 import re
+import secrets
+import socket
 import sys
 import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -27,8 +30,9 @@ from ml_collections import ConfigDict
 from motif_jax.runtime import rendezvous
 from motif_jax.runtime.parallel import AXIS, DataParallel
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
+from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_text
 
 SLURM = "slurm"
 _SLURM_NAMES = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NTASKS")
@@ -36,7 +40,9 @@ _SLURM_NODES = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
 # Where Slurm's jobs meet unless the config names a port: one of these, by the job's number.
 PORTS = range(61_440, 65_536)
 _SMALLEST_MESSAGE = 256
-_LAST_WORDS_SECONDS = 2.0
+_LAST_WORDS_SECONDS = 5.0
+# So long a network file system may take to show one host what another has written.
+_FOLDER_SECONDS = 20.0
 # All hosts are there when jax connects them.
 _JOIN_SECONDS = 120
 # What jax needs from the moment when a host has been silent for its timeout until the others have ended (measured: up to
@@ -90,7 +96,7 @@ def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> P
             checks.require(value is None, key, value, given)
         return Place(None, 0, 1) if hosts.coordinator is None else _slurm_place(environment)
     _, colon, port = hosts.coordinator.rpartition(":")
-    good = bool(colon) and port.isdigit() and 0 < int(port) < 65_536
+    good = bool(colon) and checks.is_natural(port) and 0 < int(port) < 65_536
     checks.require(good, "hosts.coordinator", hosts.coordinator, "HOST:PORT of the first host, or 'slurm'")
     checks.positive(config, "hosts.count")
     index, count = hosts.index, hosts.count
@@ -199,6 +205,56 @@ class Hosts:
             if other != values[0]:
                 raise UserError(f"{what}: host 0 sees {values[0]}, host {number} sees {other}")
 
+    def require_shared(self, folder: Path, seconds: float = _FOLDER_SECONDS) -> None:
+        """Returns when every host has read in `folder`, the run's, what the first one wrote there.
+
+        Args:
+          folder: as this host calls it.
+          seconds: so long a host looks for what was written.
+
+        Raises:
+          UserError: on all hosts; names those that see another folder.
+        """
+        if self.count == 1:
+            return
+        # A name of its own: no host has looked for it before and remembers that it was not there. It ends like those
+        # that `run_folder.prepare` removes, should this process be killed.
+        name = self.gather(f".hosts-{secrets.token_hex(8)}.tmp")[0]
+        value, path = secrets.token_hex(8), folder / name
+        if self.is_first:
+            atomic_write_text(path, value)
+        value = self.gather(value)[0]
+        here = {
+            "seen": _reads(path, value, seconds),
+            "place": f"{folder.absolute()} on {socket.gethostname()}",
+        }
+        everyone = self.gather(here)
+        if self.is_first:
+            path.unlink()
+        places = [f"host {number} ({host['place']})" for number, host in enumerate(everyone)]
+        others = [place for place, host in zip(places, everyone, strict=True) if not host["seen"]]
+        if others:
+            do = "does" if len(others) == 1 else "do"
+            raise UserError(
+                f"--workdir is not a folder that all hosts share: {' and '.join(others)} {do} not see what {places[0]} "
+                "writes; it has to lie on a file system that all see"
+            )
+
+
+def _reads(path: Path, value: str, seconds: float) -> bool:
+    """Whether `path` holds `value` within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        for folder in (path.parent.parent, path.parent):
+            with contextlib.suppress(OSError):
+                os.listdir(folder)  # network file systems look anew at a folder that is opened
+        with contextlib.suppress(OSError):
+            if path.read_text(encoding="utf-8") == value:
+                return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+
 
 class Ballot(NamedTuple):
     """What a host puts in with an update, and, summed over the hosts, what they go by after it.
@@ -262,6 +318,9 @@ def leave_at_once_on_error() -> Iterator[None]:
         if isinstance(error, UserError):
             print(f"error: {error}", file=sys.stderr)
             code = 2
+        elif isinstance(error, KeyboardInterrupt):
+            print(interruption.INTERRUPTED, file=sys.stderr)
+            code = interruption.INTERRUPTED_CODE
         else:
             traceback.print_exc()
         sys.stdout.flush()

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from motif_jax.support import run_folder
@@ -43,34 +44,84 @@ def meet(coordinator: str, index: int, count: int, config: Mapping[str, Any], ti
 
 
 def _receive_all(port: int, mine: dict[str, Any], deadline: float) -> None:
-    """The first host's side."""
+    """The first host's side.
+
+    Those that are there hear of a mismatch at once; those that are still to come hear of it when they do.
+    """
     count = mine["count"]
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(_listen(port, deadline))
-        known, guests = {0}, []
-        problem = None
-        while len(known) < count and problem is None:
-            server.settimeout(max(0.01, deadline - time.monotonic()))
-            try:
-                guest, _ = server.accept()
-            except TimeoutError:
-                missing = [str(i) for i in range(count) if i not in known]
-                problem = f"of the run's {count} hosts, number {', '.join(missing)} did not come to port {port} in time"
+        guests: dict[socket.socket, int] = {}
+        told, problem = 0, None
+        while told + len(guests := _still_there(guests)) < count - 1:
+            guest = _accept(server, deadline)
+            if guest is None:
+                if problem is None:
+                    # Not asked again who is there: now they give up too.
+                    known = {0, *guests.values()}
+                    missing = ", ".join(str(i) for i in range(count) if i not in known)
+                    problem = (
+                        f"of the run's {count} hosts, number {missing} did not come to port {port} in time"
+                    )
+                    _tell(guests, problem)
                 break
             stack.enter_context(guest)
             hello = _read(guest)
             if hello is None:
                 continue  # somebody else's connection
-            problem = _compare(mine, hello, known)
-            known.add(hello["index"])
-            guests.append(guest)
-        for guest in guests:
-            with contextlib.suppress(OSError):
-                guest.sendall(json.dumps({"problem": problem}).encode() + b"\n")
+            if problem is not None:
+                _tell([guest], problem)
+                told += 1
+                continue
+            guests = _still_there(guests)
+            problem = _compare(mine, hello, {0, *guests.values()})
+            guests[guest] = hello["index"]
+            if problem is not None:
+                _tell(guests, problem)
+                # They hang up now, but have been here.
+                told, late = len(guests), count - 1 - len(guests)
+                guests = {}
+                if late:
+                    more = f"waiting to tell {late} more of the run's {count} hosts"
+                    print(f"{problem} ({more})", file=sys.stderr, flush=True)
+        if problem is None:
+            _tell(guests, None)
         for guest in guests:
             _read(guest)  # they hang up first, which leaves the port free for jax
     if problem is not None:
         raise UserError(problem)
+
+
+def _accept(server: socket.socket, deadline: float) -> socket.socket | None:
+    """The next connection, None if there is none in time."""
+    server.settimeout(max(0.01, deadline - time.monotonic()))
+    try:
+        return server.accept()[0]
+    except TimeoutError:
+        return None
+
+
+def _still_there(guests: Mapping[socket.socket, int]) -> dict[socket.socket, int]:
+    """Those that wait for their answer: who was stopped meanwhile has hung up, and may come again."""
+    waiting = {}
+    for guest, index in guests.items():
+        guest.settimeout(0.0)
+        try:
+            gone = guest.recv(1, socket.MSG_PEEK) == b""  # they say nothing after their hello
+        except BlockingIOError:
+            gone = False
+        except OSError:
+            gone = True
+        guest.settimeout(_HELLO_SECONDS)  # so that a long answer is not cut short
+        if not gone:
+            waiting[guest] = index
+    return waiting
+
+
+def _tell(guests: Iterable[socket.socket], problem: str | None) -> None:
+    for guest in guests:
+        with contextlib.suppress(OSError):
+            guest.sendall(json.dumps({"problem": problem}).encode() + b"\n")
 
 
 def _listen(port: int, deadline: float) -> socket.socket:
@@ -113,6 +164,10 @@ def _introduce(host: str, port: int, hello: dict[str, Any], deadline: float) -> 
             )
         try:
             with socket.create_connection((host, port), timeout=left) as connection:
+                if connection.getsockname() == connection.getpeername():
+                    # Where nobody listens, a connection on one machine can get the port that it is to as its own, and
+                    # then it is connected to itself.
+                    raise ConnectionRefusedError("nobody listens there")
                 connection.sendall(json.dumps(hello).encode() + b"\n")
                 answer = _read(connection, left)
         except OSError as error:

@@ -27,18 +27,24 @@ while [ "${1#--}" != "$1" ]; do
   case $1 in --ntasks-per-node=*) count=$((${1#*=} * ${SLURM_JOB_NUM_NODES:-1})) ;; esac
   shift
 done
-pids=()
+pids=() passed=''
+pass_on() {
+  passed=$1 interrupted=yes
+  [ ${#pids[@]} -lt "$count" ] || kill -"$1" "${pids[@]}"
+}
+trap 'pass_on USR1' USR1
+trap 'pass_on TERM' TERM
 for ((i = 0; i < count; i++)); do
   SLURM_PROCID=$i SLURM_NTASKS=$count SLURM_STEP_NODELIST=localhost "$@" &
   pids+=($!)
 done
-trap 'kill -USR1 "${pids[@]}"' USR1
-trap 'kill -TERM "${pids[@]}"' TERM
+[ -z "$passed" ] || pass_on "$passed"  # it came while they were started
 highest=0
 for pid in "${pids[@]}"; do
   while true; do
+    interrupted=no
     wait "$pid" && code=0 || code=$?
-    kill -0 "$pid" 2>/dev/null || break
+    [ "$interrupted" = yes ] || break
   done
   [ "$code" -gt "$highest" ] && highest=$code
 done
@@ -134,7 +140,27 @@ def test_every_gpu_has_a_process_with_its_share_of_the_node(job: Job, nodes: int
     flags = {"--ntasks-per-node=8", "--cpus-per-task=16", "--gpus-per-task=1", "--kill-on-bad-exit=0"}
     assert job.srun_flags() == (flags | {"--ntasks=8"} if nodes == 1 else flags)
     assert "--config.hosts.coordinator=slurm" in job.arguments()
-    assert not [argument for argument in job.arguments() if "devices" in argument or "workers" in argument]
+    assert "--config.actors.workers=15" in job.arguments(), "a core is left, whether Slurm binds cores or not"
+    assert not [argument for argument in job.arguments() if "devices" in argument]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cores", "workers"),
+    [
+        ("1", "16", "15"),
+        ("1", "1", "1"),
+        ("4", "16", "12"),
+        ("4", "3", "4"),
+        ("0", "2", "1"),
+        ("4", "", None),
+    ],
+)
+def test_actors_are_as_many_as_slurm_gave_cores(job: Job, gpus: str, cores: str, workers: str | None) -> None:
+    size = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": gpus, "SLURM_CPUS_PER_TASK": cores}
+    assert job.start("train_agent.sbatch", "--config.actors.workers=3", FAKE_CODE="0", **size).wait() == 0
+    expected = [] if workers is None else [f"--config.actors.workers={workers}"]
+    found = [argument for argument in job.arguments() if "workers" in argument]
+    assert found == [*expected, "--config.actors.workers=3"], "the user's own flag comes last, and counts"
 
 
 def test_an_array_trains_one_agent_for_each_seed(job: Job) -> None:
@@ -151,6 +177,7 @@ def test_an_array_trains_one_agent_for_each_seed(job: Job) -> None:
         "--config.reward.dir=runs/r",
         "--config.seed=4",
         "--config.hosts.coordinator=slurm",
+        "--config.actors.workers=15",
         "--config.rollout=16",
     ]
     assert job.requeued() == []
@@ -167,6 +194,30 @@ def test_one_process_takes_all_gpus_of_its_node(job: Job) -> None:
     program = job.start("train_agent_nodes.sbatch", FAKE_CODE="0", SLURM_JOB_NUM_NODES="2", **size)
     assert program.wait() == 0, program.text()
     assert job.arguments()[-4:] == ["--config.hosts.coordinator=slurm", *layout]
+
+
+@pytest.mark.parametrize("gpus", ["4", "12"])
+@pytest.mark.parametrize("script", ["train_agent.sbatch", "train_agent_nodes.sbatch"])
+def test_gpus_that_do_not_divide_over_the_processes_are_told(job: Job, script: str, gpus: str) -> None:
+    size = {**EIGHT_GPUS, "SLURM_GPUS_ON_NODE": gpus}
+    program = job.start(script, FAKE_CODE="0", **size)
+    assert program.wait() == 2, program.text()
+    assert program.text() == (
+        f"error: the node's {gpus} GPUs do not divide over its 8 processes: give sbatch --ntasks-per-node={gpus}, "
+        "a process for each GPU\n"
+    )
+    assert not (job.folder / "arguments").exists()
+    assert job.start(script, FAKE_CODE="0", **{**size, "SLURM_NTASKS_PER_NODE": gpus}).wait() == 0
+    assert "--gpus-per-task=1" in job.srun_flags()
+
+
+@pytest.mark.parametrize("gpus", [None, "0"])
+def test_processes_need_no_gpus(job: Job, gpus: str | None) -> None:
+    size = {"SLURM_NTASKS_PER_NODE": "8"} | ({} if gpus is None else {"SLURM_GPUS_ON_NODE": gpus})
+    program = job.start("train_agent.sbatch", FAKE_CODE="0", **size)
+    assert program.wait() == 0, program.text()
+    assert "--ntasks-per-node=8" in job.srun_flags()
+    assert not [flag for flag in job.srun_flags() if "gpus" in flag]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

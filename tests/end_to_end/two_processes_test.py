@@ -20,8 +20,8 @@ from tests.processes import (
     free_port,
     launch,
     process_table,
-    shared_memory,
     still_there,
+    unused_shared_memory,
     wait_until,
 )
 
@@ -147,7 +147,7 @@ def test_a_connected_host_ends_when_the_other_is_lost(
 
 
 def test_two_processes_are_killed_stopped_and_continued_by_two_and_by_one(tmp_path: Path) -> None:
-    run, memory = Run(tmp_path), shared_memory()
+    run, memory = Run(tmp_path), unused_shared_memory()
     with ended(run.programs):
         # One process of one device begins.
         [program] = run.start(200, hosts=1)
@@ -179,7 +179,7 @@ def test_two_processes_are_killed_stopped_and_continued_by_two_and_by_one(tmp_pa
         assert program.wait() == 0, program.text()
     assert stopped + 100 <= run.newest() <= stopped + 100 + 64
     check_curves(run)
-    assert shared_memory() <= memory
+    wait_until(lambda: unused_shared_memory() <= memory, "no shared memory is left", 20)
 
 
 def check_curves(run: Run) -> None:
@@ -191,6 +191,22 @@ def check_curves(run: Run) -> None:
     assert len(set(played)) == len(played)
     assert {env for env, _ in played} == set(range(2 * ENVIRONMENTS))
     assert all(row["step"] <= run.newest() for row in run.episodes())
+
+
+def test_hosts_of_different_folders_say_so_and_end(tmp_path: Path) -> None:
+    programs: list[Program] = []
+    port = free_port()
+    with ended(programs):
+        for index in range(2):
+            flags = [f"--config.hosts.coordinator=localhost:{port}", "--config.hosts.count=2"]
+            flags += [f"--config.hosts.index={index}", "--config.actors.workers=1"]
+            log = tmp_path / f"log_{index}"
+            programs.append(launch(tmp_path / f"run_{index}", "train_agent.py:recall", *flags, log=log))
+        for program in programs:
+            assert program.wait() == 2, program.text()[-3000:]
+            [line] = [line for line in program.text().splitlines() if "Gloo" not in line]
+            assert line.startswith("error: --workdir is not a folder that all hosts share: host 1 (")
+    assert not (tmp_path / "run_1").exists()
 
 
 def test_hosts_of_different_configs_say_so_and_end(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ def main(index: str, port: str, folder: str, updates: str) -> None:
         restored = checkpoints.restore(3, {"params": abstract, "progress": JSON})
     heard |= {"agreed": agreed, "steps": restored["progress"]["steps"], "columns": settings.columns(config)}
     actors = settings.actors_configs(settings.resolved(config), 1)[0]
+    heard["env_steps"] = state.env_steps.tolist()
     heard["envs"] = [actors.first_env, actors.num_envs]
     copies = [[np.asarray(s.data) for s in leaf.addressable_shards] for leaf in jax.tree.leaves(state.params)]
     assert all((copy == shards[0]).all() for shards in copies for copy in shards)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +19,10 @@ import pytest
 from motif_jax.runtime import hosts, settings
 from motif_jax.runtime.hosts import Agreement, Ballot, Hosts, Place
 from motif_jax.runtime.parallel import DataParallel
+from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE
 from tests.processes import REPOSITORY, Program, ended, free_port
 from tests.runtime import parallel_test as fixed
 from tests.runtime.agent_runs import recall_config
@@ -117,9 +123,82 @@ def test_one_host_agrees_with_itself() -> None:
         here.on_first(lambda: (_ for _ in ()).throw(UserError("taken")))
 
 
+class Threads(Hosts):
+    """A host that is a thread of the test; `Hosts.gather` by way of a list and a barrier."""
+
+    def __init__(self, index: int, said: list[Any], barrier: threading.Barrier) -> None:
+        self.index, self.count, self._said, self._barrier = index, len(said), said, barrier
+
+    def gather(self, value: Any) -> list[Any]:
+        self._said[self.index] = value
+        self._barrier.wait(60)
+        everyone = list(self._said)
+        self._barrier.wait(60)
+        return everyone
+
+
+def heard_of(folders: list[Path]) -> list[str | None]:
+    """What hosts with these run folders say to them."""
+    said, barrier = [None] * len(folders), threading.Barrier(len(folders))
+
+    def one(index: int) -> str | None:
+        try:
+            Threads(index, said, barrier).require_shared(folders[index], seconds=0.5)
+        except UserError as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(len(folders)) as threads:
+        return list(threads.map(one, range(len(folders))))
+
+
+def test_hosts_of_one_folder_go_on_and_leave_nothing_in_it(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    folders = [tmp_path / "run", tmp_path / "link", tmp_path / "run"]
+    assert heard_of(folders) == [None] * 3
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_hosts_of_different_folders_say_so(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    answers = heard_of([tmp_path / "run", tmp_path / "run", other, tmp_path / "none"])
+    assert answers[0] is not None
+    assert answers == [answers[0]] * 4
+    node = socket.gethostname()
+    assert answers[0] == (
+        f"--workdir is not a folder that all hosts share: host 2 ({other} on {node}) and host 3 ({tmp_path}/none on "
+        f"{node}) do not see what host 0 ({tmp_path}/run on {node}) writes; it has to lie on a file system that all see"
+    )
+    assert [list(folder.iterdir()) for folder in (tmp_path / "run", other)] == [[], []]
+
+
+def test_what_a_kill_leaves_of_it_is_removed_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    assert heard_of([tmp_path, tmp_path]) == [None, None]
+    monkeypatch.undo()
+    assert len(list(tmp_path.iterdir())) == 1
+    assert heard_of([tmp_path, tmp_path]) == [None, None]
+    run_folder.prepare(tmp_path, recall_config())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "versions.json"]
+
+
 def test_an_error_of_a_run_of_one_host_is_raised_as_it_is() -> None:
     with pytest.raises(ZeroDivisionError), hosts.leave_at_once_on_error():
         raise ZeroDivisionError
+
+
+def test_an_interrupted_host_of_several_leaves_at_once_with_one_line() -> None:
+    """At a second Ctrl-C: the first one ends all hosts in good order."""
+    code = (
+        "import jax; from motif_jax.runtime import hosts\n"
+        "jax.distributed.is_initialized, jax.process_index = lambda: True, lambda: 1\n"
+        "with hosts.leave_at_once_on_error(): raise KeyboardInterrupt"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (INTERRUPTED_CODE, f"{INTERRUPTED}\n")
 
 
 @pytest.mark.slow
@@ -137,7 +216,8 @@ def test_two_processes_of_two_devices_learn_what_one_device_learns(tmp_path: Pat
         assert codes == [0, 0], [program.text()[-3000:] for program in programs]
     params = [dict(np.load(tmp_path / f"params_{index}.npz")) for index in range(2)]
     start = fixed.flatten(fixed.new_state().params)
-    alone = fixed.flatten(fixed.run(1, updates)[0].params) - start
+    on_one = fixed.run(1, updates)[0]
+    alone = fixed.flatten(on_one.params) - start
     names = [str(i) for i in range(len(params[0]) // 2)]
     for host in params:
         together = np.concatenate([np.ravel(host[name]) for name in names]) - start
@@ -145,9 +225,10 @@ def test_two_processes_of_two_devices_learn_what_one_device_learns(tmp_path: Pat
         for name in names:
             np.testing.assert_array_equal(host[name], params[0][name])
             np.testing.assert_array_equal(host[f"restored/{name}"], params[0][name])
-    check_what_they_heard(
-        [json.loads((tmp_path / f"heard_{index}.json").read_text()) for index in range(2)], updates
-    )
+    heard = [json.loads((tmp_path / f"heard_{index}.json").read_text()) for index in range(2)]
+    check_what_they_heard(heard, updates)
+    assert [host["env_steps"] for host in heard] == [on_one.env_steps.tolist()] * 2
+    assert on_one.env_steps[1] > 0
     with Checkpoints(tmp_path / "checkpoints", read_only=True) as checkpoints:
         read = checkpoints.restore(3, {"params": fixed.new_state().params})["params"]
     for name, leaf in zip(names, jax.tree.leaves(read), strict=True):
