@@ -3,9 +3,9 @@
     python -m motif_jax.launch --config=configs/benchmark.py:NAME
 
 NAME is a file of motif_jax/benchmarks/ (`--config=configs/benchmark.py` alone lists them). Every benchmark
-alternates its two sides in one run; `--config.repeats` says how often. Settings of single benchmarks are keys
-below `options`. Seconds to a few minutes each. Their sizes are those of a CPU; NAME_gpu (`train_gpu`, `learner_gpu`,
-`inference_gpu`, `scale_gpu`) has those of a GPU: batches of 16,384 steps, bfloat16, 80 environments a worker.
+measures both its sides in one run, in turns unless it says otherwise; `--config.repeats` says how often. Settings of
+single benchmarks are keys below `options`. Seconds to a few minutes each. Their sizes are those of a CPU; NAME_gpu
+(`train_gpu`, `learner_gpu`, `inference_gpu`, `scale_gpu`) has those of a GPU: batches of 16,384 steps, bfloat16, 80 environments a worker.
 """
 
 from __future__ import annotations

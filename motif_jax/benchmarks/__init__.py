@@ -1,11 +1,12 @@
 """One file a benchmark; each measures one thing against its yardstick in the same run.
 
 A benchmark module has `options() -> ConfigDict` (its settings and their defaults) and `run(config) -> dict`
-(the fields of its JSON line, see `result`).
+(the fields of its JSON line, see `result`); it may have `check(config)` for what `check` here does not know.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import statistics
@@ -13,6 +14,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ml_collections import ConfigDict
+
+from motif_jax.support import config as checks
+
+# Options of whichever benchmark has them that must be above zero.
+_POSITIVE = frozenset(
+    """batch_size envs_per_worker games minutes questions rollout sample_seconds seconds steps sweep_steps turn
+    workers""".split()
+)
 # What a GPU needs to be busy, in place of the sizes of a CPU, and the benchmarks that it means something for.
 GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "dtype": "bfloat16"}
 GPU_NAMES = ("inference", "learner", "scale", "train")
@@ -21,6 +31,27 @@ GPU_NAMES = ("inference", "learner", "scale", "train")
 def names() -> list[str]:
     """The benchmarks that there are."""
     return sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for options that nothing can be measured with."""
+    options = config.options
+    for key in sorted(_POSITIVE & set(options)):
+        checks.positive(config, f"options.{key}")
+    if "warmup_seconds" in options:
+        checks.positive(config, "options.warmup_seconds", allow_zero=True)
+    if "envs_per_worker" in options:
+        envs = options.envs_per_worker
+        checks.require(
+            envs % 2 == 0, "options.envs_per_worker", envs, "an even number: a worker has two groups"
+        )
+    if {"batch_size", "rollout"} <= set(options):
+        batch, rollout = options.batch_size, options.rollout
+        allowed = f"a multiple of config.options.rollout={rollout}"
+        checks.require(batch % rollout == 0, "options.batch_size", batch, allowed)
+    module = importlib.import_module(f"motif_jax.benchmarks.{config.name}")
+    if hasattr(module, "check"):
+        module.check(config)
 
 
 def machine() -> dict[str, Any]:
@@ -60,7 +91,7 @@ def result(
       unit: of both sides.
       values: one measurement a repeat.
       baseline: what the yardstick is.
-      baseline_values: one measurement of it a repeat, alternating with `values`.
+      baseline_values: one measurement of it a repeat, alternating with `values` where both can be made in turns.
       settings: everything that was chosen.
       **more: whatever else is worth knowing.
     """

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import runpy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Literal
 from ml_collections import ConfigDict
 
 from motif_jax.envs import registry
@@ -42,7 +42,7 @@ def training_options() -> ConfigDict:
 
 
 def training_config(options: ConfigDict, seed: int, variant: str = "") -> ConfigDict:
-    """The config of `train_agent` with these options, resolved.
+    """The config of `train_agent` with these options, resolved, on one device: what it is measured against is one too.
 
     Raises:
       UserError: the package was installed without its config files.
@@ -55,6 +55,7 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> Config
     config.batch_size, config.rollout = options.batch_size, options.rollout
     config.actors.workers, config.actors.envs_per_worker = options.workers, options.envs_per_worker
     config.network.dtype = options.dtype
+    config.devices.learner = config.devices.actor = "0"
     if options.reward_dir:
         config.reward.dir = options.reward_dir
     else:
@@ -73,10 +74,14 @@ def first_batch(system: System) -> DeviceBatch:
     return batch
 
 
-def forward_flops(config: ConfigDict) -> float:
-    """Floating-point operations of the matrix products and convolutions of one row's forward pass.
+def network_flops(config: ConfigDict) -> tuple[float, float]:
+    """Floating-point operations that one row takes in matrix products and convolutions, in inference and in an update.
 
-    Counted in the published form of the network, whatever form it is computed in.
+    Counted in the published form of the network, whatever form it is computed in. An update takes three forward passes
+    less that part which is the gradient of what goes into the first layers: nobody needs that.
+
+    Returns:
+      (of the forward pass, of forward pass and gradient).
     """
     published = ConfigDict({**config.network.to_dict(), "first_convolution": "picture"})
     spec = registry.spec(config.environment.name, **settings.training_options(config))
@@ -88,32 +93,49 @@ def forward_flops(config: ConfigDict) -> float:
     params = jax.eval_shape(network.init, jax.random.PRNGKey(0))
     state = jax.eval_shape(lambda: network.initial_state(1))
     first = jax.ShapeDtypeStruct((1, 1), bool)
-    return _flops(jax.make_jaxpr(network.apply)(params, observation, state, first).jaxpr)
+    # The gradient goes to the parameters and, through the state, to the rows before.
+    differentiated = jax.tree.leaves(
+        [jax.tree.map(lambda _, given=given: given, value) for value, given in
+         ((params, True), (observation, False), (state, True), (first, False))]
+    )  # fmt: skip
+    jaxpr = jax.make_jaxpr(network.apply)(params, observation, state, first).jaxpr
+    forward, first_layers = _flops(jaxpr, differentiated)
+    return forward, 3.0 * forward - first_layers
 
 
-def _flops(jaxpr: Any) -> float:
-    total = 0.0
+def _flops(jaxpr: Any, differentiated: Sequence[bool]) -> tuple[float, float]:
+    """Operations of all products, and of those with a factor that no differentiated input has a part in."""
+    total = alone = 0.0
+    reached = {variable for variable, given in zip(jaxpr.invars, differentiated, strict=True) if given}
     for equation in jaxpr.eqns:
         shapes = [value.aval.shape for value in equation.invars if hasattr(value.aval, "shape")]
         result = math.prod(equation.outvars[0].aval.shape) if equation.outvars else 0
+        inputs = [not isinstance(value, Literal) and value in reached for value in equation.invars]
+        if any(inputs):
+            reached.update(equation.outvars)
+        operations = 0.0
         if equation.primitive.name == "dot_general":
             (contracted, _), _ = equation.params["dimension_numbers"]
-            total += 2.0 * result * math.prod(shapes[0][axis] for axis in contracted)
+            operations = 2.0 * result * math.prod(shapes[0][axis] for axis in contracted)
         elif equation.primitive.name == "conv_general_dilated":
             features = equation.params["dimension_numbers"].rhs_spec[0]
-            total += 2.0 * result * math.prod(shapes[1]) / shapes[1][features]
+            operations = 2.0 * result * math.prod(shapes[1]) / shapes[1][features]
+        total += operations
+        alone += 0.0 if all(inputs) else operations
         repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
         for value in equation.params.values():
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
-                total += repeats * _flops(inner)
-    return total
+                within, within_alone = _flops(inner, inputs)
+                total, alone = total + repeats * within, alone + repeats * within_alone
+    return total, alone
 
 
 def matrix_product_rate(dtype: str, seconds: float = 0.5) -> float:
     """FLOP/s of large square matrix products of `dtype` on the first device."""
     size = _PEAK_SIZE[jax.default_backend()]
-    a = jnp.ones((size, size), dtype)
+    # Random numbers: a GPU multiplies equal ones faster, for they take less power.
+    a = jax.random.normal(jax.random.PRNGKey(0), (size, size)).astype(dtype)
     multiply = jax.jit(lambda a, b: a @ b)
     return 2.0 * size**3 * calls_per_second(lambda: multiply(a, a), seconds)
 

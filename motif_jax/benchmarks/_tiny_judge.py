@@ -187,7 +187,7 @@ def cached(folder: Path, python: str, messages: Sequence[str] = ()) -> Path:
             "--messages",
             str(out.parent / "messages.json"),
         ]
-        subprocess.run(command, check=True, env={**os.environ, **ENVIRONMENT}, timeout=550)
+        subprocess.run(command, check=True, env={**os.environ, **ENVIRONMENT}, timeout=1500)
     return out
 
 

@@ -4,20 +4,24 @@
 
 Starts `train_agent` as a program of its own, looks at all its processes from outside, and stops it when the time is over.
 Value: memory of all processes together at the end, shared pages counted once and pages of files (libraries) not at all: the
-system drops and rereads those as it likes; yardstick: the same when the warm-up was over. Besides: the slope of every
-process in megabytes an hour, the most threads and open files, what the run left behind. `options.folder` gets samples.json, memory.png and memory.pdf, and the run itself.
+system drops and rereads those as it likes; yardstick: the same when the warm-up was over. The ends alone can hide what was
+between them: whoever quotes them also says the largest sum after the warm-up and the slope of the sum
+(`largest_memory_mb` and `slope_mb_per_hour` of "all together"). Besides: both of every process, the most threads and open
+files, what the run left behind. `options.folder` gets samples.json, memory.png and memory.pdf, and the run itself.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +41,11 @@ from motif_jax.support.metrics import read_metrics
 _ROOT = Path(__file__).parents[2]
 _PARENT = "learner"
 _WORKER = "motif_jax.actors.worker"
+_HELPER = "helper"
 _STOP_SECONDS = 300.0
+_PR_SET_PDEATHSIG = 1
+# No training gets there in the time that one is watched.
+_ENDLESS_STEPS = 10**12
 # Of the fit: this share of it at either end gives the two values that are compared.
 _END_SHARE = 0.1
 
@@ -61,18 +69,21 @@ def options() -> ConfigDict:
     )
 
 
-def run(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the JSON line."""
-    options = config.options
-    for key in ("minutes", "sample_seconds"):
-        checks.positive(config, f"options.{key}")
+def check(config: ConfigDict) -> None:
+    """Raises UserError for a bad share, or a folder that is taken."""
     checks.fraction(config, "options.warmup_share")
-    folder = Path(options.folder)
+    folder = Path(config.options.folder)
     if (folder / "run").exists():
         raise UserError(f"config.options.folder={folder} holds a run already: remove it, or name another")
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Returns the fields of the JSON line."""
+    check(config)
+    options = config.options
+    folder = Path(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="motif_jax_endurance_") as temporary:
-        samples, code, left = _observe(config, folder, Path(temporary))
+    samples, code, left = _observe(config, folder)
     table = Table(samples)
     atomic_write_json(folder / "samples.json", samples)
     fit = table.after(options.warmup_share * 60 * options.minutes)
@@ -90,12 +101,14 @@ def run(config: ConfigDict) -> dict[str, Any]:
         options.to_dict(),
         slope_mb_per_hour={"all together": slope_per_hour(fit.seconds, total)}
         | {name: slope_per_hour(fit.seconds, fit.of(name, "memory")) for name in fit.names},
+        largest_memory_mb={"all together": float(total.max())}
+        | {name: float(fit.of(name, "memory").max()) for name in fit.names},
         memory_mb={name: [float(fit.of(name, "memory")[i]) for i in (0, -1)] for name in fit.names},
         largest_rss_mb={name: float(np.nanmax(table.of(name, "rss"))) for name in fit.names},
         threads={name: _extremes(fit.of(name, "threads")) for name in fit.names},
         files={name: _extremes(fit.of(name, "files")) for name in fit.names},
         shared_memory_files=max(sample["shared_memory"] for sample in samples),
-        zombies=max(sample["zombies"] for sample in samples),
+        zombies=max((len({*one} & {*other}) for one, other in pairwise(s["zombies"] for s in samples)), default=0),
         minutes=float(table.seconds[-1]) / 60,
         steps=rows[-1]["step"] if rows else 0,
         actor_restarts=rows[-1]["actors/restarts"] if rows else 0,
@@ -104,13 +117,16 @@ def run(config: ConfigDict) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _observe(
-    config: ConfigDict, folder: Path, temporary: Path
-) -> tuple[list[dict[str, Any]], int, list[str]]:
+def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], int, list[str]]:
     """Runs the training; returns the samples, its exit code, and what it left behind."""
     options = config.options
+    # Of the training, beside it: what it leaves there can be told from what others leave, and goes with the folder.
+    temporary = (folder / "temporary").absolute()
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
     shared = _shared_memory()
     with open(folder / "log.txt", "wb") as log:
+        # In this session, so that Ctrl-C reaches it too, and it saves and ends.
         program = subprocess.Popen(
             _command(options, folder, config.seed),
             cwd=_ROOT,
@@ -118,7 +134,7 @@ def _observe(
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            preexec_fn=_stop_with_parent,
         )
     samples: list[dict[str, Any]] = []
     names: dict[int, str] = {program.pid: _PARENT}
@@ -146,8 +162,14 @@ def _observe(
         raise RuntimeError(f"the training ended with {code} instead of 75: see {folder / 'log.txt'}")
     left = [f"process {pid}" for pid in sorted(seen) if psutil.pid_exists(pid)]
     left += [f"temporary {name}" for name in sorted(os.listdir(temporary))]
+    shutil.rmtree(temporary)
     left += [f"shared memory {name}" for name in sorted(_shared_memory() - shared)]
     return samples, code, left
+
+
+def _stop_with_parent() -> None:
+    """The kernel asks a training that would go on for ever to stop when the one who watches it is killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 def _command(options: ConfigDict, folder: Path, seed: int) -> list[str]:
@@ -166,19 +188,23 @@ def _command(options: ConfigDict, folder: Path, seed: int) -> list[str]:
         f"--config.actors.envs_per_worker={options.envs_per_worker}",
         f"--config.batch_size={options.batch_size}",
         f"--config.rollout={options.rollout}",
+        f"--config.train_for_env_steps={_ENDLESS_STEPS}",
     ]
 
 
 def _sample(parent: int, names: dict[int, str]) -> dict[str, Any]:
     """Looks at all processes; gives new ones a name in `names`."""
-    found, zombies = {}, 0
+    found, zombies = {}, []
     with contextlib.suppress(psutil.NoSuchProcess):
         for process in [psutil.Process(parent), *psutil.Process(parent).children(recursive=True)]:
             with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError), process.oneshot():
                 if process.status() == psutil.STATUS_ZOMBIE:
-                    zombies += 1
+                    zombies.append(process.pid)  # counts if it still is one at the next look
                     continue
-                name = names.setdefault(process.pid, _name(process, names))
+                # Asked again of a helper: an actor that has just been forked still has its parent's command line.
+                name = names.get(process.pid, _HELPER)
+                if name.startswith(_HELPER):
+                    name = names[process.pid] = _name(process, names)
                 found[name] = {
                     "rss": process.memory_info().rss / 1e6,
                     "memory": _memory(process.pid),
@@ -190,7 +216,7 @@ def _sample(parent: int, names: dict[int, str]) -> dict[str, Any]:
 
 def _name(process: psutil.Process, names: dict[int, str]) -> str:
     if _WORKER not in process.cmdline():
-        return f"helper {process.pid}"
+        return f"{_HELPER} {process.pid}"
     return f"actor {sum(name.startswith('actor') for name in names.values())}"
 
 

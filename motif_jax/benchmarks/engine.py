@@ -29,6 +29,7 @@ from motif_jax.envs.engine import NetHackEngine
 from motif_jax.envs.game import Game, game_seeds
 from motif_jax.envs.nethack import MAX_EPISODE_STEPS
 from motif_jax.envs.spec import Row, empty_observation, row
+from motif_jax.support import config as checks
 from motif_jax.support.seeds import derive, rng
 
 _ROWS = 33
@@ -43,6 +44,13 @@ Play = Callable[[int, int], None]
 def options() -> ConfigDict:
     """Settings: `games` in turns, `steps` of each repeat over all games, task `env`, `turn` steps before sides change."""
     return ConfigDict({"env": "NetHackScore-v1", "games": 1, "steps": 20_000, "turn": 400})
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for a task without a bare engine, or fewer steps than games."""
+    checks.choice(config, "options.env", registry.NETHACK_TASKS)
+    steps, games = config.options.steps, config.options.games
+    checks.require(steps >= games, "options.steps", steps, f"at least config.options.games={games}")
 
 
 def run(config: ConfigDict) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     system = System(training)
     device = settings.actor_devices(training)[0]
     params = system.publisher.newest(device).params
-    flops = _agents.forward_flops(training)
+    flops = _agents.network_flops(training)[0]
     actors = settings.actors_configs(training, 1)[0]
     rates: dict[int, list[float]] = {}
     peaks = []

@@ -2,8 +2,8 @@
 
     python -m motif_jax.launch --config=configs/benchmark.py:learner
 
-Value: model FLOP/s of the update (three times the forward pass of every row, one row of bootstrap included); yardstick:
-the rate of a large matrix product on the same device, alternating. Half a minute on CPU. On a GPU:
+Value: model FLOP/s of the update (forward pass and gradient of every row, one row of bootstrap included); yardstick: the
+rate of a large matrix product on the same device, alternating. Half a minute on CPU. On a GPU:
 `configs/benchmark.py:learner_gpu`.
 """
 
@@ -32,7 +32,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     batch = _agents.first_batch(system)
     learner = system.learner
     rows = (options.rollout + 1) * options.batch_size // options.rollout
-    flops = 3.0 * rows * _agents.forward_flops(training)
+    flops = rows * _agents.network_flops(training)[1]
 
     def update() -> jax.Array:
         learner.step(batch)

@@ -4,7 +4,7 @@
 
 Value: seconds by the clock from the first batch's start until the mean return of the newest 500 episodes is 95 % of the
 best, start-up and compiling included; yardstick: the same in serial mode, alternating. At most 300,000 steps; not
-getting there is an error. About a minute and a half a repeat on 2 cores.
+getting there is an error. About ten seconds a repeat on 2 cores, both sides together.
 """
 
 from __future__ import annotations

@@ -212,7 +212,8 @@ def _distance(one: Any, other: Any, start: Any) -> float:
     return float(np.sqrt(apart / moved))
 
 
-def _check(config: ConfigDict) -> None:
+def check(config: ConfigDict) -> None:
+    """Raises UserError for a bad number."""
     for key in ("num_pairs", "batch_size", "steps", "baseline_steps", "parity_batch_size", "epochs"):
         checks.positive(config, f"options.{key}")
     for key in ("parity_steps", "epochs_pairs"):
@@ -225,7 +226,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     Raises:
       UserError: a bad value, or a dataset without labels or with too few pairs.
     """
-    _check(config)
+    check(config)
     settings = config.options
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(settings.dataset_dir or Path(temporary) / "games")
@@ -281,8 +282,10 @@ def _parity(sides: _Sides, steps: int, prefix: str = "") -> dict[str, float]:
     is rounding.
     """
     (state, plain), (_, other) = sides.fresh(), sides.fresh()
-    state, plain = sides.fast(state, 0, steps), sides.plain(plain, 0, steps)
-    other = sides.plain(other, 0, steps, backwards=True)
+    # GPUs would round the factors of products to 10 bits, and the two sides multiply other ones.
+    with jax.default_matmul_precision("highest"):
+        state, plain = sides.fast(state, 0, steps), sides.plain(plain, 0, steps)
+        other = sides.plain(other, 0, steps, backwards=True)
     start = sides.start.params
     floor = "parameter_change_apart_of_baseline_with_reordered_batches"
     return {

@@ -17,6 +17,11 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import result
+from motif_jax.envs import registry
+from motif_jax.support import config as checks
+
+# Of an actor, as `config.actors.groups_per_worker`.
+_GROUPS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,9 +157,9 @@ def _latency_limit(
     """
     environments = actor_cores * work.envs_per_core
     update = learner_seconds_per_step * work.batch_size + reduction
-    rows = environments / (machine.hosts * machine.devices) / 2.0
+    rows = environments / (machine.hosts * machine.devices) / _GROUPS
     call = work.call_seconds + rows * work.forward_flops / (machine.device_rate * work.inference_share)
-    fixed = call + work.envs_per_core / 2.0 / machine.engine_rate
+    fixed = call + work.envs_per_core / _GROUPS / machine.engine_rate
     square = update**2 / (2.0 * work.batch_size)
     return 2.0 * environments / (fixed + math.sqrt(fixed**2 + 4.0 * square * environments))
 
@@ -166,7 +171,7 @@ _GPU = Machine(
     hosts=1,
     cores=16,
     devices=1,
-    engine_rate=15_600.0,
+    engine_rate=28_000.0,
     device_rate=989e12,
     device_link=50e9,
     network_link=50e9,
@@ -176,7 +181,7 @@ _PUBLISHED = Work(
     forward_flops=13_446_912.0,
     inference_share=0.02,
     learner_share=0.05,
-    host_seconds=2.8e-6,
+    host_seconds=2.0e-6,
     step_bytes=656.0,
     parameters=2_795_640,
     envs_per_core=40,
@@ -207,6 +212,11 @@ def options() -> ConfigDict:
     from motif_jax.benchmarks import train
 
     return ConfigDict({**train.options().to_dict(), "steps": 1_000})
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for a task that the `actors` benchmark cannot play."""
+    checks.choice(config, "options.env", registry.NETHACK_TASKS)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -249,14 +259,15 @@ def measured(actors: dict[str, Any], train: dict[str, Any]) -> tuple[Machine, Wo
     # Assembling includes looking up.
     shares = ("inference/host_share", "inference/act_share", "batcher/assemble_share", "batcher/put_share")
     host = sum(metrics[name] for name in shares) / train["value"]
-    devices = sum(kind != "cpu" for kind in train["machine"]["devices"])
+    # The benchmarks train on one device, with as many actors as they are told.
+    devices = int(any(kind != "cpu" for kind in train["machine"]["devices"]))
     # On a CPU a step costs its share of the calls that there were; a device computes the rows, its calls are waited for.
     call, per_row = 0.0, 1.0 / train["inference_rows_per_second"]
     if devices:
         call, per_row = call_cost({int(n): s for n, s in train["inference_call_seconds"].items()})
     machine = Machine(
         hosts=1,
-        cores=train["machine"]["cores"],
+        cores=train["settings"]["workers"] + 1 if devices else train["machine"]["cores"],
         devices=devices,
         engine_rate=actors["value"],
         device_rate=1.0,

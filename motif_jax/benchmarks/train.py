@@ -3,9 +3,9 @@
     python -m motif_jax.launch --config=configs/benchmark.py:train
     python -m motif_jax.launch --config=configs/benchmark.py:train --config.options.reward_dir=runs/reward
 
-Value: environment steps a second; yardstick, in the same run: what the learner and inference alone would allow if they
-took turns on the device, 1 / (1 / learner + 1 / inference), inference with as many rows a call as the training had on
-average. Besides: where every part waits, policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory,
+Value: environment steps a second; yardstick, in the same run but after all repeats of the training, whose actors have to
+be gone: what the learner and inference alone would allow if they took turns on the device,
+1 / (1 / learner + 1 / inference), inference with as many rows a call as the training had on average. Besides: where every part waits, policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory,
 seconds of an inference call by rows. About two minutes on CPU. On a GPU: `configs/benchmark.py:train_gpu`.
 """
 
@@ -46,7 +46,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
             system.meters.read()
             averages = Averages()
             rates.append(_play(system, stream, options.seconds, averages)[0])
-            metrics.append({**system_metrics(system.meters.read()), **averages.read()})
+            reading = system_metrics(system.meters.read(), system.inference_threads)
+            metrics.append({**reading, **averages.read()})
         memory = max(memory, _memory())
     assert batch is not None
     combined = combine(metrics)
@@ -65,8 +66,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
         turns.append((learner, acting))
         alone.append(1.0 / (1.0 / learner + 1.0 / acting))
         peaks.append(_agents.matrix_product_rate(options.dtype))
-    forward = _agents.forward_flops(training)
-    flops_per_step = forward * (1 + 3.0 * (options.rollout + 1) / options.rollout)
+    forward, updating = _agents.network_flops(training)
+    flops_per_step = forward + updating * (options.rollout + 1) / options.rollout
     return result(
         "train",
         "steps/s",

@@ -1,10 +1,12 @@
-"""Runs one benchmark and prints its JSON line last."""
+"""Runs one benchmark and prints its JSON line last: null where there is no number (no bound, nothing measured)."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -15,14 +17,24 @@ NEEDS_WORKDIR = False
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    """Raises UserError for a benchmark that does not exist or a bad number of repeats."""
+    """Raises UserError for a benchmark that does not exist, a bad number of repeats, or options that cannot be measured with."""
     del workdir
     checks.choice(config, "name", benchmarks.names())
     checks.positive(config, "repeats")
+    benchmarks.check(config)
 
 
 def run(config: ConfigDict, workdir: Path | None) -> None:
     """Runs `config.name` and prints one JSON line."""
     del workdir
     line = importlib.import_module(f"motif_jax.benchmarks.{config.name}").run(config)
-    print(json.dumps(line))
+    print(json.dumps(_strict(line), allow_nan=False))
+
+
+def _strict(value: Any) -> Any:
+    """`value` with None for infinities and NaN, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _strict(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

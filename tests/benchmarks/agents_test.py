@@ -114,12 +114,17 @@ def test_variants_for_a_gpu_have_its_sizes() -> None:
 
 def test_flops_are_those_of_the_published_network() -> None:
     from motif_jax.benchmarks import _agents
+    from motif_jax.runtime import settings
 
     options = _agents.training_options()
     options.workers, options.envs_per_worker, options.batch_size = 1, 2, 128
-    flops = _agents.forward_flops(_agents.training_config(options, seed=0))
+    config = _agents.training_config(options, seed=0)
+    assert settings.learner_devices(config) == settings.actor_devices(config) == jax.devices()[:1]
+    forward, update = _agents.network_flops(config)
     convolutions = 17**2 * 32 * 8**2 * 3 + 7**2 * 64 * 4**2 * 32 + 3**2 * 128 * 3**2 * 64
     dense = 1152 * 512 + 27 * 128 + 128 * 128 + 256 * 128 + 128 * 128
     core = (512 + 128 + 27 + 128) * 3 * 512 + 512 * 3 * 512
     heads = 512 * 23 + 512
-    assert math.isclose(flops, 2.0 * (convolutions + dense + core + heads))
+    assert math.isclose(forward, 2.0 * (convolutions + dense + core + heads))
+    first_layers = 17**2 * 32 * 8**2 * 3 + 27 * 128 + 256 * 128
+    assert math.isclose(update, 3.0 * forward - 2.0 * first_layers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +17,14 @@ from ml_collections import ConfigDict
 from motif_jax.benchmarks import endurance
 from motif_jax.benchmarks.endurance import Table, slope_per_hour
 from motif_jax.support.errors import UserError
+from tests.processes import Program, descendants, still_there, wait_until
 
 
 def sample(seconds: float, **rss: float) -> dict[str, Any]:
     processes = {
         name: {"rss": value, "memory": value / 2, "threads": 3, "files": 9} for name, value in rss.items()
     }
-    return {"seconds": seconds, "processes": processes, "zombies": 0, "shared_memory": 0}
+    return {"seconds": seconds, "processes": processes, "zombies": [], "shared_memory": 0}
 
 
 def test_a_leak_of_a_megabyte_a_minute_is_sixty_an_hour() -> None:
@@ -65,6 +67,41 @@ def test_a_sample_sees_a_process_and_its_children() -> None:
         child.communicate(b"\n")
 
 
+OPTIONS = {
+    "variant": "recall",
+    "env": "Recall-v0",
+    "workers": 2,
+    "envs_per_worker": 8,
+    "batch_size": 128,
+    "rollout": 8,
+}
+
+
+@pytest.mark.slow
+def test_a_killed_benchmark_leaves_no_training_and_no_temporary_folder(tmp_path: Path) -> None:
+    temporary, out = tmp_path / "temporary", tmp_path / "out"
+    temporary.mkdir()
+    flags = [f"--config.options.{name}={value}" for name, value in {**OPTIONS, "folder": out}.items()]
+    program = Program(
+        [sys.executable, "-m", "motif_jax.launch", "--config=configs/benchmark.py:endurance", *flags],
+        tmp_path / "log",
+        {"TMPDIR": str(temporary), "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"},
+    )
+    left: set[int] = set()
+    try:
+        wait_until((out / "run" / "metrics.jsonl").exists, "the training's first metrics")
+        left = descendants(program.pid)
+        program.send(signal.SIGKILL)
+        program.wait()
+        wait_until(lambda: not still_there(left), "the training's end")
+    finally:
+        for pid in still_there({program.pid, *left}):
+            os.kill(pid, signal.SIGKILL)
+    assert len(left) >= 3, "the training and its two actors"
+    assert "saving and stopping" in (out / "log.txt").read_text()
+    assert list(temporary.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_a_short_training_is_watched_plotted_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -77,12 +114,7 @@ def test_a_short_training_is_watched_plotted_and_leaves_nothing(
             "sample_seconds": 1.0,
             "warmup_share": 0.7,
             "folder": str(tmp_path / "out"),
-            "variant": "recall",
-            "env": "Recall-v0",
-            "workers": 2,
-            "envs_per_worker": 8,
-            "batch_size": 128,
-            "rollout": 8,
+            **OPTIONS,
         }
     )
     line = endurance.run(ConfigDict({"seed": 1, "options": options}))
@@ -91,7 +123,9 @@ def test_a_short_training_is_watched_plotted_and_leaves_nothing(
     assert line["steps"] > 0
     names = {"learner", "actor 0", "actor 1"}
     assert set(line["memory_mb"]) == names
-    assert set(line["slope_mb_per_hour"]) == {*names, "all together"}
+    assert set(line["slope_mb_per_hour"]) == set(line["largest_memory_mb"]) == {*names, "all together"}
+    assert line["largest_memory_mb"]["all together"] >= line["value"]
+    assert line["largest_memory_mb"]["all together"] >= line["largest_memory_mb"]["learner"] > 0
     assert line["value"] == pytest.approx(line["ratio"] * line["baseline"]["value"])
     assert line["value"] > 50
     samples = json.loads((tmp_path / "out" / "samples.json").read_text())

@@ -97,7 +97,7 @@ def test_measured_parts_become_machine_and_work() -> None:
         "inference_rows_per_second": 7_000.0,
         "inference_call_seconds": {"20": 0.003, "40": 0.0055},
         "metrics": {**shares, "batcher/lookup_share": 0.05},
-        "settings": {"rollout": 32, "batch_size": 1024, "envs_per_worker": 40},
+        "settings": {"rollout": 32, "batch_size": 1024, "workers": 4, "envs_per_worker": 40},
         "machine": {"cores": 2, "devices": ["cpu"]},
     }
     machine, work = measured({"value": 40_000.0}, train)
@@ -106,9 +106,10 @@ def test_measured_parts_become_machine_and_work() -> None:
     assert limits["inference"] == pytest.approx(7_000)
     assert limits["actors"] == pytest.approx(80_000)
     assert limits["host process"] == pytest.approx(1_500 / 0.4)
-    on_gpu = {**train, "machine": {"cores": 16, "devices": ["NVIDIA H200"]}}
+    on_gpu = {**train, "machine": {"cores": 16, "devices": 8 * ["NVIDIA H200"]}}
     machine, work = measured({"value": 40_000.0}, on_gpu)
-    assert machine.devices == 1
+    assert machine.devices == 1, "the one that is trained on"
+    assert predict(machine, work).limits["actors"] == pytest.approx(4 * 40_000), "those that there are"
     assert work.call_seconds == pytest.approx(0.0005)
     assert 1 / work.inference_share == pytest.approx(0.000125)
 
