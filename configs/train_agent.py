@@ -16,7 +16,7 @@ Variants:
               at the 25,000 steps/s of the published baseline's machine (16 cores, one GPU).
   quickstart  a small network with its own learning rate; a few minutes on 2 cores.
   smoke       seconds: whether everything works.
-  recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, a minute or two on 2 cores.
+  recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a minute on 2 cores.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def _algorithm() -> ConfigDict:
     algorithm.exploration = "entropy"  # 'symmetric_kl', 'none'
     algorithm.exploration_coefficient = 0.003
     algorithm.epochs = 1
-    # Of each device's rollouts: with several, results depend on the number of devices.
+    # Of whole rollouts. Each deals with a rollout of every `minibatches` consecutive ones, so that they are the same on
+    # any number of devices (docs/clusters.md).
     algorithm.minibatches = 1
     algorithm.max_policy_lag = 10_000  # updates; older rows are left out of the losses
     algorithm.value_normalisation = "none"  # 'running', 'popart'
@@ -78,7 +79,9 @@ def _algorithm() -> ConfigDict:
 def _optimizer() -> ConfigDict:
     optimizer = ConfigDict()
     optimizer.learning_rate = 1e-4
-    optimizer.schedule = "constant"  # 'linear', 'cosine'
+    # 'linear' and 'cosine' fall with the share of train_for_env_steps that is done, down to final_fraction of the rate.
+    optimizer.schedule = "constant"
+    # Optimiser steps, of which an update takes epochs * minibatches: over so many a factor of the rate rises to 1.
     optimizer.warmup_steps = 0
     optimizer.final_fraction = 0.0
     optimizer.b1 = 0.9
@@ -130,8 +133,9 @@ def _base() -> ConfigDict:
     config.rollout = 32  # steps of a trajectory, also those that gradients run back through
     # Batches that may wait for the learner before the actors do; more add policy lag.
     config.max_waiting_batches = 1
-    # Everything in one thread and in order: slow, and two runs are equal bit for bit. A run that is continued from a
-    # checkpoint starts new games, so it differs from one that was never stopped (not from one stopped there too).
+    # Everything in one thread and in order: slow, and two runs are equal bit for bit (on a GPU: docs/clusters.md,
+    # Precision). A run that is continued from a checkpoint starts new games, so it differs from one that was never
+    # stopped (not from one stopped there too).
     config.serial = False
 
     config.environment = ConfigDict()

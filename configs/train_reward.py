@@ -44,7 +44,7 @@ def _optimizer() -> ConfigDict:
     optimizer = ConfigDict()
     optimizer.learning_rate = 1e-5
     optimizer.schedule = "constant"  # 'linear', 'cosine'
-    optimizer.warmup_steps = 0
+    optimizer.warmup_steps = 0  # over so many the rate rises; then it falls until the last epoch ends
     optimizer.final_fraction = 0.0
     optimizer.b1 = 0.9
     optimizer.b2 = 0.999
@@ -82,12 +82,15 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.early_stopping = ConfigDict({"patience": 0})
     config.num_devices = placeholder(int)  # of this machine; None: all
     config.chunk_steps = 32  # optimiser steps of one program
+    # Of float32 matrix products: 'highest', or 'default', which on recent GPUs rounds their factors to TF32 (10 bits).
+    config.matmul_precision = "default"
     config.save_every_seconds = 300.0  # besides every epoch
     config.profile = ConfigDict({"start": placeholder(int), "steps": 2, "server_port": placeholder(int)})
     config.wandb = ConfigDict({"enabled": False, "project": "motif_jax", "name": placeholder(str)})
     config.compat = compat("running_statistics", "quantile_two_decimals", "glyph_crop_centre")
     if variant == "faithful":
         all_compat_on(config)
+        config.matmul_precision = "highest"
         config.dataset_dir = "motif_dataset"
         config.annotator = "llama70b_msg_defaultgoal_default"
     elif variant == "quickstart":

@@ -2,16 +2,28 @@
 
 Reads a config file, checks every value before any work starts, and runs the stage that `config.stage` names.
 A problem that the user can solve ends the program with one line and exit code 2. A stage that takes long and
-was asked to stop (SIGTERM, SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it.
+was asked to stop (SIGTERM, SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it. Any other
+work that Ctrl-C interrupts, or a second one, ends with one line and exit code 130.
 
 Spawned worker processes import this module again, so it imports nothing heavy at the top.
 """
 
 from __future__ import annotations
 
+from motif_jax.support.interruption import (
+    INTERRUPTED,
+    INTERRUPTED_CODE,
+    leave_at_interrupt,
+)
+
+if __name__ == "__main__":
+    leave_at_interrupt()  # before the imports that take time
+
 import difflib
+import errno
 import importlib
 import itertools
+import os
 import pkgutil
 import re
 import runpy
@@ -34,7 +46,8 @@ Variants: smoke (seconds), quickstart (minutes), faithful (the published setting
 Values:   every key of a config file can be given as a flag: --config.seed=7 --config.reward.quantile=0.5
           --config.KEY=None takes the value away, where the config file says what None means.
           --print_config shows the config with your flags applied, and does nothing else.
-Endings:  0 done; 2 something to put right, said in one line; 75 stopped on request, the same command continues.
+Endings:  0 done; 2 something to put right, said in one line; 75 stopped on request, the same command continues;
+          130 interrupted (Ctrl-C in a stage that saves nothing on the way, while one starts, or a second time), said in one line.
 """
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -143,7 +156,7 @@ def _check_config_file(arguments: Sequence[str]) -> None:
 def _read_config_file(value: str) -> ConfigDict:
     """The config of `value`, FILE.py or FILE.py:VARIANT; one line ends the program where there is none."""
     path, _, variant = value.partition(":")
-    if not Path(path).is_file():
+    if not os.path.isfile(path):  # False for a path that is too long, too
         _fail(f"--config={value}: there is no file {path}")
     wanted = "a Python file with a function get_config, such as configs/collect.py"
     if Path(path).suffix != ".py":
@@ -203,6 +216,13 @@ def _main(arguments: Sequence[str]) -> int:
         return stage.run(config, workdir) or 0
     except UserError as error:
         _fail(str(error))
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        _fail(f"a path is longer than this system allows: {_readable(error)}")
+    except KeyboardInterrupt:  # a second Ctrl-C in a stage that saves
+        print(INTERRUPTED, file=sys.stderr, flush=True)
+        return INTERRUPTED_CODE
 
 
 def main() -> None:

@@ -112,9 +112,14 @@ def _listed(changes: list[Change], one: str, several: str) -> str:
     return f"{', '.join(map(str, changes))} {one if len(changes) == 1 else several}"
 
 
+def recorded(episodes: Mapping[str, Curve]) -> bool:
+    """Whether any of a training's episodes has an intrinsic return."""
+    return REWARD in episodes and bool(np.isfinite(episodes[REWARD].y).any())
+
+
 def judge_training(episodes: Mapping[str, Curve], share: float = 0.2) -> Verdict:
     """Compares the first and the last `share` of a training's episodes."""
-    if REWARD not in episodes:
+    if not recorded(episodes):
         return judge({}, {}, ("", ""))
     steps = episodes[REWARD].x
     low, high = (float(steps.min()), float(steps.max())) if len(steps) else (0.0, 0.0)

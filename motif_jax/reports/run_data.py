@@ -30,6 +30,7 @@ class RunData:
       dataset: facts of the pairs dataset, name -> text.
       labels: counts by label name (first, second, tie, unknown), by annotation.
       reward_train, reward_validation: columns of the published CSV files.
+      reward_reads: the observation fields of a reward that reads more than the message; () for any other.
       reward_summary: numbers of the evaluation that agents take, from the reward run's summary.json.
       liked: messages of the dataset by reward.
       message_curves: normalised reward of the most and least liked messages over the reward's evaluations.
@@ -49,6 +50,7 @@ class RunData:
     labels: dict[str, dict[str, int]] = field(default_factory=dict)
     reward_train: dict[str, np.ndarray] = field(default_factory=dict)
     reward_validation: dict[str, np.ndarray] = field(default_factory=dict)
+    reward_reads: tuple[str, ...] = ()
     reward_summary: dict[str, Any] = field(default_factory=dict)
     liked: list[LikedMessage] = field(default_factory=list)
     message_curves: dict[str, Curve] = field(default_factory=dict)

@@ -143,6 +143,13 @@ _RANKED = ("rank", "message", "reward (normalised)", "paid first time", "seen in
 _PAID = ("message", "reward paid in all", "share", "seen (times)", "episodes", "paid first time")
 
 
+def _own(
+    data: RunData, header: tuple[str, ...], rows: Sequence[tuple[Cell, ...]]
+) -> tuple[tuple[str, ...], Sequence[tuple[Cell, ...]]]:
+    """A table without its last column, what a message pays the first time, where that is no number of the message."""
+    return (header[:-1], [row[:-1] for row in rows]) if data.reward_reads else (header, rows)
+
+
 def _ranked_rows(liked: Sequence[LikedMessage]) -> list[tuple[Cell, ...]]:
     return [
         (
@@ -188,6 +195,12 @@ def message_lines(data: RunData) -> list[Series]:
 def messages_section(data: RunData, top: int = 25) -> str:
     """The messages that the reward likes most and least, all of them to search, and what paid in play."""
     parts = []
+    if data.reward_reads:
+        parts.append(
+            f"<p>This reward reads {html.escape(', '.join(data.reward_reads))}: what it pays depends on more than the message, so a message has "
+            "no reward of its own. There is no list of those that it likes most and least, nor of what they pay the first time; "
+            "<code>explain_reward</code> shows the mean of each over the steps of a dataset.</p>"
+        )
     if data.liked:
         rows = _ranked_rows(data.liked)
         parts.append("<h3>most liked</h3>" + html.table(_RANKED, rows[:top], "liked-most"))
@@ -205,17 +218,24 @@ def messages_section(data: RunData, top: int = 25) -> str:
         rows = _paid_rows(tallies, top)
         heading = f"<h3 class='after'>what paid most in the evaluation: {html.escape(name)}</h3>"
         parts.append(
-            heading + html.table(_PAID, rows, f"seen-{len(parts)}", empty="no message paid anything")
+            heading
+            + html.table(*_own(data, _PAID, rows), f"seen-{len(parts)}", empty="no message paid anything")
         )
     if not parts:
         parts = [charts.empty_chart("no reward run was given")]
-    note = (
-        "Normalised: mean 0 and variance 1 over the training messages, each as often as it occurs there. Paid: 0 at or below the threshold; in an episode "
-        "the n-th time is divided by n to the power of the count exponent."
-    )
+    note = "Paid: 0 at or below the threshold; in an episode the n-th time that the message is seen is divided by n to the power of the count exponent."
+    if not data.reward_reads:
+        note = (
+            "Normalised: mean 0 and variance 1 over the training messages, each as often as it occurs there. "
+            + note
+        )
     return html.section("Messages", "messages", *parts, note=note)
 
 
+_NOT_TRACED = (
+    "The training cannot be judged: a reward that reads more than the message is computed in the learner's batches, and nothing traces "
+    "it back to episodes. Evaluations have it."
+)
 _REPEATED = ("message", "seen (times)", "times per episode", "reward paid in all", "paid first time")
 
 
@@ -236,7 +256,9 @@ def _repeated_rows(tallies: Sequence[MessageTally], top: int = 10) -> list[tuple
 def hacking_section(data: RunData) -> str:
     """Reward against progress, with the verdict in one line."""
     verdicts = []
-    if data.episodes:
+    if data.episodes and data.reward_reads and not hacking.recorded(data.episodes):
+        verdicts.append(hacking.Verdict(_NOT_TRACED, ""))
+    elif data.episodes:
         verdicts.append(hacking.judge_training(data.episodes))
     if len(data.evaluations) == 2:
         agent, baseline = data.evaluations.values()
@@ -254,7 +276,7 @@ def hacking_section(data: RunData) -> str:
         verdicts = [hacking.judge({}, {}, ("", ""))]
     figures = []
     for key in (hacking.REWARD, *hacking.PROGRESS):
-        if key in data.episodes and len(data.episodes[key]):
+        if key in data.episodes and np.isfinite(data.episodes[key].y).any():
             what = measure(key)
             figures.append(_binned_figure(what.title, with_unit(what), [("", data.episodes[key])], ""))
     repeated: list[str] = []
@@ -262,7 +284,8 @@ def hacking_section(data: RunData) -> str:
         rows = _repeated_rows(tallies)
         heading = f"<h3 class='after'>most repeated rewarded messages: {html.escape(name)}</h3>"
         empty = "no message paid anything"
-        repeated.append(heading + html.table(_REPEATED, rows, f"repeated-{len(repeated)}", empty=empty))
+        table = html.table(*_own(data, _REPEATED, rows), f"repeated-{len(repeated)}", empty=empty)
+        repeated.append(heading + table)
     shares = [
         f"{name}: {100 * evaluation['measures']['hallucination']['mean']['value']:.2g} %"
         for name, evaluation in data.evaluations.items()

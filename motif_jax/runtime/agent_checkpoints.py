@@ -1,7 +1,7 @@
 """What an agent's checkpoint holds, and how it is written and read.
 
-Items: `params` (the network's parameters, all that playing needs), `learner` (optimiser, update count, random key,
-value statistics), `progress` (counters and episode statistics, JSON).
+Items: `params` (the network's parameters, all that playing needs), `learner` (optimiser, counts of updates and
+steps, random key, value statistics), `progress` (counters and episode statistics, JSON).
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def _learner_part(state: TrainState) -> dict[str, Any]:
     return {
         "opt_state": state.opt_state,
         "step": state.step,
+        "env_steps": state.env_steps,
         "key": state.key,
         "value_statistics": state.value_statistics,
     }

@@ -18,6 +18,7 @@ from motif_jax.envs import registry
 from motif_jax.runtime import agent_checkpoints, agent_policy
 from motif_jax.runtime.episodes import play_episodes
 from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.config import is_natural
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy
 
@@ -68,7 +69,7 @@ def resolve(agents: str) -> list[Agent]:
 
 
 def _choose(checkpoints: Checkpoints, which: str, folder: str) -> int:
-    if which not in ("latest", "best") and not which.isdigit():
+    if which not in ("latest", "best") and not is_natural(which):
         raise UserError(f"config.agents={folder}@{which}: must end with @latest, @best, @all or @STEP")
     return agent_policy.choose_step(checkpoints, which, folder)
 

@@ -17,6 +17,7 @@ from motif_jax.networks.agent import AgentNetwork, make_agent_network
 from motif_jax.runtime import agent_checkpoints, reward_plan, settings
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.config import is_natural
 from motif_jax.support.errors import UserError
 
 
@@ -78,7 +79,7 @@ def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int
     Raises:
       UserError: there is no such checkpoint.
     """
-    if which.isdigit():
+    if is_natural(which):
         return int(which)
     step = checkpoints.best() if which == "best" else checkpoints.latest()
     if step is None:

@@ -74,7 +74,7 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Contest:
     allowed = f"{policies.RANDOM}, {policies.AGENT}, or the folder of an agent run"
     checks.require(named or Path(config.policy).is_dir(), "policy", config.policy, allowed)
     which = config.agent.checkpoint
-    good = which in ("latest", "best") or which.isdigit()
+    good = which in ("latest", "best") or checks.is_natural(which)
     checks.require(good, "agent.checkpoint", which, "latest, best or a step")
     if config.policy == policies.AGENT or config.agent.dir is not None:
         checks.existing_folder(config, "agent.dir")

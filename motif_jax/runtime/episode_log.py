@@ -30,6 +30,7 @@ class EpisodeLog:
       with_intrinsic: whether intrinsic returns come; without them the lines have null.
       resume_step: lines after this step are dropped (they are played again); None for a new run.
       newest: the window of the run that is resumed, from `state`.
+      fields: what the environment reports of an episode besides return and length.
     """
 
     def __init__(
@@ -39,9 +40,12 @@ class EpisodeLog:
         with_intrinsic: bool,
         resume_step: int | None = None,
         newest: Iterable[Mapping[str, Any]] = (),
+        fields: Iterable[str] = (),
     ) -> None:
         self._file = None if workdir is None else _open(Path(workdir) / FILE_NAME, resume_step)
         self._with_intrinsic = with_intrinsic
+        known = {"return", "length", *fields, *(["intrinsic_return"] if with_intrinsic else [])}
+        self._unknown = {f"episode/{name}": math.nan for name in sorted(known - _NOT_AVERAGED)}
         self._newest: deque[dict[str, Any]] = deque((dict(row) for row in newest), maxlen=window)
         # The newest episode of every environment that is done with.
         self._done: dict[int, int] = {}
@@ -89,6 +93,12 @@ class EpisodeLog:
             del self._returns[key]
         return rows
 
+    def join_rest(
+        self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
+    ) -> list[dict[str, Any]]:
+        """Like `join` when nothing more will come: episodes whose intrinsic return is not known are given without it."""
+        return self.join(step, reports, returns) + [self._finish(key, None) for key in list(self._reports)]
+
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Takes in episodes that are complete."""
         for row in rows:
@@ -107,6 +117,10 @@ class EpisodeLog:
                 if name not in _NOT_AVERAGED and value is not None and math.isfinite(value):
                     sums.setdefault(name, []).append(value)
         return {f"episode/{name}": sum(values) / len(values) for name, values in sums.items()}
+
+    def row(self) -> dict[str, float]:
+        """`means`, and NaN for what there is nothing of yet: the same names at any time."""
+        return self._unknown | self.means()
 
     def settled(self) -> bool:
         """Whether the means are over enough episodes to compare checkpoints by them."""

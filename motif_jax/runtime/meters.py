@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+
+# Rates of the whole system are sums over hosts (updates are everybody's own).
+_SUMMED = frozenset(
+    {
+        "throughput/megabytes_per_second",
+        "throughput/inference_megabytes_per_second",
+        "inference/rows_per_second",
+    }
+)
+_LARGEST = frozenset({"inference/device_milliseconds_max"})
 
 
 class Meters:
@@ -16,28 +26,40 @@ class Meters:
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
         self._largest: dict[str, float] = {}
+        # Of blocks that are being timed: what they add to, and since when it has not been added.
+        self._running: dict[object, tuple[str, float]] = {}
         self._since = time.perf_counter()
 
     def add(self, name: str, value: float) -> None:
         """Adds `value` to the sum of `name`."""
         with self._lock:
-            self._sums[name] = self._sums.get(name, 0.0) + value
-            self._counts[name] = self._counts.get(name, 0) + 1
-            self._largest[name] = max(self._largest.get(name, value), value)
+            self._add(name, value)
+
+    def _add(self, name: str, value: float) -> None:
+        self._sums[name] = self._sums.get(name, 0.0) + value
+        self._counts[name] = self._counts.get(name, 0) + 1
+        self._largest[name] = max(self._largest.get(name, value), value)
 
     @contextmanager
     def time(self, name: str) -> Iterator[None]:
-        """Adds the seconds that the block takes."""
-        start = time.perf_counter()
+        """Adds the seconds that the block takes; a reading in the middle of it gets those so far."""
+        block = object()
+        with self._lock:
+            self._running[block] = (name, time.perf_counter())
         try:
             yield
         finally:
-            self.add(name, time.perf_counter() - start)
+            with self._lock:
+                _, start = self._running.pop(block)
+                self._add(name, time.perf_counter() - start)
 
     def read(self) -> Reading:
         """Everything since the last call."""
         with self._lock:
             now = time.perf_counter()
+            for block, (name, start) in self._running.items():
+                self._add(name, now - start)
+                self._running[block] = (name, now)
             reading = Reading(self._sums, self._counts, self._largest, now - self._since)
             self._sums, self._counts, self._largest, self._since = {}, {}, {}, now
         return reading
@@ -73,9 +95,19 @@ class Reading:
         return self.total(name) / self.seconds if self.seconds > 0 else 0.0
 
 
-def system_metrics(reading: Reading) -> dict[str, float]:
-    """Where the parts of the system spent their time, as shares of it, and what went through them."""
+def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, float]:
+    """Where the parts of the system spent their time, as shares of it, and what went through them.
+
+    Args:
+      reading: of one process.
+      inference_threads: how many threads add to the times of inference; shares are of the time of all of them.
+    """
+    inference = {
+        f"inference/{part}_share": reading.rate(f"inference/{part}") / inference_threads
+        for part in ("wait", "device", "host", "act")
+    }
     return {
+        **inference,
         "throughput/updates_per_second": reading.rate("learner/updates"),
         "throughput/megabytes_per_second": reading.rate("learner/bytes") / 1e6,
         "throughput/inference_megabytes_per_second": reading.rate("inference/bytes") / 1e6,
@@ -86,10 +118,6 @@ def system_metrics(reading: Reading) -> dict[str, float]:
         "inference/rows_per_second": reading.rate("inference/rows"),
         "inference/rows_per_call": reading.mean("inference/rows"),
         "inference/padding_per_call": reading.mean("inference/padding"),
-        "inference/wait_share": reading.rate("inference/wait"),
-        "inference/device_share": reading.rate("inference/device"),
-        "inference/host_share": reading.rate("inference/host"),
-        "inference/act_share": reading.rate("inference/act"),
         "inference/device_milliseconds": 1e3 * reading.mean("inference/device"),
         "inference/device_milliseconds_max": 1e3 * reading.largest("inference/device"),
         "batcher/wait_share": reading.rate("batcher/wait"),
@@ -98,3 +126,15 @@ def system_metrics(reading: Reading) -> dict[str, float]:
         "batcher/lookup_share": reading.rate("batcher/lookup"),
         "batcher/put_share": reading.rate("batcher/put"),
     }
+
+
+def of_all_hosts(hosts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """What `system_metrics` of every host say together: sums of rates, the largest of maxima, means of all else."""
+    combined = {}
+    for name in hosts[0]:
+        values = [host[name] for host in hosts]
+        if name in _LARGEST:
+            combined[name] = max(values)
+        else:
+            combined[name] = sum(values) / (1 if name in _SUMMED else len(values))
+    return combined

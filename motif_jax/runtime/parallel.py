@@ -35,6 +35,11 @@ class DataParallel:
         self._mesh = Mesh(np.array(self.local_devices), (AXIS,))
 
     @property
+    def platform(self) -> str:
+        """What the devices are: 'cpu', 'gpu' or 'tpu'."""
+        return self.devices[0].platform
+
+    @property
     def device_count(self) -> int:
         """How many devices of this process take part: the parts into which it splits its batch."""
         return len(self.local_devices)

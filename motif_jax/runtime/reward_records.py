@@ -72,12 +72,11 @@ class Position:
     def close_epoch(self, statistics: Mapping[str, Any], pairs: Mapping[str, Any]) -> dict[str, Any]:
         """Appends the row of an evaluation, empties the sums, and returns the row."""
         row: dict[str, Any] = {"epoch": self.epoch, "step": self.step, **pairs}
-        if self.sums:
-            row["train/loss"] = self._mean("loss", "batches")
-            row["train/accuracy"] = self._mean("accuracy", "accuracy_batches")
-            row["train/gradient_norm"] = self._mean("gradient_norm", "batches")
-            row["train/loss_pairs"] = int(self.sums["loss_pairs"])
-            row["train/accuracy_pairs"] = int(self.sums["accuracy_pairs"])
+        row["train/loss"] = self._mean("loss", "batches")
+        row["train/accuracy"] = self._mean("accuracy", "accuracy_batches")
+        row["train/gradient_norm"] = self._mean("gradient_norm", "batches")
+        row["train/loss_pairs"] = int(self.sums.get("loss_pairs", 0))
+        row["train/accuracy_pairs"] = int(self.sums.get("accuracy_pairs", 0))
         row["reward/mean"], row["reward/variance"] = statistics["mean"], statistics["variance"]
         row["reward/disagreement"] = statistics["disagreement"]
         row["reward/pairs"], row["reward/steps"] = statistics["num_pairs"], statistics["num_steps"]
@@ -167,7 +166,7 @@ class RewardRecords:
         train += [
             f"{row['epoch']},{_cell(row['train/loss'])},{_cell(row['train/accuracy'])}"
             for row in rows
-            if "train/loss" in row
+            if row["epoch"]
         ]
         validation = ["iter,total_val_loss,score_validation_accs,validation_accs"]
         names = ("csv_validation_loss", "csv_score_accuracy", "csv_validation_accuracy")

@@ -16,7 +16,7 @@ from motif_jax.actors.slots import require_memory
 from motif_jax.algorithms import schedules
 from motif_jax.envs import registry
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
-from motif_jax.runtime import hosts, memory
+from motif_jax.runtime import hosts, memory, precision
 from motif_jax.support import config as checks
 from motif_jax.support import metrics
 from motif_jax.support.errors import UserError
@@ -25,7 +25,6 @@ SCORE_TASK = "NetHackScore-v1"
 SCORE_COEFFICIENT = 0.1
 SPARSE_COEFFICIENT = 10.0
 TEXT_FIELD = "message"  # of rewards
-MATMUL_PRECISIONS = ("default", "highest")
 _ENVIRONMENT_SWITCHES = (
     "sober_mask",
     "oracle_patch_edge",
@@ -85,13 +84,14 @@ def columns(config: ConfigDict) -> int:
 
 
 def slots_per_group(config: ConfigDict) -> int:
-    """One slot that is being filled, and this group's share of a batch and of the rest of a slot that was split.
+    """As few slots as never leave actors and batcher waiting for each other.
 
-    No more: what actors play ahead of the learner is played with old parameters.
+    Actors wait when all slots of all groups are full. Then the slots hold a batch, also when all columns but one of a
+    slot went into the batch before. No more: what actors play ahead of the learner is played with old parameters.
     """
     envs = config.actors.workers * config.actors.envs_per_worker
     per_group = config.actors.envs_per_worker // config.actors.groups_per_worker
-    return 1 + -(-(columns(config) + per_group) // envs)
+    return max(2, -(-(columns(config) + per_group - 1) // envs))
 
 
 def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
@@ -137,11 +137,11 @@ def make_network(config: ConfigDict) -> AgentNetwork:
 
 def make_optimizer(config: ConfigDict) -> Any:
     """The optimiser of a config's agent."""
-    return schedules.make_optimizer(config.optimizer, optimizer_steps(config))
+    return schedules.make_optimizer(config.optimizer)
 
 
 def optimizer_steps(config: ConfigDict) -> int:
-    """Optimiser steps of the whole run."""
+    """Optimiser steps of the whole run, at least: batches with ends of episodes hold fewer environment steps."""
     updates = -(-config.train_for_env_steps // config.batch_size)
     return updates * config.algorithm.epochs * config.algorithm.minibatches
 
@@ -166,9 +166,7 @@ def configure_jax(config: ConfigDict) -> None:
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
     if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
         memory.keep_freed_memory()
-    checks.choice(config, "matmul_precision", MATMUL_PRECISIONS)
-    precision = None if config.matmul_precision == "default" else config.matmul_precision
-    jax.config.update("jax_default_matmul_precision", precision)
+    precision.set_matmul_precision(config)
     folder = cache_folder(config.compile_cache)
     if folder is not None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -235,10 +233,10 @@ def _devices(config: ConfigDict, key: str, devices: Sequence[jax.Device]) -> lis
     if value == "all":
         return list(devices)
     numbers = [part.strip() for part in str(value).split(",")]
-    good = all(part.isdigit() and int(part) < len(devices) for part in numbers)
-    distinct = len(set(numbers)) == len(numbers)
+    good = all(checks.is_natural(part) and int(part) < len(devices) for part in numbers)
+    distinct = good and len({int(part) for part in numbers}) == len(numbers)
     allowed = f"'all' or different numbers below {len(devices)}, the devices here, with commas between"
-    checks.require(good and distinct, key, value, allowed)
+    checks.require(distinct, key, value, allowed)
     return [devices[int(part)] for part in numbers]
 
 
@@ -253,7 +251,7 @@ def check(config: ConfigDict) -> None:
         "train_for_env_steps batch_size rollout max_waiting_batches environment.max_episode_steps stats_episodes "
         "environment.recall.cues environment.recall.delay actors.workers actors.envs_per_worker "
         "actors.groups_per_worker actors.timeout_seconds actors.start_timeout_seconds actors.max_failures "
-        "save_every_steps save_every_seconds keep_checkpoints log_every_seconds"
+        "save_every_steps save_every_seconds keep_checkpoints log_every_seconds algorithm.epochs algorithm.minibatches"
     ).split():
         checks.positive(config, key)
     for key in ("actors.warmup_steps", "actors.warmup_seconds", "record_every"):
@@ -274,6 +272,7 @@ def check(config: ConfigDict) -> None:
         )
     _check_intrinsic(config)
     _check_devices(config)
+    schedules.check_warmup(config, optimizer_steps(config))
     make_network(config)
     _check_memory(config)
     if config.wandb.enabled:

@@ -14,9 +14,9 @@ from motif_jax import rewards
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import Rollouts
-from motif_jax.algorithms import appo, schedules
+from motif_jax.algorithms import appo
 from motif_jax.runtime import hosts, settings
-from motif_jax.runtime.batcher import Batcher, Finished, Source
+from motif_jax.runtime.batcher import Batcher, Finished, IntrinsicReturn, Source
 from motif_jax.runtime.inference import Inference
 from motif_jax.runtime.learner import DeviceBatch, Learner, Prefetcher, put
 from motif_jax.runtime.meters import Meters
@@ -66,7 +66,6 @@ class System:
             self.optimizer,
             config,
             reward_fn=reward.in_step if reward is not None and in_step else None,
-            schedule=schedules.make_schedule(config.optimizer, settings.optimizer_steps(config)),
         )
         actor_devices = settings.actor_devices(config)
         self.parallel = DataParallel(settings.all_learner_devices(config))
@@ -120,6 +119,11 @@ class System:
     def next_episode(self) -> list[int]:
         """For every environment the number of the episode that it starts next."""
         return [number for source in self.sources for number in source.actors.next_episode()]
+
+    @property
+    def inference_threads(self) -> int:
+        """How many threads choose actions: one for each device that acts, or the one that does everything in turns."""
+        return 1 if self.config.serial else len(self.sources)
 
     def draws(self) -> int:
         """Random draws of inference so far (the most of any device)."""
@@ -200,6 +204,11 @@ class BatchStream:
     def waiting(self) -> int:
         """Batches that wait for the learner."""
         return self._prefetcher.waiting()
+
+    def rest(self) -> list[IntrinsicReturn]:
+        """Takes the batches that wait, for a learner that has ended; gives the intrinsic returns of their episodes."""
+        batches = [self._prefetcher.get(0) for _ in range(self._prefetcher.waiting())]
+        return [value for batch in batches if batch is not None for value in batch.intrinsic_returns]
 
 
 def _key(seed: int, *path: int | str) -> jax.Array:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import socket
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import jax
 from ml_collections import ConfigDict
 
 from motif_jax.runtime import agent_checkpoints, reward_plan, settings
 from motif_jax.runtime.episode_log import EpisodeLog
 from motif_jax.runtime.hosts import Agreement, Ballot, Hosts
 from motif_jax.runtime.learner import Averages, DeviceBatch
-from motif_jax.runtime.meters import system_metrics
+from motif_jax.runtime.meters import of_all_hosts, system_metrics
+from motif_jax.runtime.overview import overview
 from motif_jax.runtime.system import BatchStream, System
 from motif_jax.runtime.training_recordings import drop_recordings, make_recorder
 from motif_jax.support.interruption import Interruption
@@ -72,6 +76,7 @@ class Training:
                     system.has_lookup,
                     resume,
                     progress.get("episodes", []),
+                    system.network.spec.episode_fields,
                 )
             )
             if first:
@@ -85,6 +90,7 @@ class Training:
             self._profiler = Profiler(self._workdir, start, profile.steps, profile.server_port)
             stack.callback(self._profiler.close)
             self._averages = Averages()
+            self._say_what_runs()
             self._progress = first and stack.enter_context(Progress(total, "steps", "train", self._steps))
             self._stream = stack.enter_context(BatchStream(system))
             self._loop(total, stop)
@@ -107,6 +113,15 @@ class Training:
         state, progress = agent_checkpoints.restore(self._checkpoints, latest, network, optimizer)
         return System(self._config, state, progress["next_episode"], progress["draws"]), progress
 
+    def _say_what_runs(self) -> None:
+        """One line on the first host, which meets all others' names for it."""
+        nodes, config = self._hosts.gather(socket.gethostname()), self._config
+        if self._hosts.is_first:
+            params = jax.tree.leaves(self._system.learner.state.params)
+            learning, acting = settings.learner_devices(config), settings.actor_devices(config)
+            line = overview(config, sum(leaf.size for leaf in params), learning, acting, nodes)
+            print(line, file=sys.stderr, flush=True)
+
     def _loop(self, total: int, stop: Interruption) -> None:
         system, alone = self._system, self._hosts.count == 1
         self._logged_at = self._saved_at = self._shown_at = time.monotonic()
@@ -122,7 +137,7 @@ class Training:
             system.learner.step(batch)
             self._agreement.vote(self._ballot(batch, stop))
             self._after_step(batch)
-        self._averages.add(system.learner.metrics())  # the last update's
+        self._end_episodes()
         self._show(time.monotonic())
         if self._steps > self._logged_steps:
             self._log()
@@ -142,7 +157,7 @@ class Training:
         if agreed is None:
             return False
         self._steps += agreed.steps
-        # The last row is written when the last update's metrics have been read.
+        # The last row is written when no more episodes come.
         if agreed.log and not agreed.stop and self._steps < total:
             self._log()
         every = self._config.save_every_steps
@@ -153,24 +168,38 @@ class Training:
     def _after_step(self, batch: DeviceBatch) -> None:
         # Metrics of the update before: read now that the devices have their next one.
         self._averages.add(self._system.learner.metrics())
-        reports = [report for source in self._system.sources for report in source.actors.episodes()]
         step = self._steps + batch.num_steps
-        if self._recorder is not None:
-            self._recorder.report(step, reports)
-        rows = self._episodes.join(step, reports, batch.intrinsic_returns)
-        if self._hosts.count == 1:
-            self._episodes.write(rows)
-        else:
-            self._unwritten += rows
+        self._keep(self._episodes.join(step, self._reports(step), batch.intrinsic_returns))
         now = time.monotonic()
         if now - self._shown_at >= _SHOW_SECONDS:
             self._show(now)
 
-    def _gather(self) -> list[dict[str, Any]]:
-        """Takes in the episodes of all hosts; gives what else they tell each other."""
+    def _end_episodes(self) -> None:
+        """Takes in the episodes that ended behind the last batch that was learned from."""
+        # Without a save that is still to come the checkpoint does not know of them: their places are played again.
+        reports = self._reports(self._steps) if self._steps > self._saved_steps else []
+        self._keep(self._episodes.join_rest(self._steps, reports, self._stream.rest()))
+
+    def _reports(self, step: int) -> list[dict[str, Any]]:
+        """What actors report of the episodes that ended since the last call."""
+        reports = [report for source in self._system.sources for report in source.actors.episodes()]
+        if self._recorder is not None:
+            self._recorder.report(step, reports)
+        return reports
+
+    def _keep(self, rows: list[dict[str, Any]]) -> None:
+        """Takes in this host's complete episodes."""
+        if self._hosts.count == 1:
+            self._episodes.write(rows)
+        else:
+            self._unwritten += rows
+
+    def _gather(self, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
+        """Takes in the episodes of all hosts; gives what else they tell each other, `system` with it."""
         actors = [source.actors for source in self._system.sources]
         everyone = self._hosts.gather(
             {
+                "system": system,
                 "episodes": self._unwritten,
                 "next_episode": self._system.next_episode(),
                 "draws": self._system.draws(),
@@ -219,12 +248,15 @@ class Training:
         return self._seconds_before + time.monotonic() - self._started
 
     def _log(self) -> None:
-        everyone, reading = self._gather(), self._system.meters.read()
-        values = {**self._averages.read(), **self._episodes.means(), **system_metrics(reading)}
+        system = system_metrics(self._system.meters.read(), self._system.inference_threads)
+        everyone = self._gather({**system, "queue/waiting_batches": float(self._stream.waiting())})
+        together = of_all_hosts([host["system"] for host in everyone])
+        # Those of the update that has just been waited for, which are read later where no row is written.
+        self._averages.add(self._system.learner.metrics())
+        values = {**self._averages.read(), **self._episodes.row(), **together}
         seconds = max(time.monotonic() - self._logged_at, 1e-9)
         values |= {
             "throughput/env_steps_per_second": (self._steps - self._logged_steps) / seconds,
-            "queue/waiting_batches": float(self._stream.waiting()),
             "actors/restarts": float(sum(host["restarts"] for host in everyone)),
             "actors/dropped_slots": float(sum(host["dropped_slots"] for host in everyone)),
             "time/seconds": self._seconds(),

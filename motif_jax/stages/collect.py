@@ -18,6 +18,7 @@ from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
+from motif_jax.support.progress import format_number
 
 POLICIES = ("random", "mixture", "agents")
 AGENTS = "agents"
@@ -83,8 +84,8 @@ def _check_disk(config: ConfigDict, workdir: Path) -> None:
     free = shutil.disk_usage(there).free
     if needed > free:
         raise UserError(
-            f"config.num_pairs={config.num_pairs} needs about {needed / 1e9:.1f} GB while it is collected, {there} has "
-            f"{free / 1e9:.1f} GB: choose another --workdir, fewer pairs, or --config.screens=False"
+            f"config.num_pairs={config.num_pairs} needs about {format_number(needed / 1e9)} GB while it is collected, "
+            f"{there} has {format_number(free / 1e9)} GB: choose another --workdir, fewer pairs, or --config.screens=False"
         )
 
 

@@ -211,7 +211,7 @@ def _chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
     }
     chosen: list[int] = []
     for part in (part.strip() for part in str(config.episodes).split(",")):
-        good = part in named or (part.isdigit() and int(part) in by_index)
+        good = part in named or (checks.is_natural(part) and int(part) in by_index)
         checks.require(good, "episodes", part, f"best, worst, all, or an index from 0 to {max(by_index)}")
         chosen += named[part] if part in named else [int(part)]
     return [by_index[index] for index in dict.fromkeys(chosen)]

@@ -68,10 +68,11 @@ def run(config: ConfigDict, workdir: Path) -> None:
     if config.dataset_dir:
         dataset = PairsDataset.open(config.dataset_dir)
         data.dataset, data.labels = _facts(dataset), _label_counts(dataset)
-        if config.reward.dir:
-            data.liked = liked_messages(config, dataset, data)
     if config.reward.dir:
         folder = Path(config.reward.dir)
+        data.reward_reads = _more_than_the_message(folder)
+        if config.dataset_dir and not data.reward_reads:
+            data.liked = liked_messages(config, dataset, data)
         data.reward_train = curves.read_csv(folder / "train_metrics.csv")
         data.reward_validation = curves.read_csv(folder / "val_metrics.csv")
         data.reward_summary = (_read_json(folder / "summary.json") or {}).get("used", {})
@@ -113,6 +114,14 @@ def _evaluation_name(policy: str, taken: Container[str]) -> str:
     while name in taken:
         name, number = f"{name.rstrip('0123456789 ')} {number}", number + 1
     return name
+
+
+def _more_than_the_message(folder: Path) -> tuple[str, ...]:
+    """What a reward reads if that is more than the message: then no message has a reward of its own."""
+    from motif_jax.rewards.trained import read_architecture
+
+    architecture = read_architecture(folder)[0]
+    return () if architecture.message_only else architecture.fields
 
 
 def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> list[LikedMessage]:

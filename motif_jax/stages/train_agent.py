@@ -58,6 +58,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             stack.enter_context(FolderLock(workdir))
             run_folder.prepare(workdir, config, IDENTITY)
 
-        Hosts().on_first(take_folder)
+        hosts = Hosts()
+        hosts.on_first(take_folder)
+        hosts.require_shared(workdir)
         finished = Training(config, workdir).run(stop)
     return None if finished else EXIT_CODE

@@ -27,7 +27,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     from motif_jax.datasets import targets
     from motif_jax.networks.reward import DTYPES, MESSAGE_MODELS
     from motif_jax.rewards.trained import architecture_of
-    from motif_jax.runtime import reward_data
+    from motif_jax.runtime import precision, reward_data
 
     if workdir is not None:
         run_folder.check_identity(workdir, config, IDENTITY)
@@ -57,6 +57,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     checks.choice(config, "labels.ties", targets.TIES)
     schedules.check(config)
     checks.check_profile(config)
+    precision.set_matmul_precision(config)
     devices = config.num_devices or jax.local_device_count()
     there = jax.local_device_count()
     checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
@@ -102,12 +103,13 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.runtime.reward_trainer import RewardTrainer
 
     with FolderLock(workdir):
-        # Reading the data is the last check: a folder that is refused for it takes a corrected command.
+        # Reading the data and planning its batches are the last checks: a folder that is refused for them takes a
+        # corrected command.
         data = reward_data.load(config, architecture_of(config.network, config.compat))
         reward_records.refuse_other_data(workdir, config, data)
-        run_folder.prepare(workdir, config, IDENTITY)
         parallel = DataParallel(jax.local_devices()[: config.num_devices])
         trainer = RewardTrainer(config, data, parallel)
+        run_folder.prepare(workdir, config, IDENTITY)
         print(
             f"{data.train.size:,} training and {data.validation.size:,} validation pairs, {len(data.messages):,} "
             f"distinct messages of up to {data.max_length} bytes; at most {trainer.plan.bucket:,} distinct ones of "

@@ -67,6 +67,9 @@ class Checkpoints:
         self._pending: Any = None
         if not read_only:
             self._remove_leftovers()
+        # What `save` leaves alone. Not the folder's look at that moment: processes may see it differently, and all of
+        # them have to take part in a save, or none.
+        self._saved = set(self.steps())
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -87,7 +90,7 @@ class Checkpoints:
         metrics: Mapping[str, float] | None = None,
         asynchronous: bool = True,
     ) -> None:
-        """Saves `items` as checkpoint `step`; a step that is there already is left as it is.
+        """Saves `items` as checkpoint `step`; one that was there at the beginning, or was saved since, is left as it is.
 
         The arrays are copied to the host before this returns, so the caller may donate or change them; the
         writing goes on in the background. An earlier save still under way is waited for.
@@ -96,8 +99,9 @@ class Checkpoints:
           Exception: whatever went wrong in an earlier background save.
         """
         self.wait()
-        if step in self.steps():
+        if step in self._saved:
             return
+        self._saved.add(step)
         packed = {name: _pack(item) for name, item in items.items()}
         numbers = {name: float(value) for name, value in (metrics or {}).items()}
         self._pending = self._checkpointer.save_checkpointables_async(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.support.errors import UserError
 
+_PORTS = 65_536
 # Quirks of the published code, each off unless a config turns it on.
 COMPAT_SWITCHES = frozenset(
     """sober_mask oracle_patch_edge crop_row_offset seed_noop message_count_off vtrace_bootstrap
@@ -93,6 +95,8 @@ def check_profile(config: ConfigDict) -> None:
     positive(config, "profile.start", allow_zero=True, allow_none=True)
     positive(config, "profile.steps")
     positive(config, "profile.server_port", allow_none=True)
+    port = config.profile.server_port
+    require(port is None or port < _PORTS, "profile.server_port", port, f"below {_PORTS:,}")
 
 
 def fraction(config: ConfigDict, key: str, allow_none: bool = False) -> None:
@@ -103,9 +107,14 @@ def fraction(config: ConfigDict, key: str, allow_none: bool = False) -> None:
     require(isinstance(value, int | float) and 0 <= value <= 1, key, value, "a number between 0 and 1")
 
 
+def is_natural(text: str) -> bool:
+    """Whether `text` is a whole number in ASCII digits, as `int` reads it and below 10^18 (`str.isdigit` takes '²' too)."""
+    return re.fullmatch("[0-9]{1,18}", text) is not None
+
+
 def existing_folder(config: ConfigDict, key: str) -> Path:
     """Requires that the value of `key` names an existing folder, and returns it."""
     value = dotted(config, key)
     require(bool(value), key, value, f"a folder: give it with --config.{key}=DIR")
-    require(Path(value).is_dir(), key, value, "an existing folder")
+    require(os.path.isdir(value), key, value, "an existing folder")
     return Path(value)

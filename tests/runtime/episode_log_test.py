@@ -35,6 +35,17 @@ def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(t
     assert [(row["episode"], row["intrinsic_return"]) for row in lines(tmp_path)] == [(1, 1.0), (0, None)]
 
 
+def test_what_waits_at_the_end_is_given_out(tmp_path: Path) -> None:
+    with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
+        log.add(10, [report(0, 0), report(1, 0)], [IntrinsicReturn(1, 0, 0.5)])
+        assert log.count == 1
+        rows = log.join_rest(30, [report(2, 0), report(2, 1)], [IntrinsicReturn(0, 0, 2.5)])
+        log.write(rows)
+        assert log.join_rest(40, [], []) == []
+    found = [(row["step"], row["env"], row["episode"], row["intrinsic_return"]) for row in lines(tmp_path)]
+    assert found == [(10, 1, 0, 0.5), (10, 0, 0, 2.5), (30, 2, 0, None), (30, 2, 1, None)]
+
+
 def test_means_are_over_the_newest(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 2, with_intrinsic=False) as log:
         log.add(1, [report(0, n, float(n)) for n in range(5)], [])

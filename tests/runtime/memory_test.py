@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -52,10 +53,12 @@ def update(x):
     return (jnp.cumsum(x, axis=1).T @ jnp.ones((4096, 8))).sum()
 
 x = jnp.ones((4096, 4096))
-for run in range(8):
+faults = []
+for run in range(30):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     jax.block_until_ready(update(x))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(*faults)
 """
 
 
@@ -70,8 +73,10 @@ def test_updates_of_a_training_on_the_cpu_use_their_memory_again(repository: Pat
         timeout=120,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
     )
-    # 34,000 where the memory is cleared again.
-    assert int(done.stdout) < 3000
+    # 34,000 in every run where the memory is cleared again. Where it is kept, the heap still grows until it has a place for
+    # every block beside what other threads hold at the time, and now and then after that.
+    faults = [int(count) for count in done.stdout.split()]
+    assert statistics.median(faults[10:]) < 3000, faults
 
 
 @pytest.mark.parametrize(

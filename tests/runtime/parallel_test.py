@@ -12,18 +12,20 @@ import pytest
 
 from motif_jax.algorithms import appo, schedules
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
+from motif_jax.networks.agent import AgentNetwork
 from motif_jax.runtime.parallel import AXIS, DataParallel, split_axis
 from tests.agents import FLAT_SPEC, agent_config, flat_network, random_batch
 
 NETWORK = flat_network()
 CONFIG = agent_config()
-OPTIMIZER = schedules.make_optimizer(CONFIG.optimizer, 100)
+CONFIG.algorithm.minibatches = 2  # of which every device, also of two hosts, has a part
+OPTIMIZER = schedules.make_optimizer(CONFIG.optimizer)
 UPDATE = functools.partial(appo.make_update(NETWORK, OPTIMIZER, CONFIG), axis_name=AXIS)
 
 
-def batch_of(seed: int) -> TrajectoryBatch:
+def batch_of(seed: int, state_size: int = NETWORK.state_size) -> TrajectoryBatch:
     """A batch whose quarters hold very different numbers of valid rows, the last none at all."""
-    batch = random_batch(FLAT_SPEC, NETWORK.state_size, 6, 8, seed, padding=0.1)
+    batch = random_batch(FLAT_SPEC, state_size, 6, 8, seed, padding=0.1)
     version = np.array(batch.parameter_version)
     version[1:, 2:4] = -1
     version[:, 6:] = -1
@@ -36,20 +38,23 @@ def gradient_core(state: appo.TrainState, batch: TrajectoryBatch) -> tuple[Any, 
     return gradients, metrics
 
 
-def new_state() -> appo.TrainState:
-    return appo.make_state(NETWORK, OPTIMIZER, jax.random.key(0))
+def new_state(network: AgentNetwork = NETWORK) -> appo.TrainState:
+    return appo.make_state(network, OPTIMIZER, jax.random.key(0))
 
 
 def flatten(tree: Any) -> np.ndarray:
     return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(tree)])
 
 
-def run(devices: int, updates: int) -> tuple[appo.TrainState, Any]:
+def run(
+    devices: int, updates: int, update: Any = UPDATE, network: AgentNetwork = NETWORK
+) -> tuple[appo.TrainState, Any]:
     parallel = DataParallel(jax.devices()[:devices])
-    update = parallel.wrap(UPDATE, donate_state=True)
-    state, metrics = parallel.replicate(new_state()), None
+    program = parallel.wrap(update, donate_state=True)
+    state, metrics = parallel.replicate(new_state(network)), None
     for seed in range(updates):
-        state, metrics = update(state, parallel.put_batch(batch_of(seed % 10), BATCH_AXES))
+        batch = batch_of(seed % 10, network.state_size)
+        state, metrics = program(state, parallel.put_batch(batch, BATCH_AXES))
     return state, metrics
 
 
@@ -88,6 +93,38 @@ def test_changes_of_the_parameters_agree(updates: int) -> None:
         difference = flatten(state.params) - start - alone
         assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(alone), devices
         assert int(state.step) == updates
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("core", "settings"),
+    [
+        ("gru", {}),
+        ("lstm", {}),
+        ("gru", {"advantage": "gae", "exploration": "symmetric_kl"}),
+        ("gru", {"value_normalisation": "popart", "value_statistics_rate": 0.1}),
+        ("gru", {"value_normalisation": "running", "value_statistics_rate": 0.1, "minibatches": 2}),
+        ("gru", {"epochs": 2, "minibatches": 2}),
+    ],
+    ids=["plain", "lstm", "gae and symmetric_kl", "popart", "running", "epochs and minibatches"],
+)
+def test_changes_of_the_parameters_agree_with_any_settings(core: str, settings: dict[str, Any]) -> None:
+    network, config = flat_network(core=core), agent_config()
+    config.algorithm.update(settings)
+    config.optimizer.schedule, config.train_for_env_steps = "linear", 300
+    update = functools.partial(
+        appo.make_update(network, schedules.make_optimizer(config.optimizer), config), axis_name=AXIS
+    )
+    start = flatten(new_state(network).params)
+    alone, described = run(1, 5, update, network)
+    change = flatten(alone.params) - start
+    for devices in (2, 4):
+        state, metrics = run(devices, 5, update, network)
+        difference = flatten(state.params) - start - change
+        assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(change), devices
+        assert state.env_steps.tolist() == alone.env_steps.tolist()
+        for name, value in metrics.items():
+            np.testing.assert_allclose(value, described[name], rtol=2e-3, atol=1e-4, err_msg=name)
 
 
 def test_replicas_stay_equal() -> None:

@@ -74,13 +74,6 @@ def test_messages_are_counted_whenever_an_intrinsic_reward_is_trained_on() -> No
     assert settings.environment_options(config)["compat"]["message_count_off"]
 
 
-def test_slots_suffice_for_a_batch_of_few_environments() -> None:
-    config = recall_config(batch_size=8 * 64, actors__workers=1, actors__envs_per_worker=2)
-    actors = settings.actors_configs(settings.resolved(config), 1)[0]
-    # While one slot of every group is being filled, the others must hold a batch and the rest of a split slot.
-    assert (actors.slots_per_group - 1) * actors.num_envs >= 64 + actors.envs_per_group
-
-
 def test_actors_are_divided_over_devices() -> None:
     config = settings.resolved(recall_config(actors__workers=4))
     first, second = settings.actors_configs(config, 2)
@@ -122,11 +115,29 @@ def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.Mo
         ({"devices__learner": "9"}, "config.devices.learner='9'"),
         ({"devices__actor": "0,0"}, "config.devices.actor='0,0'"),
         ({"devices__actor": "0,1,2"}, "config.actors.workers=2: must be a multiple of the 3 devices"),
-        ({"actors__slots_per_group": 2}, "config.actors.slots_per_group=2: must be at least 3"),
+        ({"actors__slots_per_group": 1}, "config.actors.slots_per_group=1: must be at least 2"),
+        (
+            {"actors__slots_per_group": 2, "actors__envs_per_worker": 4},
+            "config.actors.slots_per_group=2: must be at least 3",
+        ),
         ({"reward__dir": "/nowhere"}, "config.reward.dir='/nowhere': must be an existing folder"),
         ({"reward__intrinsic_coefficient": 0.1}, "needs a trained reward"),
         ({"algorithm__advantage": "td"}, "config.algorithm.advantage='td'"),
         ({"network__core": "rnn"}, "config.network.core='rnn'"),
+        ({"network__flat_sizes": ("a", "b")}, "config.network.flat_sizes=('a', 'b'): must be whole numbers"),
+        ({"network__flat_sizes": (1.5,)}, "config.network.flat_sizes=(1.5,): must be whole numbers above 0"),
+        ({"network__flat_sizes": (True,)}, "config.network.flat_sizes=(True,): must be whole numbers above"),
+        ({"devices__learner": "²"}, "config.devices.learner='²': must be 'all' or different numbers below 4"),
+        ({"devices__learner": "0,00"}, "config.devices.learner='0,00': must be 'all' or different numbers"),
+        ({"algorithm__minibatches": 0}, "config.algorithm.minibatches=0: must be a number above 0"),
+        ({"algorithm__ratio_min": 1.0}, "config.algorithm.ratio_min=1.0: must be below 1"),
+        ({"algorithm__ratio_min": 30.0}, "config.algorithm.ratio_min=30.0: must be below 1"),
+        ({"algorithm__ratio_max": 0.5}, "config.algorithm.ratio_max=0.5: must be above 1"),
+        ({"algorithm__max_policy_lag": 1 << 31}, "config.algorithm.max_policy_lag=2147483648: must be below"),
+        (
+            {"optimizer__warmup_steps": 32, "algorithm__epochs": 2},
+            "config.optimizer.warmup_steps=32: must be below the 32 optimiser steps of the whole run",
+        ),
         ({"optimizer__learning_rate": -1.0}, "config.optimizer.learning_rate=-1.0"),
         ({"matmul_precision": "tf32"}, "config.matmul_precision='tf32': must be one of default, highest"),
         ({"network__encoder": "nethack"}, "config.network.encoder='nethack' needs the fields window_chars"),

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from motif_jax import rewards
 from motif_jax.actors.group import episode_seed
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.envs.replay import Recording
-from motif_jax.runtime import settings
+from motif_jax.rewards.intrinsic import IntrinsicReward
+from motif_jax.runtime import settings, training_recordings
+from motif_jax.runtime.episode_processes import WorkerProcess
 from motif_jax.runtime.rerecord import record_actions
 from motif_jax.runtime.training import Training
 from motif_jax.runtime.training_recordings import ActionTape, EpisodeRecorder, drop_recordings
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
-from tests.processes import wait_until
 from tests.runtime.agent_runs import recall_config
 
 LENGTH = 6  # of an episode of Recall-v0 with a delay of 4
 OPTIONS = {"cues": 4, "delay": 4, "max_episode_steps": 100}
+
+
+@pytest.fixture(autouse=True)
+def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of a training games are waited for, however busy the machine is."""
+    monkeypatch.setattr(training_recordings, "_CLOSE_SECONDS", 240.0)
 
 
 def batch(action: list[int], last: list[int], terminated: list[int]) -> TrajectoryBatch:
@@ -106,16 +115,31 @@ def plays(seed: int, answer: int) -> float:
     return record_actions("Recall-v0", OPTIONS, seed, actions).info["return"]
 
 
-def test_a_process_that_dies_is_replaced(tmp_path: Path, capfd) -> None:
+def test_a_process_that_dies_is_replaced(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[WorkerProcess] = []
+
+    class Mortal(WorkerProcess):
+        """The first one is killed before it can have played anything."""
+
+        def __init__(self, target: Any, setup: Mapping[str, Any]) -> None:
+            super().__init__(target, setup)
+            if not started:
+                os.kill(self.process.pid, signal.SIGKILL)
+            started.append(self)
+
+    monkeypatch.setattr(training_recordings, "WorkerProcess", Mortal)
     wrong = next(answer for answer in range(4) if plays(3, answer) == 0.0)
     with EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 1) as recorder:
         for episode in range(3):
             play(recorder, 0, episode, wrong)
             recorder.report(10 * episode, [report(0, episode, 3)])
-            wait_until(lambda: recorder._process is not None, "the process is there")
-            if episode == 0:
-                os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
-    assert names(tmp_path)[-1] == "step-000000000020-env-00000-episode-000002.json"
+    assert names(tmp_path) == [
+        "step-000000000010-env-00000-episode-000001.json",
+        "step-000000000020-env-00000-episode-000002.json",
+    ]
+    assert len(started) == 2
     assert "is not recorded: the process that played it again died" in capfd.readouterr().err
 
 
@@ -134,6 +158,37 @@ def test_what_a_resumed_run_plays_again_is_dropped(tmp_path: Path) -> None:
 def test_games_without_seeds_are_refused() -> None:
     with pytest.raises(UserError, match=r"record_every=2: must be 0 with compat\.seed_noop"):
         settings.check(recall_config(record_every=2, compat__seed_noop=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("serial", "save_every"),
+    [(True, 10**9), (False, 10**9), (False, 1)],
+    ids=["serial", "processes", "saved"],
+)
+def test_every_recording_of_a_run_with_a_reward_has_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serial: bool, save_every: int
+) -> None:
+    """Of games whose batches still waited when the training ended, too; `saved`: the last update's own save is the last."""
+    reward = IntrinsicReward(("sign",), lambda texts: np.ones(len(texts), np.float32), compile=lambda: None)
+    monkeypatch.setattr(rewards, "load_intrinsic", lambda *_: reward)
+    settings = {"serial": serial, "record_every": 1, "save_every_steps": save_every}
+    assert Training(recall_config(train_for_env_steps=600, **settings), tmp_path).run(Interruption())
+    rows = lines_of(tmp_path)
+    lines = [
+        f"step-{row['step']:012d}-env-{row['env']:05d}-episode-{row['episode']:06d}.json" for row in rows
+    ]
+    made = names(tmp_path)
+    assert len(made) > 50
+    assert set(made) <= set(lines)
+    # Games are counted on: none is played twice.
+    assert Training(recall_config(train_for_env_steps=900, **settings), tmp_path).run(Interruption())
+    played = [(row["env"], row["episode"]) for row in lines_of(tmp_path)]
+    assert len(set(played)) == len(played) > len(lines)
+
+
+def lines_of(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.slow

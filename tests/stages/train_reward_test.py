@@ -55,7 +55,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def kill_when(process: subprocess.Popen, condition, number: int) -> None:
     """Sends a signal as soon as `condition` holds."""
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 600
     while not condition() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     assert process.poll() is None, "it ended before the signal"
@@ -74,6 +74,7 @@ def complete_steps(folder: Path) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_killed_in_the_middle_of_an_epoch_it_ends_with_the_same_bits(dataset, tmp_path):
     given = flags(dataset, "--config.save_every_seconds=0.000001", "--config.epochs=3")
     whole = tmp_path / "whole"
@@ -82,9 +83,11 @@ def test_killed_in_the_middle_of_an_epoch_it_ends_with_the_same_bits(dataset, tm
     killed = tmp_path / "killed"
     places = (steps_per_epoch // 2, steps_per_epoch + 3)
     for number, place in zip((signal.SIGKILL, signal.SIGTERM), places, strict=True):
+        # One more than there is already at the least: the process is at work then, and hears the signal.
+        wanted = max(place, max(complete_steps(killed / "resume"), default=0) + 1)
         process = start(killed, *given)
-        kill_when(process, lambda: max(complete_steps(killed / "resume"), default=0) >= place, number)  # noqa: B023
-        code = process.wait(timeout=100)
+        kill_when(process, lambda: max(complete_steps(killed / "resume"), default=0) >= wanted, number)  # noqa: B023
+        code = process.wait(timeout=300)
         assert code == (-signal.SIGKILL if number == signal.SIGKILL else 75)
         assert read_trained(killed).step < 3
     launch("train_reward", killed, *given)
@@ -206,7 +209,9 @@ def test_files_have_the_published_columns(dataset, tmp_path):
     assert summary["last"]["train/loss_pairs"] == train_pairs
     assert (summary["used_evaluation"], summary["used"]) == (2, summary["last"])
     metrics = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    assert metrics[0]["train/loss"] is None
     for row in metrics:
+        assert row.keys() == metrics[-1].keys()
         for name in row:
             group, _, what = name.partition("/")
             if group.startswith(("train", "validation")) and what in MEASURED:
@@ -226,10 +231,26 @@ def test_faithful_is_the_published_command():
     assert (config.batch_size, config.epochs, config.seed) == (1024, 10, 777)
     assert config.optimizer.learning_rate == 1e-5
     assert config.dataset_dir == "motif_dataset"
+    assert config.matmul_precision == "highest"
     assert all(config.compat.values())
     assert not any(load_config("train_reward", "").compat.values())
     with pytest.raises(ValueError, match="'smoke'"):
         load_config("train_reward", "nonsense")
+
+
+def test_products_are_as_exact_as_the_config_says(dataset):
+    for value, setting in (("highest", "highest"), ("default", None)):
+        train_reward.check(reward_config(dataset, matmul_precision=value), None)
+        assert jax.config.jax_default_matmul_precision == setting
+
+
+def test_a_warm_up_longer_than_the_run_is_refused_and_leaves_the_folder_free(dataset, tmp_path):
+    config = reward_config(dataset, **{"optimizer.warmup_steps": 10_000})
+    with pytest.raises(
+        UserError, match=r"optimizer.warmup_steps=10000: must be below the [\d,]+ optimiser steps of"
+    ):
+        train(tmp_path / "r", config)
+    assert not (tmp_path / "r" / "config.json").exists()
 
 
 @pytest.mark.slow
@@ -281,10 +302,13 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
         ({"labels.soft": True}, "probabilities.npy is missing"),
         ({"labels.ties": "lost"}, "must be one of half, drop"),
         ({"optimizer.schedule": "steps"}, "must be one of constant"),
+        ({"matmul_precision": "tf32"}, "config.matmul_precision='tf32': must be one of default, highest"),
         ({"num_devices": 64}, "config.num_devices=64: must be at most"),
         ({"num_devices": 3}, "config.batch_size=32: must be a multiple of the 3 devices"),
         ({"train_fraction": 1.0}, "between 0 and 1"),
         ({"profile.steps": 0}, "config.profile.steps=0: must be a number above 0"),
+        ({"profile.server_port": 0}, "config.profile.server_port=0: must be a number above 0"),
+        ({"profile.server_port": 65_536}, "config.profile.server_port=65536: must be below 65,536"),
         ({"dataset_dir": "/nowhere"}, "config.dataset_dir='/nowhere': must be an existing folder"),
     ],
 )

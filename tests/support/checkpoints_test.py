@@ -64,6 +64,21 @@ def test_a_reader_sees_new_checkpoints_and_removes_none(tmp_path: Path) -> None:
             assert reader.steps() == [2]
 
 
+def test_a_step_is_saved_once_whatever_the_file_system_shows(tmp_path: Path) -> None:
+    """Hosts take the same branch: a view of the folder that lags behind must not decide."""
+    with Checkpoints(tmp_path / "c") as checkpoints:
+        checkpoints.save(1, {"params": PARAMS}, asynchronous=False)
+        (tmp_path / "c" / "1").rename(tmp_path / "unseen")
+        checkpoints.save(1, {"params": PARAMS}, asynchronous=False)
+        assert checkpoints.steps() == []
+        (tmp_path / "unseen").rename(tmp_path / "c" / "1")
+    with Checkpoints(tmp_path / "c") as resumed:
+        resumed.save(1, {"params": {"other": np.ones(2)}}, asynchronous=False)
+        resumed.save(2, {"params": PARAMS}, asynchronous=False)
+        assert resumed.steps() == [1, 2]
+        resumed.restore(1, {"params": PARAMS})
+
+
 def test_a_removal_that_is_cut_off_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cut_off(path: Path) -> None:
         next(file for file in path.rglob("*") if file.is_file()).unlink()
