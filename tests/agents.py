@@ -1,10 +1,8 @@
-"""What the agent's tests share: configurations, weights from the golden recipe, inputs for the real network."""
+"""What the agent's tests share: configurations, networks, inputs for the real one."""
 
 from __future__ import annotations
 
 import functools
-import zlib
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -16,7 +14,6 @@ from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.envs.status import BLSTATS_SCALE
 from motif_jax.envs.tiles import load_tiles
-from motif_jax.networks import layout
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
 
 NETHACK_SPEC = EnvironmentSpec(
@@ -92,6 +89,7 @@ def agent_config(**network: Any) -> ConfigDict:
                 "intrinsic_coefficient": 0.1,
                 "count_exponent": 3.0,
             },
+            "train_for_env_steps": 10_000,
             "compat": {"vtrace_bootstrap": False},
         }
     )
@@ -108,24 +106,6 @@ def flat_network(**network: Any) -> AgentNetwork:
     """A small network of an environment without any NetHack field."""
     settings = {"hidden_size": 16, **network}
     return make_agent_network(agent_config(**settings).network, FLAT_SPEC, {})
-
-
-def recipe(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The golden weights of the tensor `name`, in PyTorch's layout."""
-    draws = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape).astype(np.float32)
-    scale = 0.05 if len(shape) == 1 else 1.5 / np.sqrt(np.prod(shape[1:]))
-    return draws * np.float32(scale)
-
-
-def recipe_tensors(shapes: Mapping[str, list[int]]) -> dict[str, np.ndarray]:
-    """The golden weights of a network: name -> array in PyTorch's layout."""
-    return {name: recipe(name, tuple(shape)) for name, shape in shapes.items()}
-
-
-def recipe_params(network: AgentNetwork, shapes: Mapping[str, list[int]]) -> Any:
-    """The golden weights as parameters of `network`."""
-    abstract = jax.eval_shape(network.init, jax.random.key(0))
-    return jax.tree.map(jnp.asarray, layout.from_torch(recipe_tensors(shapes), abstract))
 
 
 def random_params(network: AgentNetwork, seed: int = 0) -> Any:
@@ -179,29 +159,6 @@ def observation_of(
 def time_major(x: np.ndarray) -> np.ndarray:
     """[N, T, ...] -> [T, N, ...]."""
     return np.swapaxes(x, 0, 1)
-
-
-def summary_errors(
-    tensors: Mapping[str, np.ndarray], golden: Mapping[str, Any], prefix: str
-) -> dict[str, float]:
-    """Largest relative deviation of a tensor's norm, sum and first entries from the golden summaries.
-
-    Sums and entries are compared on the scale that a tensor of that norm has.
-    """
-    errors = {}
-    for name, value in tensors.items():
-        norm = float(golden[f"{prefix}/{name}/l2"])
-        entry = norm / np.sqrt(value.size)
-        head = golden[f"{prefix}/{name}/head8"]
-        parts = (
-            abs(np.linalg.norm(value) - norm) / norm,
-            abs(value.sum(dtype=np.float64) - float(golden[f"{prefix}/{name}/sum"]))
-            / norm
-            / np.sqrt(value.size),
-            np.abs(value.reshape(-1)[: len(head)] - head).max() / max(entry, np.abs(head).max()),
-        )
-        errors[name] = float(max(parts))
-    return errors
 
 
 def random_batch(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_programs_go_with_their_file() -> Iterator[None]:
+    """Those of all files together would take 4 GB."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
 
 
 @functools.cache

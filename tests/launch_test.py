@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from motif_jax.support.interruption import INTERRUPTED
+from tests.processes import with_sigint
+from tests.reward_fixtures import load_config
+
+TOO_LONG = "a/" * 3000
 
 
 def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -32,6 +40,8 @@ def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str
         (["--config=tests/processes.py"], ["tests/processes.py", "no function get_config"]),
         (["--config=configs/collect.py", "--config.seed=None"], ["--config.seed=None", "needs a value"]),
         (["--config=configs/train_agent.py", "--config.reward=None"], ["--config.reward=None"]),
+        (["--config=configs/collect.py", f"--workdir={TOO_LONG}"], ["longer than this system allows"]),
+        ([f"--config={TOO_LONG}"], ["no file"]),
     ],
 )
 def test_a_mistake_is_one_line(repository: Path, arguments: list[str], words: list[str]) -> None:
@@ -47,8 +57,37 @@ def test_a_mistake_is_one_line(repository: Path, arguments: list[str], words: li
 def test_help_names_stages_and_endings(repository: Path) -> None:
     done = launch(repository, "--help")
     assert done.returncode == 0
-    for word in ("train_agent", "train_reward", "annotate", "--workdir", "75"):
+    for word in ("train_agent", "train_reward", "annotate", "--workdir", "75", "130"):
         assert word in done.stdout
+
+
+def interrupted(repository: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The entry point as a terminal starts it."""
+    command = with_sigint(signal.SIG_DFL, "-m", "motif_jax.launch", *arguments)
+    return subprocess.Popen(
+        command, cwd=repository, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_ctrl_c_before_the_stage_is_one_line(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import os, signal, time; os.kill(os.getpid(), 2); time.sleep(60)")
+    process = interrupted(repository, f"--config={tmp_path / 'mine.py'}")
+    assert process.communicate(timeout=60) == ("", f"{INTERRUPTED}\n")
+    assert process.returncode == 130
+
+
+def test_ctrl_c_in_a_stage_is_one_line(repository: Path, tmp_path: Path) -> None:
+    """Here in `report`, when it reads a file that never comes; nothing is left half-written."""
+    (tmp_path / "reward").mkdir()
+    (tmp_path / "reward/config.json").write_text(load_config("train_reward").to_json())
+    os.mkfifo(tmp_path / "reward/summary.json")
+    flags = [f"--workdir={tmp_path / 'report'}", f"--config.reward.dir={tmp_path / 'reward'}"]
+    process = interrupted(repository, "--config=configs/report.py:smoke", *flags)
+    with open(tmp_path / "reward/summary.json", "w"):  # returns when the stage reads
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == ("", f"{INTERRUPTED}\n")
+    assert process.returncode == 130
+    assert not (tmp_path / "report").exists()
 
 
 @pytest.mark.parametrize("text", ["def get_config(:", "value = 1", "def get_config(variant=None): return {}"])

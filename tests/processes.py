@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,18 +16,26 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[1]
 
 
+# Above those that Linux gives to outgoing connections: nobody gets one of them by accident before it is used.
+_PORTS = range(61_440, 65_536)
+
+
 def free_port() -> int:
     """A TCP port that nobody listens on."""
-    with socket.create_server(("", 0)) as server:
-        return server.getsockname()[1]
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 240.0) -> None:
-    """Returns when `condition` holds."""
+def wait_until(
+    condition: Callable[[], object], what: str, seconds: float = 240.0, interval: float = 0.1
+) -> None:
+    """Returns when `condition` holds, which is asked every `interval` seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"it did not happen in {seconds} s: {what}"
-        time.sleep(0.1)
+        time.sleep(interval)
 
 
 def process_table() -> dict[int, tuple[int, str]]:
@@ -56,6 +65,18 @@ def still_there(pids: set[int]) -> set[int]:
 def shared_memory() -> set[str]:
     """Names in /dev/shm."""
     return set(os.listdir("/dev/shm"))
+
+
+def with_sigint(handler: signal.Handlers, *arguments: str) -> list[str]:
+    """The command `python ARGUMENTS` with SIGINT as a terminal gives it (SIG_DFL) or a script in the background (SIG_IGN).
+
+    Whatever the tests themselves were started with.
+    """
+    code = (
+        f"import os, signal, sys; signal.signal(signal.SIGINT, signal.{handler.name});"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    return [sys.executable, "-c", code, *arguments]
 
 
 class Program:

@@ -70,7 +70,7 @@ def command(dataset: Path, workdir: Path, store: Path, *more: str, python: str =
     ]
 
 
-def annotate(*arguments: Any, timeout: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
+def annotate(*arguments: Any, timeout: float = 500, **options: Any) -> subprocess.CompletedProcess[str]:
     """Runs the stage to its end."""
     line = command(*arguments, **{key: options.pop(key) for key in ("python",) if key in options})
     return subprocess.run(

@@ -24,7 +24,7 @@ def dataset(tmp_path):
 def merge(dataset, tmp_path, *flags):
     line = [sys.executable, "-m", "motif_jax.launch", "--config=configs/merge_annotations.py"]
     line += [f"--workdir={tmp_path / 'merge'}", f"--config.dataset_dir={dataset}", *flags]
-    return subprocess.run(line, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(line, cwd=REPOSITORY, capture_output=True, text=True, timeout=500, check=False)
 
 
 def test_majority_and_tables(dataset, tmp_path):

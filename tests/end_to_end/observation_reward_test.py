@@ -31,8 +31,7 @@ def test_an_agent_learns_from_a_reward_of_whole_observations(tmp_path: Path) -> 
         assert process.returncode == 0, output
         rows = metrics(workdir)
         assert rows[-1]["step"] >= steps
-        # A row between two updates has no numbers of theirs.
-        new = [row for row in rows if row["step"] > seen and "reward/intrinsic_mean" in row]
+        new = [row for row in rows if row["step"] > seen]
         assert new
         # Without a threshold every step pays something.
         assert all(row["reward/intrinsic_mean"] for row in new)

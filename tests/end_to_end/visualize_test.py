@@ -57,7 +57,7 @@ class Terminal:
         os.close(terminal)
         self.output = b""
 
-    def read(self, until: bytes, timeout: float = 60, since: int = 0) -> None:
+    def read(self, until: bytes, timeout: float = 200, since: int = 0) -> None:
         deadline = time.monotonic() + timeout
         while until not in self.output[since:]:
             assert time.monotonic() < deadline, self.output[-2000:]
