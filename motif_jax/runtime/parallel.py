@@ -60,7 +60,7 @@ class DataParallel:
         Returns:
           A function of a replicated state and a batch from `put_batch`; its result is replicated.
         """
-        return jax.pmap(
+        program = jax.pmap(
             core,
             axis_name=AXIS,
             in_axes=(None, 0),
@@ -68,6 +68,7 @@ class DataParallel:
             devices=self.devices,
             donate_argnums=(0,) if donate_state else (),
         )
+        return _in_turn(program) if self.platform == "cpu" and self.device_count > 1 else program
 
     def replicate(self, tree: Any) -> Any:
         """Places a copy of `tree` on every local device."""
@@ -90,6 +91,25 @@ class DataParallel:
         axes = jax.tree.broadcast(batch_axis, tree)
         split = jax.tree.map(lambda x, axis: split_axis(x, axis, self.device_count), tree, axes)
         return jax.device_put(split, NamedSharding(self._mesh, PartitionSpec(AXIS)))
+
+
+def _in_turn(program: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`program` with a call that starts only when the one before it has ended.
+
+    For the CPU, which runs all devices' programs with a thread each: a launch that has to wait, because too many of its
+    device's programs wait already (32 in jax 0.10), does so in one of these threads, and the program that the other
+    devices' reductions wait for never gets it. XLA ends the process then, after a minute.
+    """
+    running: Any = None
+
+    def call(state: Any, batch: Any) -> Any:
+        nonlocal running
+        # What has been donated to a later program was waited for by that one.
+        jax.block_until_ready([leaf for leaf in jax.tree.leaves(running) if not leaf.is_deleted()])
+        running = program(state, batch)
+        return running
+
+    return call
 
 
 def split_axis(x: Any, axis: int, parts: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 
 import jax
@@ -164,3 +165,35 @@ def test_random_keys_and_donated_states_survive_the_round() -> None:
         state, _ = fn(state, parallel.put_batch(np.ones((4, 3), np.float32), 0))
     assert float(state["sum"]) == 24
     assert kept.is_deleted()
+
+
+def test_a_call_on_several_cpu_devices_waits_for_the_one_before_it() -> None:
+    # Dozens that wait make XLA deadlock and end the process.
+    gate = threading.Event()
+
+    def wait(_: Any) -> np.ndarray:
+        assert gate.wait(60)
+        return np.float32(1)
+
+    def core(state: Any, batch: Any) -> Any:
+        one = jax.pure_callback(wait, jax.ShapeDtypeStruct((), np.float32), batch[0])
+        return jax.lax.psum(state * one, AXIS)
+
+    parallel = DataParallel(jax.devices()[:2])
+    program = parallel.wrap(core, donate_state=True)
+    state, batch = parallel.replicate(np.float32(1)), parallel.put_batch(np.ones(2, np.float32), 0)
+    results: list[jax.Array] = []
+
+    def three_calls() -> None:
+        value = state
+        for _ in range(3):
+            value = program(value, batch)
+            results.append(value)
+
+    caller = threading.Thread(target=three_calls)
+    caller.start()
+    caller.join(2)
+    assert caller.is_alive() and len(results) <= 1
+    gate.set()
+    caller.join(60)
+    assert float(results[-1]) == 8
