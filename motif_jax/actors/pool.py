@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.actors import folders
-from motif_jax.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollouts
+from motif_jax.actors.rollouts import END_ROW, HELLO_ROW, ActorsConfig, Ready, Rollouts
 from motif_jax.actors.worker import COMMAND, RECORD
 from motif_jax.support.interruption import deaf_processes
 
@@ -146,7 +146,10 @@ class ActorPool(Rollouts):
         if self._watcher.is_alive():
             self._watcher.join()
         with self._lock:
-            for worker in range(self.config.workers):
+            for worker, generation in enumerate(self._generation):
+                if self._commands[worker] >= 0:
+                    with contextlib.suppress(BrokenPipeError):
+                        os.write(self._commands[worker], COMMAND.pack(generation, -1, -1, END_ROW))
                 self._close_commands(worker)
             deadline = time.monotonic() + _CLOSE_SECONDS
             for process in self._processes:

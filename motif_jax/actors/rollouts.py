@@ -16,9 +16,11 @@ from typing import Any, NamedTuple, Self
 from motif_jax.actors.slots import SlotLayout, Slots
 from motif_jax.envs import registry
 
-# The row of a command that starts episodes instead of playing actions, and of a new worker's first record.
+# The row of a command that starts episodes instead of playing actions, of a new worker's first record, and of the last
+# command, after which the parent removes what is left.
 RESET_ROW = -1
 HELLO_ROW = -2
+END_ROW = -3
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 from motif_jax.actors import folders
 from motif_jax.actors.group import SlotGroup, start_delay
-from motif_jax.actors.rollouts import HELLO_ROW, RESET_ROW, ActorsConfig
+from motif_jax.actors.rollouts import END_ROW, HELLO_ROW, RESET_ROW, ActorsConfig
 from motif_jax.actors.slots import Slots
 from motif_jax.envs import registry
 from motif_jax.support.lifeline import end_with_parent
@@ -30,8 +30,8 @@ _PIPE_ATOMIC = 4096
 _TRACEBACK_LIMIT = 3000
 
 
-def run(orders: Mapping[str, Any]) -> None:
-    """Serves the groups of one worker until the pipe of commands ends.
+def run(orders: Mapping[str, Any]) -> bool:
+    """Serves the groups of one worker until the pipe of commands ends; returns whether the parent said that it would.
 
     Args:
       orders: `config` (ActorsConfig), `layout` (the parent's, as text), `worker`, `generation`, `parent` (its process id), and
@@ -65,8 +65,12 @@ def run(orders: Mapping[str, Any]) -> None:
         start_delay(config.seed, worker, config.warmup_seconds)
     report(orders["reports"], {"up": worker})  # to the thread that watches: inference may be busy compiling
     os.write(orders["records"], RECORD.pack(worker, generation, -1, -1, HELLO_ROW))
+    dismissed = False
     while data := os.read(orders["commands"], 64 * COMMAND.size):
         for sender, group, slot, row in COMMAND.iter_unpack(data):
+            if row == END_ROW:
+                dismissed = True
+                continue
             if sender != generation:
                 continue  # meant for the process that this one replaces
             if row == RESET_ROW:
@@ -76,6 +80,7 @@ def run(orders: Mapping[str, Any]) -> None:
             os.write(orders["records"], RECORD.pack(worker, generation, group, slot, row + 1))
     for served in groups.values():
         served.close()
+    return dismissed
 
 
 def report(descriptor: int, message: Mapping[str, Any]) -> None:
@@ -97,24 +102,26 @@ def main() -> int:
     # A batch system's signals reach the whole process group: the parent decides what they mean.
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
-    parent: int | None = None
+    parent_lives = False
     try:
         line = sys.stdin.readline()
         if not line.endswith("\n"):
             return 0  # the parent was killed before it had written them
         orders = json.loads(line)
-        parent = orders["parent"]
         end_with_parent(sys.stdin.fileno())
         try:
-            run(orders)
+            # Its process id does not say whether the parent lives: one that is killed closes its pipes before its
+            # children get another parent.
+            parent_lives = run(orders)
         except BrokenPipeError:
             return 0  # the parent is gone
         except Exception:
+            parent_lives = os.getppid() == orders["parent"]
             text = traceback.format_exc().encode("ascii", "replace").decode()[-_TRACEBACK_LIMIT:]
             report(orders["reports"], {"error": text, "worker": orders["worker"]})
             return 1
     finally:
-        folders.remove_own(Path(os.environ["TMPDIR"]), parent_lives=os.getppid() == parent)
+        folders.remove_own(Path(os.environ["TMPDIR"]), parent_lives)
     return 0
 
 

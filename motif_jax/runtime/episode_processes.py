@@ -44,7 +44,10 @@ class WorkerProcess:
         """
         if not self.connection.poll(HANG_SECONDS):
             self.process.kill()
-        answer = self.connection.recv()
+        try:
+            answer = self.connection.recv()
+        except OSError as error:  # a reset, or the end in the middle of an answer
+            raise EOFError("the process died") from error
         if isinstance(answer, WorkerFailure):
             raise RuntimeError(f"a worker process failed:\n{answer.trace}")
         return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -189,6 +190,50 @@ def test_a_parent_that_was_killed_while_it_gave_the_orders_leaves_nothing(
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dismissed", [False, True], ids=["left alone", "dismissed"])
+def test_the_last_worker_removes_the_pools_folder_unless_the_pool_is_there_to_do_it(
+    tmp_path: Path, dismissed: bool
+) -> None:
+    """A parent that is killed closes its pipes before its children have another parent: it still seems to be there."""
+    own = tmp_path / "pool" / "0"
+    own.mkdir(parents=True)
+    (own.parent / "lock").touch()
+    code = (
+        "import sys; from motif_jax.actors import worker; worker.run = lambda orders: orders['dismissed'];"
+        "sys.exit(worker.main())"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps({"parent": os.getpid(), "dismissed": dismissed}) + "\n",
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "TMPDIR": str(own)},
+        timeout=60,
+        check=True,
+    )
+    assert [path.name for path in tmp_path.rglob("*")] == (["pool", "lock"] if dismissed else [])
+
+
+def test_a_pool_that_is_closed_dismisses_its_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They remove their own files, and leave its folder to it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kept: list[list[str]] = []
+    remove = shutil.rmtree
+
+    def looked(path: Path, ignore_errors: bool) -> None:
+        if path.parent == tmp_path:
+            kept.append([entry.name for entry in path.iterdir()])
+        remove(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", looked)
+    with ActorPool(ActorsConfig(**config(workers=1))) as pool:  # type: ignore[arg-type]
+        pool.start()
+        while not pool.ready(0.2):
+            pass
+    assert kept == [["lock"]]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,11 +10,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from motif_jax.actors import folders, worker
+from motif_jax.actors import pool as pool_module
 from motif_jax.actors.group import episode_seed
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
@@ -283,11 +285,24 @@ def test_a_worker_that_does_not_answer_is_taken_for_dead() -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawned: list[subprocess.Popen[bytes]] = []
+
+    class Stopped(subprocess.Popen[bytes]):
+        """The first one is stopped before it has got its orders: without them it is not up, however fast it starts."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            if not spawned:
+                self.send_signal(signal.SIGSTOP)
+            spawned.append(self)
+
+    monkeypatch.setattr(pool_module.subprocess, "Popen", Stopped)
     # Long enough for its successor to be up in, on a busy machine too.
     with ActorPool(config(workers=1, start_timeout_seconds=10.0)) as pool:
         pool.start()
-        os.kill(pool.pids()[0], signal.SIGSTOP)
         play(pool, lambda: pool.restarts == 1)
         play(pool, lambda: len(pool.episodes()) > 0)
     assert "it was not up after 10 seconds" in capfd.readouterr().err

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import struct
 import sys
+import termios
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from motif_jax.runtime.episode_processes import WorkerProcess
 from motif_jax.support.lifeline import GRACE_SECONDS
 from tests.processes import REPOSITORY, Program, descendants, still_there, wait_until
 
@@ -44,3 +50,22 @@ def test_a_stuck_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None
         for pid in still_there({parent.pid, *workers}):
             os.kill(pid, signal.SIGKILL)
     assert workers
+
+
+def answer_at_length(connection: Connection, setup: dict[str, Any]) -> None:
+    connection.send(b"more than a pipe holds" * (1 << 18))
+
+
+def test_an_answer_that_a_kill_has_cut_off_is_a_death() -> None:
+    worker = WorkerProcess(answer_at_length, {})
+
+    def unread() -> int:
+        (count,) = struct.unpack("i", fcntl.ioctl(worker.connection.fileno(), termios.FIONREAD, bytes(4)))
+        return count
+
+    wait_until(lambda: unread() > 1_000, "a part of the answer", 60)
+    worker.process.kill()
+    worker.process.join()
+    with pytest.raises(EOFError):
+        worker.receive()
+    worker.close()
