@@ -58,13 +58,21 @@ def descendants(pid: int) -> set[int]:
 
 
 def still_there(pids: set[int]) -> set[int]:
-    """Those of `pids` that run or lie there as zombies."""
-    return pids & set(process_table())
+    """Those of `pids` that run or lie there as zombies.
+
+    Orphans' zombies are the first process's to take away, which in a container may be one that takes nobody's.
+    """
+    return {pid for pid, entry in process_table().items() if pid in pids and entry != (1, "Z")}
 
 
 def shared_memory() -> set[str]:
-    """Names in /dev/shm."""
-    return set(os.listdir("/dev/shm"))
+    """Names of this user's files in /dev/shm; whether others' are in use cannot be seen by everybody."""
+    names = set()
+    for entry in os.scandir("/dev/shm"):
+        with contextlib.suppress(FileNotFoundError):
+            if entry.stat(follow_symlinks=False).st_uid == os.getuid():
+                names.add(entry.name)
+    return names
 
 
 def with_sigint(handler: signal.Handlers, *arguments: str) -> list[str]:

@@ -141,13 +141,13 @@ def matrix_product_rate(dtype: str, seconds: float = 0.5) -> float:
 
 
 def calls_per_second(call: Callable[[], Any], seconds: float) -> float:
-    """How often `call`, whose result is waited for, can be made in a second, after one call to warm up."""
+    """How often `call`, whose result is waited for, can be made in a second, after one call to warm up; at least one is timed."""
     jax.block_until_ready(call())
-    count, start = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < seconds:
+    count, elapsed, start = 0, 0.0, time.perf_counter()
+    while not count or elapsed < seconds:
         jax.block_until_ready(call())
-        count += 1
-    return count / elapsed if count else 0.0
+        count, elapsed = count + 1, time.perf_counter() - start
+    return count / elapsed
 
 
 def random_rows(system: System, count: int, seed: int) -> dict[str, np.ndarray]:

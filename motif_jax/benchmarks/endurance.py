@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,7 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
                 {
                     "seconds": elapsed,
                     **_sample(program.pid, names),
-                    "shared_memory": len(_shared_memory() - shared),
+                    "shared_memory": len(_new_shared_memory(shared, names)),
                 }
             )
             seen.update(names)
@@ -163,7 +163,7 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
     left = [f"process {pid}" for pid in sorted(seen) if psutil.pid_exists(pid)]
     left += [f"temporary {name}" for name in sorted(os.listdir(temporary))]
     shutil.rmtree(temporary)
-    left += [f"shared memory {name}" for name in sorted(_shared_memory() - shared)]
+    left += [f"shared memory {name}" for name in sorted(_new_shared_memory(shared))]
     return samples, code, left
 
 
@@ -197,7 +197,9 @@ def _sample(parent: int, names: dict[int, str]) -> dict[str, Any]:
     found, zombies = {}, []
     with contextlib.suppress(psutil.NoSuchProcess):
         for process in [psutil.Process(parent), *psutil.Process(parent).children(recursive=True)]:
-            with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError), process.oneshot():
+            # It may end at any moment of the look.
+            gone = (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError)
+            with contextlib.suppress(*gone), process.oneshot():
                 if process.status() == psutil.STATUS_ZOMBIE:
                     zombies.append(process.pid)  # counts if it still is one at the next look
                     continue
@@ -229,6 +231,17 @@ def _memory(pid: int) -> float:
 
 def _shared_memory() -> set[str]:
     return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+
+
+def _new_shared_memory(before: set[str], ours: Collection[int] = ()) -> set[str]:
+    """What has come to be in /dev/shm since `before`, without what belongs to running programs other than `ours`."""
+    new = _shared_memory() - before
+    for path in Path("/proc").glob("[0-9]*/maps") if new else ():
+        if int(path.parent.name) not in ours:
+            with contextlib.suppress(OSError):
+                mapped = path.read_text(errors="replace")
+                new -= {name for name in new if f"/dev/shm/{name}\n" in mapped}
+    return new
 
 
 class Table:

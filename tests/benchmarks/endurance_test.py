@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 from motif_jax.benchmarks import endurance
 from motif_jax.benchmarks.endurance import Table, slope_per_hour
 from motif_jax.support.errors import UserError
+from motif_jax.support.metrics import read_metrics
 from tests.processes import Program, descendants, still_there, wait_until
 
 
@@ -67,6 +68,36 @@ def test_a_sample_sees_a_process_and_its_children() -> None:
         child.communicate(b"\n")
 
 
+def test_a_process_that_ends_while_it_is_looked_at_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(pid: int) -> float:
+        raise ProcessLookupError  # what reading in /proc gives then
+
+    monkeypatch.setattr(endurance, "_memory", ended)
+    assert endurance._sample(os.getpid(), {os.getpid(): "learner"})["processes"] == {}
+
+
+def test_shared_memory_of_other_programs_is_not_counted() -> None:
+    code = (
+        "import mmap, sys; file = open(sys.argv[1], 'w+b'); file.truncate(4096); memory = mmap.mmap(file.fileno(), 0);"
+        "print('mapped', flush=True); input()"
+    )
+    before, name = endurance._shared_memory(), f"motif_jax_test_{os.getpid()}"
+    program = subprocess.Popen(
+        [sys.executable, "-c", code, f"/dev/shm/{name}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"mapped\n"
+        assert name not in endurance._new_shared_memory(before)
+        assert name in endurance._new_shared_memory(before, {program.pid})
+        program.communicate(b"\n")
+        assert name in endurance._new_shared_memory(before), "nobody's: it was left behind"
+    finally:
+        program.kill()
+        program.communicate()
+        Path(f"/dev/shm/{name}").unlink()
+
+
 OPTIONS = {
     "variant": "recall",
     "env": "Recall-v0",
@@ -89,7 +120,8 @@ def test_a_killed_benchmark_leaves_no_training_and_no_temporary_folder(tmp_path:
     )
     left: set[int] = set()
     try:
-        wait_until((out / "run" / "metrics.jsonl").exists, "the training's first metrics")
+        # Not their file, which is there before the actors are: a row says that these have played.
+        wait_until(lambda: any(read_metrics(out / "run")), "the training's first metrics")
         left = descendants(program.pid)
         program.send(signal.SIGKILL)
         program.wait()
