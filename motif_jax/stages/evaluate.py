@@ -204,10 +204,10 @@ class _Player:
         return None
 
     def _extremes(self, rows: Sequence[Mapping[str, Any]]) -> set[int]:
-        """Indices of the best and the worst episodes."""
+        """Indices of the best and the worst episodes; the order in which they ended does not matter."""
         count = self._config.show_best
         key = "intrinsic_return" if all(row.get("intrinsic_return") is not None for row in rows) else "return"
-        ranked = sorted(rows, key=lambda row: -row[key])
+        ranked = sorted(rows, key=lambda row: (-row[key], row["index"]))
         return {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
 
     def _recorded(self, row: Mapping[str, Any], path: Path) -> Recording:

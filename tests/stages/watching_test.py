@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -94,6 +96,13 @@ def test_a_stop_between_films_ends_with_75_and_goes_on_later(evaluation, monkeyp
     assert len(made) == len(set(made)) == 3, "the finished film was not made again"
     assert run(evaluate, config, evaluation) is None
     assert len(made) == 3
+
+
+def test_of_episodes_that_are_equally_good_the_same_are_shown_in_whatever_order_they_ended():
+    player = SimpleNamespace(_config=evaluate_config(show_best=1))
+    rows = [{"index": index, "return": value} for index, value in enumerate((1.0, 2.0, 2.0, 0.0, 0.0))]
+    chosen = [evaluate._Player._extremes(player, order) for order in itertools.permutations(rows)]
+    assert chosen == [{1, 4}] * len(chosen)
 
 
 def test_fewer_episodes_are_fewer_everywhere(evaluation):
