@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -54,6 +55,26 @@ def drawn_pairs(count: int, seed: int = 0, length: int = 40) -> list[tuple[str, 
     ]
     pool += [f"{n} gold pieces." for n in range(length // 2)] + ["", "It's a wall."]
     return [(pool[first], pool[second]) for first, second in rng.integers(0, len(pool), (count, 2))]
+
+
+# A disk that takes this long for what it is asked to keep, however fast the machine's own is (in memory: not at all).
+_SLOW_DISK = """
+import os, time
+
+keep = os.fsync
+os.fsync = lambda descriptor: (time.sleep(0.004), keep(descriptor))[1]
+"""
+
+
+def on_a_slow_disk(folder: Path) -> dict[str, str]:
+    """The environment of a program for which every answer that it writes takes 8 milliseconds at the least.
+
+    So a signal meets it at work: with 1,000 questions, this process may wait for its turn for seconds before it sends one.
+    """
+    (folder / "slow_disk").mkdir()
+    (folder / "slow_disk" / "sitecustomize.py").write_text(_SLOW_DISK)
+    path = [str(folder / "slow_disk"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
 def command(dataset: Path, workdir: Path, store: Path, *more: str, python: str = sys.executable) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from tests.end_to_end.annotate_datasets import (
     REPOSITORY,
     command,
     drawn_pairs,
+    on_a_slow_disk,
     run_stage,
     summary,
     write_dataset,
@@ -27,8 +27,8 @@ from tests.end_to_end.annotate_datasets import (
 NAME = "lexicon_msg_defaultgoal"
 # Every answer is written on its own, so that a kill finds a write under way.
 SLOW = "--config.flush_seconds=0"
-# So many that they keep even a fast machine busy for longer than this process may have to wait for its turn.
-PAIRS = drawn_pairs(12_000, length=160)
+# About as many questions, which take 10 seconds on any machine (`on_a_slow_disk`).
+PAIRS = drawn_pairs(1_200, length=160)
 
 
 def size(folder):
@@ -56,7 +56,7 @@ def undisturbed(tmp_path, pairs):
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 2])
 def test_killed_many_times(tmp_path, shards):
-    dataset = write_dataset(tmp_path / "dataset", PAIRS)
+    dataset, environment = write_dataset(tmp_path / "dataset", PAIRS), on_a_slow_disk(tmp_path)
     rng = random.Random(shards)
     kills = 0
     waiting = list(range(shards))
@@ -72,6 +72,7 @@ def test_killed_many_times(tmp_path, shards):
                     f"--config.shard_index={index}",
                 ),
                 cwd=REPOSITORY,
+                env=environment,
                 stderr=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )
@@ -114,7 +115,9 @@ def test_cut_off_at_any_byte(tmp_path):
 def test_asked_to_stop_it_writes_and_says_so(tmp_path, number):
     dataset = write_dataset(tmp_path / "dataset", PAIRS)
     line = command(dataset, tmp_path / "run", tmp_path / "store", SLOW)
-    process = subprocess.Popen(line, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        line, cwd=REPOSITORY, env=on_a_slow_disk(tmp_path), stderr=subprocess.PIPE, text=True
+    )
     deadline = time.monotonic() + 240
     while size(dataset) == 0 and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -146,7 +149,7 @@ def test_slurm_task_hands_the_signal_on_and_asks_to_be_queued_again(tmp_path):
         "SLURM_ARRAY_TASK_ID": "0",
         "SLURM_ARRAY_TASK_COUNT": "1",
     }
-    environment = {**os.environ, **{key: str(value) for key, value in own.items()}, **slurm}
+    environment = {**on_a_slow_disk(tmp_path), **{key: str(value) for key, value in own.items()}, **slurm}
     environment["PATH"] = f"{tmp_path / 'bin'}:{environment['PATH']}"
     line = ["bash", "launch/annotate.sbatch", "--config.annotator=lexicon"]
     task = subprocess.Popen([*line, SLOW], cwd=REPOSITORY, env=environment)

@@ -31,6 +31,9 @@ class Server:
         self.requests = []
         self.keys = set()
         self.most = 0
+        # Set, or set when two requests are there at the same time: until then the first one is kept waiting.
+        self.met = threading.Event()
+        self.met.set()
         self._running = 0
         self._lock = threading.Lock()
         outer = self
@@ -44,6 +47,10 @@ class Server:
                     number = len(outer.requests)
                     outer._running += 1
                     outer.most = max(outer.most, outer._running)
+                    if outer._running > 1:
+                        outer.met.set()
+                outer.met.wait(60)
+                outer.met.set()
                 status, body = outer.behave(number, request) or (200, outer.judge(request))
                 time.sleep(0.005)
                 with outer._lock:
@@ -127,6 +134,7 @@ def labels(dataset, name=NAME):
 
 @pytest.mark.parametrize("mode", ["analysis", pytest.param("verdict", marks=pytest.mark.slow), "soft"])
 def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
+    server.met.clear()
     done = run(answer__mode=mode, keep_conversations=True)
     assert (labels(dataset) == expected(dataset, rule)).all()
     assert done["asked"] == len(server.requests)
@@ -257,16 +265,16 @@ def test_an_answer_longer_than_the_context_is_left_to_the_server(run, server, da
 
 
 def test_a_server_that_is_down_is_one_line(dataset, tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    flags = [
-        "annotator=openai",
-        f"openai.base_url=http://127.0.0.1:{port}/v1",
-        "openai.model=m",
-        "openai.retries=0",
-    ]
-    done = annotate(dataset, tmp_path / "run", tmp_path / "store", *[f"--config.{flag}" for flag in flags])
+    with socket.socket() as deaf:  # nobody listens on it, and nobody else can meanwhile
+        deaf.bind(("127.0.0.1", 0))
+        flags = [
+            "annotator=openai",
+            f"openai.base_url=http://127.0.0.1:{deaf.getsockname()[1]}/v1",
+            "openai.model=m",
+            "openai.retries=0",
+        ]
+        flags = [f"--config.{flag}" for flag in flags]
+        done = annotate(dataset, tmp_path / "run", tmp_path / "store", *flags)
     assert done.returncode == 2
     error = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert len(error) == 1

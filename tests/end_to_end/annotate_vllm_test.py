@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -27,6 +26,7 @@ from tests.end_to_end.annotate_datasets import (
     summary,
     write_dataset,
 )
+from tests.processes import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(1800)]
 NAME = "judge_msg_defaultgoal_default"
@@ -173,9 +173,7 @@ def test_dry_run_shows_what_the_model_reads(judge, dataset, tmp_path):
 
 def test_openai_compatible_server(judge, dataset, tmp_path):
     """vLLM's own server, asked from the main environment: free text, structured output, soft labels."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     line = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", judge, "--host", "127.0.0.1"]
     line += ["--port", port, "--served-model-name", "judge", "--dtype", "float32", "--enforce-eager"]
     line += ["--max-model-len", 512, "--max-num-seqs", 64, "--max-num-batched-tokens", 32768]

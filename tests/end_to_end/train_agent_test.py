@@ -75,9 +75,9 @@ def recall_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
     @functools.cache
     def train(dtype: str) -> Path:
         workdir = tmp_path_factory.mktemp(dtype) / "run"
-        process = start(
-            "recall", workdir, train_for_env_steps=150_000, save_every_steps=50_000, network__dtype=dtype
-        )
+        # As many environments on any machine: the more there are, the older is the policy that acts, and the later it learns.
+        steps = {"train_for_env_steps": 150_000, "save_every_steps": 50_000, "actors__workers": 1}
+        process = start("recall", workdir, **steps, network__dtype=dtype)
         output = finish(process)
         assert process.returncode == 0, output
         return workdir
@@ -89,10 +89,12 @@ def recall_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_system_learns_to_remember(dtype: str, recall_run: Callable[[str], Path]) -> None:
     """The full system with processes reaches 95 % of the best return within 300,000 steps, in both precisions."""
-    rows = metrics(recall_run(dtype))
-    assert rows[-1]["step"] <= 300_000
-    assert rows[-1]["episode/return"] >= 0.95
-    assert rows[0]["episode/return"] < 0.6
+    workdir = recall_run(dtype)
+    last = metrics(workdir)[-1]
+    assert last["step"] <= 300_000
+    assert last["episode/return"] >= 0.95
+    # Not the first row's, which a fast machine may write when it has learned.
+    assert return_curve(workdir, 5_000, 5_000)[0] < 0.6
 
 
 def return_curve(workdir: Path, width: int, until: int) -> np.ndarray:

@@ -72,12 +72,12 @@ class _System:
 def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     system = _System()
     stream: Any = BatchStream(system)  # type: ignore[arg-type]
-    monkeypatch.setattr(stream._prefetcher, "work", lambda: None)
-    end = threading.Event()
+    begun, end = threading.Event(), threading.Event()
+    monkeypatch.setattr(stream._prefetcher, "work", lambda: (begun.set(), end.wait()))
     stop = stream._services.stop
-    monkeypatch.setattr(stream._services, "stop", lambda: stop(0.2))
-    with pytest.raises(RuntimeError, match="the stuck thread did not end"), stream:
-        stream._services.start("stuck", end.wait)
+    monkeypatch.setattr(stream._services, "stop", lambda: stop(0.01))
+    with pytest.raises(RuntimeError, match="the batcher thread did not end"), stream:
+        assert begun.wait(60)  # a thread that has not begun when it is stopped ends at once
     assert system.closed
     end.set()
 

@@ -14,6 +14,7 @@ import pytest
 
 from motif_jax.support import files
 from motif_jax.support.errors import UserError
+from tests.processes import wait_until
 
 WRITER = """
 import sys
@@ -25,15 +26,22 @@ while True:
 """
 
 
+def version_of(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another of its name; None without one."""
+    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
+
+
 def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
+    path, before = tmp_path / "file", None
     for _ in range(4):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(path)]) as writer:
-            deadline = time.monotonic() + 30
-            while not path.exists() and time.monotonic() < deadline:
-                time.sleep(0.01)
-            time.sleep(0.05)
-            writer.send_signal(signal.SIGKILL)
+            try:
+                # It is at work when there is another file than its predecessor left.
+                wait_until(lambda: version_of(path) != before, "a write", 60, 0.01)  # noqa: B023
+                time.sleep(0.05)
+            finally:
+                writer.send_signal(signal.SIGKILL)
+        before = version_of(path)
         content = path.read_bytes()
         assert len(content) == 300_000
         assert len(set(content)) == 1

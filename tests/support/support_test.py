@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ml_collections import ConfigDict
@@ -72,13 +74,14 @@ def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> Non
         run_folder.read_config(tmp_path)
 
 
-def test_progress_says_count_rate_and_time_left() -> None:
-    stream = io.StringIO()
+def test_progress_says_count_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, seconds = io.StringIO(), itertools.count(1000.0)
+    monkeypatch.setattr("motif_jax.support.progress.time", SimpleNamespace(monotonic=lambda: next(seconds)))
     with Progress(100, "pairs", "annotate", stream=stream) as progress:
         progress.update(40, loss=0.123456)
         assert "annotate  40 / 100 pairs  40 %" in progress.line()
-        assert "pairs/s" in progress.line()
-        assert "left" in progress.line()
+        assert "40 pairs/s" in progress.line()
+        assert "2 s left" in progress.line()
         progress.log("a note")
         progress.update(100)
     text = stream.getvalue()
