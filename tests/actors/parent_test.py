@@ -112,6 +112,7 @@ def test_a_pause_makes_no_worker_look_stuck(everything: bool, tmp_path: Path) ->
         assert asked(parent) == before
 
 
+@pytest.mark.slow
 def test_workers_whose_answers_lie_unread_are_not_taken_for_dead() -> None:
     """Inference is busy: it compiles, or a large update keeps the device."""
     # Long enough for a worker that has to wait for its turn on a busy machine.

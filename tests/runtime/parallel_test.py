@@ -128,6 +128,7 @@ def test_changes_of_the_parameters_agree_with_any_settings(core: str, settings: 
             np.testing.assert_allclose(value, described[name], rtol=2e-3, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_replicas_stay_equal() -> None:
     state, metrics = run(4, 5)
     for leaf in jax.tree.leaves((state._replace(key=jax.random.key_data(state.key)), metrics)):
@@ -167,6 +168,7 @@ def test_random_keys_and_donated_states_survive_the_round() -> None:
     assert kept.is_deleted()
 
 
+@pytest.mark.slow
 def test_a_call_on_several_cpu_devices_waits_for_the_one_before_it() -> None:
     # Dozens that wait make XLA deadlock and end the process.
     gate = threading.Event()

@@ -90,6 +90,7 @@ def test_a_mismatch_is_the_answer_although_a_host_stays_away() -> None:
     assert answers == ["the hosts of a run need the same config: seed: 1 on host 0, 2 on host 1"] * 2
 
 
+@pytest.mark.slow
 def test_hosts_that_stay_away_are_named() -> None:
     answers = run([(0, 4, CONFIG), (2, 4, CONFIG)], seconds=3.0)
     assert answers[0] is not None
@@ -125,6 +126,7 @@ def test_a_host_that_went_away_and_came_back_is_welcome(count: int, reset: bool)
         assert [host.result() for host in [first, *others]] == [None] * count
 
 
+@pytest.mark.slow
 def test_a_host_that_went_away_and_stays_away_is_named() -> None:
     port = free_port()
     with ThreadPoolExecutor(2) as threads:
