@@ -11,9 +11,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.envs.nethack.status import BLSTATS_SCALE
+from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
-from motif_jax.envs.status import BLSTATS_SCALE
-from motif_jax.envs.tiles import load_tiles
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
 
 NETHACK_SPEC = EnvironmentSpec(

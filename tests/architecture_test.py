@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).parent.parent / "motif_jax"
 # From the top of the house to its ground: a module imports from lines below its own, or its own package.
 ORDER = (
-    "launch stages benchmarks reports runtime algorithms rewards networks actors envs annotation datasets support"
+    "launch stages benchmarks reports collecting playing online offline published devices algorithms rewards networks "
+    "annotation actors envs datasets support"
 ).split()
 JAX_FREE = {"launch", "reports", "actors", "envs", "annotation", "datasets", "support"}
 JAX_ALLOWED_FILES = {"support/checkpoints.py", "support/profiling.py"}
 JAX_FAMILY = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
-ONLY_IN = {"flax": ("networks/",), "orbax": ("support/checkpoints.py",), "nle": ("envs/",)}
+ONLY_IN = {"flax": ("networks/",), "orbax": ("support/checkpoints.py",), "nle": ("envs/nethack/",)}
+MOST_LINES = 420
 
 
 def modules() -> list[Path]:
@@ -42,45 +42,35 @@ def own_layer(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_point_downwards(path: Path) -> None:
-    own = ORDER.index(own_layer(path))
+def wrong_imports(path: Path) -> Iterator[str]:
+    own, relative = own_layer(path), str(path.relative_to(PACKAGE))
     for name, line in imports(path):
-        target = layer(name)
-        if target is not None:
-            assert ORDER.index(target) >= own, f"{path}:{line} imports {name}, which lies above {ORDER[own]}"
+        target, root = layer(name), name.split(".")[0]
+        if target is not None and ORDER.index(target) < ORDER.index(own):
+            yield f"{relative}:{line} imports {name}, which lies above {own}"
+        if root in JAX_FAMILY and own in JAX_FREE and relative not in JAX_ALLOWED_FILES:
+            yield f"{relative}:{line} imports {root}: {own} is free of jax"
+        if root in ONLY_IN and not relative.startswith(ONLY_IN[root]):
+            yield f"{relative}:{line} imports {root}, which only {', '.join(ONLY_IN[root])} may"
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_libraries_stay_where_they_belong(path: Path) -> None:
-    relative = str(path.relative_to(PACKAGE))
-    for name, line in imports(path):
-        root = name.split(".")[0]
-        if root in JAX_FAMILY and own_layer(path) in JAX_FREE:
-            assert relative in JAX_ALLOWED_FILES, f"{path}:{line}: {own_layer(path)} is free of jax"
-        if root in ONLY_IN:
-            assert relative.startswith(ONLY_IN[root]), (
-                f"{path}:{line}: {root} is imported only in {ONLY_IN[root]}"
-            )
+def test_imports_point_downwards_and_libraries_stay_where_they_belong() -> None:
+    rooms = {p.name for p in PACKAGE.iterdir() if p.is_dir() and any(p.glob("*.py"))}
+    assert rooms <= set(ORDER)
+    assert not [problem for path in modules() for problem in wrong_imports(path)]
 
 
-def test_pmap_has_one_home() -> None:
+def test_files_stay_readable_and_pmap_has_one_home() -> None:
+    too_long = {
+        str(path.relative_to(PACKAGE)): lines
+        for path in modules()
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MOST_LINES
+    }
     homes = {
         str(path.relative_to(PACKAGE))
         for path in modules()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr == "pmap"
     }
-    assert homes <= {"runtime/parallel.py"}
-
-
-def test_every_layer_is_known() -> None:
-    there = {p.name for p in PACKAGE.iterdir() if p.is_dir() and any(p.glob("*.py"))}
-    assert there <= set(ORDER)
-
-
-def test_files_stay_readable() -> None:
-    too_long = {
-        str(p.relative_to(PACKAGE)): n for p in modules() if (n := len(p.read_text().splitlines())) > 420
-    }
     assert not too_long
+    assert homes == {"devices/parallel.py"}

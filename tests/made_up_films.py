@@ -7,9 +7,9 @@ import functools
 import numpy as np
 
 from motif_jax.envs import registry
-from motif_jax.runtime import watch
-from motif_jax.runtime.episode_rewards import TextReward
-from motif_jax.runtime.policies import RandomPolicy
+from motif_jax.playing import watching
+from motif_jax.playing.policies import RandomPolicy
+from motif_jax.playing.ratings import TextReward
 
 
 class MadeUpRater:
@@ -40,16 +40,16 @@ class MadeUpPolicy:
 
 
 @functools.cache
-def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watch.Film:
+def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watching.Film:
     """A random game filmed with the made-up reward and policy."""
-    fields = {"fields": watch.SCREEN_FIELDS} if screen else {}
+    fields = {"fields": watching.SCREEN_FIELDS} if screen else {}
     environment = registry.make("NetHackScore-v1", max_episode_steps=steps, **fields)
     actions = [a for a, _ in zip(RandomPolicy().actions(seed, 23), range(steps), strict=False)]
-    maker = watch.FilmMaker(
+    maker = watching.FilmMaker(
         "NetHackScore-v1", {"max_episode_steps": steps}, seed, environment.spec, "A <b>made-up</b> film"
     )
-    chooser = watch.GivenActions(np.array(actions), MadeUpPolicy())
-    for sight in watch.watch(environment, seed, chooser, MadeUpRater()):
+    chooser = watching.GivenActions(np.array(actions), MadeUpPolicy())
+    for sight in watching.watch(environment, seed, chooser, MadeUpRater()):
         maker.add(sight)
     made = maker.film(environment.episode_info())
     environment.close()

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from motif_jax.reports import curves, journal, measures, messages, recorded_games
+from motif_jax.reports import evaluation_files, measures, messages, recorded_games
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.run_data import LikedMessage, RunData
+from motif_jax.support import curves
 
 # Text that a careless page would run or swallow.
 HOSTILE = "<script>document.title='owned'</script> & <b>bold</b> \"quoted\" 'single'"
@@ -25,7 +26,7 @@ def evaluation_rows(count: int, shift: float, seed: int, reward: bool = True) ->
             "score": float(generator.gamma(2, 30)), "dlvl": float(generator.integers(1, 4)), "gold": 5.0,
             "xlvl": float(generator.integers(1, 3)), "scout": float(generator.integers(60, 400)), "turns": length * 0.7,
             "success": float(generator.random() < 0.1), "end": 1.0, "end_reason": "death", "hallucination": 0.0,
-            "actions": journal.encode_actions(generator.integers(0, 23, length)),
+            "actions": evaluation_files.encode_actions(generator.integers(0, 23, length)),
             "session": 0, "session_seconds": 0.1 * (index + 1),
         }  # fmt: skip
         if reward:
@@ -44,16 +45,16 @@ def evaluation_rows(count: int, shift: float, seed: int, reward: bool = True) ->
 
 def write_evaluation(folder: Path, policy: str, rows: list[dict]) -> dict:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / journal.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / evaluation_files.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
     summary = {
         "plan": {"policy": policy, "environment": "NetHackScore-v1", "checkpoint": None, "options": {}, "seed": 0},
         "episodes": len(rows), "steps": sum(r["length"] for r in rows), "seconds": 10.0, "steps_per_second": 1234.5,
         "confidence": 0.95, "intervals": "percentile bootstrap over episodes, 300 resamples; success rate: Wilson",
         "measures": {k: v.as_dict() for k, v in measures.summarise_rows(rows, 300, 0.95).items()},
     }  # fmt: skip
-    (folder / journal.SUMMARY).write_text(json.dumps(summary))
+    (folder / evaluation_files.SUMMARY).write_text(json.dumps(summary))
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows)
-    (folder / journal.MESSAGES).write_text(json.dumps(messages.as_rows(tallies)))
+    (folder / evaluation_files.MESSAGES).write_text(json.dumps(messages.as_rows(tallies)))
     return summary
 
 
@@ -124,7 +125,7 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
     texts = [HOSTILE, "", "You see here a key.", *(f"You kill the newt number {i}!" for i in range(120))]
     values = generator.normal(0, 1, len(texts))
     evaluations = {
-        "agent": journal.read_evaluation(folder / "evaluation"), "random": journal.read_evaluation(folder / "random")
+        "agent": evaluation_files.read_evaluation(folder / "evaluation"), "random": evaluation_files.read_evaluation(folder / "random")
     }  # fmt: skip
     return RunData(
         title="A made-up run",
@@ -144,7 +145,7 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
         },
         evaluations=evaluations,
         seen={
-            name: messages.from_rows(json.loads((folder / file / journal.MESSAGES).read_text()))
+            name: messages.from_rows(json.loads((folder / file / evaluation_files.MESSAGES).read_text()))
             for name, file in (("agent", "evaluation"), ("random", "random"))
         },
         replays=[("0", "recordings/episode-00000.html")],

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.writer import write_pairs
+from motif_jax.datasets.pairs.writer import write_pairs
 
 REPOSITORY = Path(__file__).parent.parent
 

@@ -23,9 +23,9 @@ LABEL_NAMES = ("first", "second", "tie", "unknown")
 
 # Name in config.annotator -> module of this package. Imported on use: vllm and openai are optional installs.
 MODULES = {
-    "score": "embedded",
-    "return": "embedded",
-    "random": "embedded",
+    "score": "baselines",
+    "return": "baselines",
+    "random": "baselines",
     "lexicon": "lexicon",
     "vllm": "vllm_engine",
     "openai": "openai_client",

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-# Positions in NLE's blstats.
-_GOLD, _HIT_POINTS, _MAX_HIT_POINTS, _DEPTH, _EXPERIENCE_LEVEL, _HUNGER = 13, 10, 11, 12, 18, 21
+from motif_jax.envs.nethack.status import DEPTH, GOLD, HP, HUNGER, LEVEL, MAX_HP
+
 _HUNGER_NAMES = ("Satiated", "", "Hungry", "Weak", "Fainting", "Fainted", "Starved")
 
 
@@ -48,12 +48,9 @@ def group_messages(messages: Sequence[str]) -> tuple[list[str], list[int]]:
 def status_line(blstats: np.ndarray) -> str:
     """Status of one step of blstats [26 or 27]: depth, gold, hit points, experience level, hunger."""
     value = [int(entry) for entry in blstats]
-    hunger = value[_HUNGER]
+    hunger = value[HUNGER]
     name = _HUNGER_NAMES[hunger] if 0 <= hunger < len(_HUNGER_NAMES) else ""
-    return (
-        f"Dlvl:{value[_DEPTH]} $:{value[_GOLD]} HP:{value[_HIT_POINTS]} ({value[_MAX_HIT_POINTS]}) "
-        f"Xp:{value[_EXPERIENCE_LEVEL]} {name}"
-    )
+    return f"Dlvl:{value[DEPTH]} $:{value[GOLD]} HP:{value[HP]} ({value[MAX_HP]}) Xp:{value[LEVEL]} {name}"
 
 
 def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_messages: bool = True) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from motif_jax.annotation import labels as label_math
 from motif_jax.annotation import manifest as manifests
 from motif_jax.annotation.shards import Annotation, MergedLabels
-from motif_jax.datasets.pairs import map_array
+from motif_jax.datasets.pairs.dataset import map_array
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
 

@@ -24,8 +24,8 @@ from motif_jax.annotation import labels as label_math
 from motif_jax.annotation import manifest as manifests
 from motif_jax.annotation.annotator import UNKNOWN, certain
 from motif_jax.annotation.questions import QuestionList
-from motif_jax.annotation.records import RecordWriter, read_records
 from motif_jax.annotation.store import StoredAnswer, better
+from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy, atomic_write_json
 
@@ -80,7 +80,7 @@ class Annotation:
             with contextlib.suppress(ValueError, OSError, EOFError):
                 return int((np.load(self.preference_path, mmap_mode="r") != UNKNOWN).sum())
         ids = {
-            key for shard in self.manifests().values() for key, _ in read_records(shard.with_suffix(".jsonl"))
+            key for shard in self.manifests().values() for key, _ in read_lines(shard.with_suffix(".jsonl"))
         }
         return len(ids)
 
@@ -135,7 +135,7 @@ class Annotation:
             if old is None or manifests.differences(old, manifest):
                 unfinished.append(index)
                 continue
-            for key, value in read_records(path, position):
+            for key, value in read_lines(path, position):
                 answer = StoredAnswer.from_json(value)
                 if answer is not None:
                     place = position[key]
@@ -175,14 +175,14 @@ class Annotation:
 class Shard:
     """A shard that this process holds."""
 
-    def __init__(self, writer: RecordWriter) -> None:
+    def __init__(self, writer: LineWriter) -> None:
         self._writer = writer
         self.path = writer.path
 
     def answers(self) -> dict[str, StoredAnswer]:
         """What the shard holds, by question id."""
         found: dict[str, StoredAnswer] = {}
-        for key, value in read_records(self.path):
+        for key, value in read_lines(self.path):
             answer = StoredAnswer.from_json(value)
             if answer is not None:
                 found[key] = better(found.get(key), answer)
@@ -204,9 +204,9 @@ def _shard_line(answer: StoredAnswer) -> dict[str, Any]:
     return line
 
 
-def _writer(path: Path, index: int, count: int, name: str) -> RecordWriter:
+def _writer(path: Path, index: int, count: int, name: str) -> LineWriter:
     try:
-        return RecordWriter(path)
+        return LineWriter(path)
     except BlockingIOError:
         raise UserError(
             f"shard {index} of {count} of annotation {name} is being written by another process: wait for it or stop "

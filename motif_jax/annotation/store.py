@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.annotation.annotator import UNKNOWN, Answer
-from motif_jax.annotation.records import RecordWriter, read_records
+from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
 
 
@@ -79,13 +79,13 @@ class AnswerStore:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._writer: RecordWriter | None = None
+        self._writer: LineWriter | None = None
 
     def find(self, ids: Collection[str]) -> dict[str, StoredAnswer]:
         """The answers to those of the questions (a set or a dict of ids) that the store holds."""
         found: dict[str, StoredAnswer] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
-            for key, value in read_records(path, ids):
+            for key, value in read_lines(path, ids):
                 answer = StoredAnswer.from_json(value)
                 if answer is not None:
                     found[key] = better(found.get(key), answer)
@@ -104,12 +104,12 @@ class AnswerStore:
             self._writer = None
 
 
-def _free_writer(folder: Path) -> RecordWriter:
+def _free_writer(folder: Path) -> LineWriter:
     """The first file of this host that no process writes; hosts never share one, so a host's lock is enough."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
     for slot in itertools.count():
         try:
-            return RecordWriter(folder / f"{host}-{slot:04d}.jsonl")
+            return LineWriter(folder / f"{host}-{slot:04d}.jsonl")
         except BlockingIOError:
             continue
     raise AssertionError

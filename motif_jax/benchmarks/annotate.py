@@ -32,7 +32,7 @@ from motif_jax.annotation.questions import ORDERS, QuestionHasher, caption_quest
 from motif_jax.annotation.store import AnswerStore
 from motif_jax.annotation.telemetry import Telemetry
 from motif_jax.benchmarks import _tiny_judge
-from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.support.errors import UserError
 
 _ROOT = Path(__file__).resolve().parents[2]

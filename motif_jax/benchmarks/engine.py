@@ -23,11 +23,11 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import result
 from motif_jax.envs import registry
-from motif_jax.envs.actions import ESCAPE, OPEN_QUESTIONS, SPACE
-from motif_jax.envs.buffers import NUM_STATUS
-from motif_jax.envs.engine import NetHackEngine
-from motif_jax.envs.game import Game, game_seeds
-from motif_jax.envs.nethack import MAX_EPISODE_STEPS
+from motif_jax.envs.nethack.actions import ESCAPE, OPEN_QUESTIONS, SPACE
+from motif_jax.envs.nethack.engine import NetHackEngine
+from motif_jax.envs.nethack.environment import MAX_EPISODE_STEPS
+from motif_jax.envs.nethack.game import Game, game_seeds
+from motif_jax.envs.nethack.status import NUM_STATUS
 from motif_jax.envs.spec import Row, empty_observation, row
 from motif_jax.support import config as checks
 from motif_jax.support.seeds import derive, rng

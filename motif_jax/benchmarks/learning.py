@@ -18,8 +18,8 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, result
 from motif_jax.envs.recall import BEST_RETURN
-from motif_jax.runtime.episode_log import EpisodeLog
-from motif_jax.runtime.system import BatchStream, System
+from motif_jax.online.episode_log import EpisodeLog
+from motif_jax.online.system import BatchStream, System
 from motif_jax.support.config import default_workers
 
 MOST_STEPS = 300_000

@@ -36,14 +36,14 @@ from ml_collections.config_dict import placeholder
 
 from motif_jax.algorithms import preference
 from motif_jax.benchmarks import result
-from motif_jax.datasets.pairs import PairsDataset
-from motif_jax.datasets.writer import write_pairs
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.pairs.writer import write_pairs
+from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
+from motif_jax.offline import reward_data
+from motif_jax.offline.reward_trainer import RewardTrainer
 from motif_jax.rewards.trained import architecture_of
-from motif_jax.runtime import reward_data
-from motif_jax.runtime.parallel import DataParallel
-from motif_jax.runtime.reward_trainer import RewardTrainer
 from motif_jax.support import config as checks
 from motif_jax.support import metrics, seeds
 from motif_jax.support.errors import UserError

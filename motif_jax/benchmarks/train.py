@@ -22,10 +22,11 @@ import psutil
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, inference, result
-from motif_jax.runtime import settings
-from motif_jax.runtime.learner import Averages, DeviceBatch
-from motif_jax.runtime.meters import system_metrics
-from motif_jax.runtime.system import BatchStream, System
+from motif_jax.devices.meters import system_metrics
+from motif_jax.online import settings
+from motif_jax.online.batcher import DeviceBatch
+from motif_jax.online.learner import Averages
+from motif_jax.online.system import BatchStream, System
 
 
 def options() -> ConfigDict:

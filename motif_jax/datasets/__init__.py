@@ -1,1 +1,1 @@
-"""The pairs dataset: reading, writing and splitting. numpy only."""
+"""Datasets on disk; numpy only."""

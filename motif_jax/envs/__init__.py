@@ -1,1 +1,1 @@
-"""NetHack tasks, seeding, observations and replay; the only package that imports nle."""
+"""Environments: their contract, their registry and their replay; a game is a package of its own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from motif_jax.envs.singles import SingleEnvironments
+from motif_jax.envs.sequential import SingleEnvironments
 from motif_jax.envs.spec import Environment, EnvironmentGroup, EnvironmentSpec
 from motif_jax.support.errors import UserError
 
@@ -23,7 +23,7 @@ NETHACK_TASKS = (
 
 # name -> "module:class". A class is made with (name, **options) and has a static `make_spec(name, **options)`.
 _ENTRY_POINTS: dict[str, str] = {
-    **dict.fromkeys(NETHACK_TASKS, "motif_jax.envs.nethack:NetHackEnvironment"),
+    **dict.fromkeys(NETHACK_TASKS, "motif_jax.envs.nethack.environment:NetHackEnvironment"),
     "Recall-v0": "motif_jax.envs.recall:Recall",
 }
 
@@ -55,7 +55,7 @@ def make(name: str, **options: Any) -> Environment:
 def make_group(name: str, count: int, **options: Any) -> EnvironmentGroup:
     """`count` environments that are played in step; options as for `make`."""
     if name in NETHACK_TASKS:
-        group = importlib.import_module("motif_jax.envs.group").NetHackGroup
+        group = importlib.import_module("motif_jax.envs.nethack.group").NetHackGroup
         return group(name, count, **options)
     return SingleEnvironments([make(name, **options) for _ in range(count)])
 

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
+from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.envs.tiles import load_tiles
 from motif_jax.networks.cores import CORES, Core, state_size
 from motif_jax.networks.encoders import FlatEncoder, NetHackEncoder
 from motif_jax.networks.image import IMAGE_ENCODERS

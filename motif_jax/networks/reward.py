@@ -15,10 +15,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from motif_jax.envs.nethack.status import X, Y
 from motif_jax.networks import glyphs as glyph_layers
 from motif_jax.networks.layers import Dense
 from motif_jax.networks.message import SHAPES, EmbeddingTable, MessageEncoder
-from motif_jax.networks.status import COLUMN, ROW, StatusEncoder, scale_status
+from motif_jax.networks.status import StatusEncoder, scale_status
 
 MESSAGE_MODELS = (*SHAPES, "none")
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
@@ -94,8 +95,8 @@ def hero_window(architecture: RewardArchitecture, inputs: Mapping[str, jax.Array
     blstats, size = inputs["blstats"], architecture.crop_dim
     if architecture.glyph_crop_centre:
         status = scale_status(blstats)
-        return glyph_layers.crop_interpolated(inputs["glyphs"], status[:, COLUMN], status[:, ROW], size)
-    return glyph_layers.crop(inputs["glyphs"], blstats[:, COLUMN], blstats[:, ROW], size)
+        return glyph_layers.crop_interpolated(inputs["glyphs"], status[:, X], status[:, Y], size)
+    return glyph_layers.crop(inputs["glyphs"], blstats[:, X], blstats[:, Y], size)
 
 
 class RewardModule(nn.Module):

@@ -7,11 +7,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.envs.status import BLSTATS_CLIP, BLSTATS_SCALE
+from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE, NUM_STATUS
 from motif_jax.networks.layers import Dense
 
-NUM_STATUS = 27
-COLUMN, ROW = 0, 1
 MAP_COLUMNS, MAP_ROWS = 79, 21
 
 

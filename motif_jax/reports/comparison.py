@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from motif_jax.reports.charts import Series
-from motif_jax.reports.curves import Curve
 from motif_jax.reports.statistics import Estimate, bootstrap, interquartile_mean
+from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 
 RESAMPLES = 2000

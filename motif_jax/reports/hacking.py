@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from motif_jax.reports.curves import Curve
 from motif_jax.reports.measures import format_value, measure
 from motif_jax.reports.statistics import bootstrap
+from motif_jax.support.curves import Curve
 
 # Progress in the game, whatever the reward says.
 PROGRESS = ("dlvl", "score", "xlvl", "scout")

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from motif_jax.reports.charts import Interval, Series
-from motif_jax.reports.curves import binned
 from motif_jax.reports.evaluation_sections import summaries
 from motif_jax.reports.measures import BY_KEY, with_unit
 from motif_jax.reports.run_data import RunData
@@ -23,6 +22,7 @@ from motif_jax.reports.training_sections import (
     metric_groups,
     metric_lines,
 )
+from motif_jax.support.curves import binned
 from motif_jax.support.files import atomic_write_bytes
 
 # Of labels and file names, in characters.

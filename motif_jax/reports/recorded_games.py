@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from motif_jax.reports import curves, html
+from motif_jax.reports import html
 from motif_jax.reports.html import Cell
 from motif_jax.reports.measures import format_value, measure, with_unit
 from motif_jax.reports.run_data import RunData
+from motif_jax.support import curves
 
 NAME = re.compile(r"step-(\d+)-env-(\d+)-episode-(\d+)")
 _SHOWN = ("return", "length", "score", "dlvl")
@@ -57,7 +58,7 @@ def section(data: RunData, count: int = 5) -> str:
         rows.append((Cell(f"{row['step']:,}", row["step"]), *numbers, watch))
     header = ("environment steps", *(with_unit(measure(name)) for name in (key, *shown)), "replay")
     return html.section(
-        "Recorded games of the training",
+        "Sampled games of the training",
         "training-games",
         html.table(header, rows, "training-games-table"),
         note=f"{len(data.recorded):,} games were recorded; these are the best and the worst by {measure(key).title}. "

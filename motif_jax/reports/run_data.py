@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.reports.curves import Curve
 from motif_jax.reports.messages import MessageTally
+from motif_jax.support.curves import Curve
 
 
 @dataclass(frozen=True)

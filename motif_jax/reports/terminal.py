@@ -12,11 +12,11 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from motif_jax.envs import vitals
+from motif_jax.envs.nethack import status as status_line
+from motif_jax.playing.watching import SCREEN_FIELDS, Sight
 from motif_jax.reports import text_tables
 from motif_jax.reports.messages import MessageTally, as_text
 from motif_jax.reports.movie import BACK, COLOURS
-from motif_jax.runtime.watch import SCREEN_FIELDS, Sight
 
 # The game is shown on its own dark ground: its colours cannot be read on a light terminal.
 _GROUND = "rgb({},{},{})".format(*BACK)
@@ -136,8 +136,8 @@ def view(
     if SCREEN_FIELDS[0] in sight.observation:
         cursor = None
         rows = _MAP_ROWS if compact else slice(None)
-        if vitals.STATUS_FIELD in sight.observation:
-            row, column = vitals.cursor(sight.observation[vitals.STATUS_FIELD])
+        if status_line.STATUS_FIELD in sight.observation:
+            row, column = status_line.cursor(sight.observation[status_line.STATUS_FIELD])
             cursor = (int(row) - (rows.start or 0), int(column))
         chars, colors = (sight.observation[name][rows] for name in SCREEN_FIELDS)
         parts.append(screen_text(chars, colors, cursor))

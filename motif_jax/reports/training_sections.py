@@ -8,11 +8,11 @@ import numpy as np
 
 from motif_jax.reports import charts, hacking, html
 from motif_jax.reports.charts import Series
-from motif_jax.reports.curves import Curve, binned
 from motif_jax.reports.html import Cell
 from motif_jax.reports.measures import BY_KEY, format_value, measure, with_unit
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.run_data import LikedMessage, RunData
+from motif_jax.support.curves import Curve, binned
 
 # (title, unit, [(metric, legend)]) in the order of the page; docs/metrics.md says what each is.
 METRIC_GROUPS: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (

@@ -13,8 +13,8 @@ import struct
 
 import numpy as np
 
-from motif_jax.envs.action_names import action_keys
-from motif_jax.runtime.watch import Film
+from motif_jax.envs.nethack.action_names import action_keys
+from motif_jax.playing.watching import Film
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
 

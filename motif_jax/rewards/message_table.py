@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.datasets.distinct import distinct_rows, hash_rows
+from motif_jax.datasets.pairs.distinct import distinct_rows, hash_rows
 
 # (parameters, texts uint8 [n, L]) -> values float32 [n]
 ComputeTexts = Callable[[Any, np.ndarray], np.ndarray]

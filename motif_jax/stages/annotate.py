@@ -25,7 +25,7 @@ from motif_jax.annotation.questions import (
 )
 from motif_jax.annotation.store import AnswerStore, check_store
 from motif_jax.annotation.telemetry import Telemetry
-from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.files import FolderLock, atomic_write_json

@@ -9,10 +9,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.datasets import layout
-from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.collecting.collection import Collection, Wanted
+from motif_jax.datasets.pairs import layout
+from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
-from motif_jax.runtime.collection import Collection, Wanted
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -137,12 +137,12 @@ def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
     """
     if AGENTS not in _weights(config):
         return {}
-    from motif_jax.runtime import agent_players  # imports jax
+    from motif_jax.collecting import agents  # imports jax
 
     if settled.exists():
-        chosen = [agent_players.Agent(**entry) for entry in json.loads(settled.read_text(encoding="utf-8"))]
+        chosen = [agents.Agent(**entry) for entry in json.loads(settled.read_text(encoding="utf-8"))]
     else:
-        chosen = agent_players.resolve(config.agents)
+        chosen = agents.resolve(config.agents)
     return {agent.name: agent for agent in chosen}
 
 

@@ -9,13 +9,14 @@ from typing import Any
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from motif_jax.reports import comparison_page, curves, journal, plots, published, run_report, text_tables
+from motif_jax.published import results
+from motif_jax.reports import comparison_page, evaluation_files, plots, run_report, text_tables
 from motif_jax.reports.comparison import as_json, collect_scores, compare, learning_curve, normalise
 from motif_jax.reports.comparison_page import ComparisonData
-from motif_jax.reports.curves import Curve
 from motif_jax.reports.measures import measure, with_unit
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
+from motif_jax.support import curves, run_folder
+from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text
 
@@ -55,7 +56,7 @@ def read_methods(text: str) -> dict[str, list[Path]]:
 
 
 def _kind(folder: Path) -> str:
-    if (folder / journal.SUMMARY).is_file():
+    if (folder / evaluation_files.SUMMARY).is_file():
         return "evaluation"
     if (folder / "config.json").is_file() and run_folder.read_config(folder).get("stage") == "train_agent":
         return "run"
@@ -90,7 +91,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
     if config.published is not None:
         data.published = Path(config.published).name
         names = _task_names(config)
-        for result in published.read_published(config.published):
+        for result in results.read_published(config.published):
             task = names.get(result.task, result.task)
             line = learning_curve(f"{result.method}, published", result.seeds, dashed=True)
             data.curves.setdefault(task, []).append(line)
@@ -108,7 +109,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
 
 
 def _score(folder: Path, key: str) -> tuple[str, float]:
-    evaluation = journal.read_evaluation(folder)
+    evaluation = evaluation_files.read_evaluation(folder)
     if key not in evaluation["measures"]:
         have = ", ".join(evaluation["measures"])
         raise UserError(f"config.measure={key}: {folder} has no such number; it has {have}")

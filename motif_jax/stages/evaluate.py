@@ -12,21 +12,21 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
+from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import TRUNCATED
-from motif_jax.reports import films, journal, measures, messages, text_tables
-from motif_jax.reports.films import Films
-from motif_jax.runtime import contest, watch
-from motif_jax.runtime.episode_worker import EpisodeRecord
-from motif_jax.runtime.episodes import play_episodes
-from motif_jax.runtime.rerecord import differences, record_actions
+from motif_jax.playing import lineups, watching
+from motif_jax.playing.episode_worker import PlayedEpisode
+from motif_jax.playing.episodes import play_episodes
+from motif_jax.reports import evaluation_files, film_files, measures, messages, text_tables
+from motif_jax.reports.film_files import Films
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text
 from motif_jax.support.progress import Progress
 
-IDENTITY = ("seed", "greedy", "lanes", *contest.IDENTITY)
+IDENTITY = ("seed", "greedy", "lanes", *lineups.IDENTITY)
 PLAN = "plan.json"
 RECORDINGS = "recordings"
 
@@ -38,13 +38,13 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.positive(config, key)
     for key in ("record_every", "show_best"):
         checks.positive(config, key, allow_zero=True)
-    films.check(config)
+    film_files.check(config)
     good = isinstance(config.confidence, float) and 0 < config.confidence < 1
     checks.require(good, "confidence", config.confidence, "a number between 0 and 1, neither of them")
     checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
-    who = contest.check(config, _pinned(workdir))
+    who = lineups.check(config, _pinned(workdir))
     if config.show_best or config.record_every:
-        films.check_screen(config, who.environment)
+        film_files.check_screen(config, who.environment)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -55,7 +55,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _evaluate(config: ConfigDict, workdir: Path, stop: interruption.Interruption) -> int | None:
-    with journal.Journal(workdir) as rows:
+    with evaluation_files.Journal(workdir) as rows:
         player = _Player(config, workdir)
         player.play(rows, stop)
         chosen = [row for row in rows.rows if row["index"] < config.episodes]
@@ -73,7 +73,7 @@ def _write(
 ) -> None:
     rows = sorted(rows, key=lambda row: row["index"])
     summaries = measures.summarise_rows(rows, config.resamples, config.confidence)
-    rate, seconds = journal.speed(rows)
+    rate, seconds = evaluation_files.speed(rows)
     summary = {
         "plan": plan,
         "episodes": len(rows),
@@ -85,10 +85,10 @@ def _write(
         "measures": {key: summary.as_dict() for key, summary in summaries.items()},
     }
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
-    journal.write_parquet(
-        workdir / journal.TABLE, [{k: v for k, v in row.items() if k != "messages"} for row in rows]
+    evaluation_files.write_parquet(
+        workdir / evaluation_files.TABLE, [{k: v for k, v in row.items() if k != "messages"} for row in rows]
     )
-    atomic_write_json(workdir / journal.MESSAGES, messages.as_rows(tallies))
+    atomic_write_json(workdir / evaluation_files.MESSAGES, messages.as_rows(tallies))
     cells = measures.table_rows(summaries)
     title = f"{plan['policy']} on {plan['environment']}"
     note = (
@@ -98,11 +98,11 @@ def _write(
     atomic_write_text(
         workdir / "table.md", f"{title}\n\n{text_tables.markdown(measures.HEADER, cells)}\n{note}\n"
     )
-    atomic_write_json(workdir / journal.SUMMARY, summary)
+    atomic_write_json(workdir / evaluation_files.SUMMARY, summary)
     console = Console()
     header, shown = measures.fit_width(cells, console.width)
     console.print(text_tables.terminal(header, shown, title, note))
-    print(f"written: {workdir / journal.SUMMARY}, {journal.TABLE}, table.md")
+    print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, table.md")
 
 
 def _said(reward: Mapping[str, Any] | None) -> str:
@@ -112,25 +112,25 @@ def _said(reward: Mapping[str, Any] | None) -> str:
     return f"{reward['dir']}, evaluation {reward['step']}, {threshold}, count exponent {reward['count_exponent']:g}"
 
 
-def _pinned(workdir: Path) -> contest.Pins:
+def _pinned(workdir: Path) -> lineups.Pins:
     """Trainings that go on save newer ones: a resumed evaluation keeps the checkpoint and reward that it began with."""
     path = workdir / PLAN
     if not path.exists():
-        return contest.Pins()
+        return lineups.Pins()
     plan = json.loads(path.read_text(encoding="utf-8"))
-    return contest.Pins(plan["checkpoint"], (plan["reward"] or {}).get("step"))
+    return lineups.Pins(plan["checkpoint"], (plan["reward"] or {}).get("step"))
 
 
 class _Player:
-    """Plays a contest as config and plan.json say."""
+    """Plays a lineup as config and plan.json say."""
 
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
-        self._contest = contest.open_contest(config, _pinned(workdir))
+        self._contest = lineups.open_lineup(config, _pinned(workdir))
         self.plan = {**self._contest.plan, "greedy": bool(config.greedy), "seed": config.seed}
         atomic_write_json(workdir / PLAN, self.plan)
 
-    def play(self, rows: journal.Journal, stop: interruption.Interruption) -> None:
+    def play(self, rows: evaluation_files.Journal, stop: interruption.Interruption) -> None:
         """Plays the episodes that are not in the journal yet."""
         config, session, started = self._config, rows.session, time.monotonic()
         rated = () if self._contest.rater is None else self._contest.rater.fields
@@ -163,7 +163,7 @@ class _Player:
                 rate = steps / (time.monotonic() - started)
                 progress.update(done, **{"return": row["return"], "steps/s": rate})
 
-    def _record(self, record: EpisodeRecord) -> None:
+    def _record(self, record: PlayedEpisode) -> None:
         """Leaves the episode as seed and actions, checked by playing it again."""
         who = self._contest
         recording = record_actions(who.environment, who.options, record.seed, record.actions)
@@ -192,7 +192,7 @@ class _Player:
                 return interruption.EXIT_CODE
             recording = self._recorded(row, folder / f"{stem}.json")
             title = f"Episode {row['index']} of {who.plan['policy']}"
-            film = watch.film_recording(
+            film = watching.film_recording(
                 recording,
                 title,
                 policy,
@@ -212,7 +212,7 @@ class _Player:
 
     def _recorded(self, row: Mapping[str, Any], path: Path) -> Recording:
         """The recording of a row of the journal, made if it is not there; UserError when it is of other numbers."""
-        actions = journal.decode_actions(row["actions"])
+        actions = evaluation_files.decode_actions(row["actions"])
         if path.exists():
             recording = Recording.load(path)
         else:
@@ -226,7 +226,7 @@ class _Player:
         recording.save(path)
         return recording
 
-    def _row(self, record: EpisodeRecord) -> dict[str, Any]:
+    def _row(self, record: PlayedEpisode) -> dict[str, Any]:
         row: dict[str, Any] = {"index": record.index, "seed": record.seed}
         row |= record.info
         row["length"] = len(record)
@@ -238,5 +238,5 @@ class _Player:
         if record.texts is not None and record.text_index is not None:
             paid = (None, None) if rated is None else (rated.uncounted, rated.discounted)
             row["messages"] = messages.pack(messages.tally_episode(record.texts, record.text_index, *paid))
-        row["actions"] = journal.encode_actions(record.actions)
+        row["actions"] = evaluation_files.encode_actions(record.actions)
         return row

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -88,9 +88,9 @@ def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Rates the messages, prints the texts that were asked for, and writes the files."""
+    from motif_jax.offline import reward_ratings
     from motif_jax.reports import explain
     from motif_jax.reports.messages import as_text
-    from motif_jax.runtime import reward_ratings
 
     run_folder.prepare(workdir, config)
     models = _open_models(config)
@@ -132,8 +132,8 @@ def _names(models: list[Any]) -> list[str]:
 
 
 def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: Any, evaluations: Any) -> Any:
+    from motif_jax.offline.reward_ratings import facts
     from motif_jax.reports.explain_data import ExplainedReward
-    from motif_jax.runtime.reward_ratings import facts
 
     return ExplainedReward(
         name=name,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from motif_jax.datasets import parquet
-from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.datasets.pairs import parquet
+from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.files import FolderLock

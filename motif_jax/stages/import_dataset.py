@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
-from motif_jax.datasets import layout, parquet, writer
-from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.datasets.pairs import layout, parquet, writer
+from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.support import config as checks
-from motif_jax.support import import_record, run_folder
+from motif_jax.support import import_origin, run_folder
 from motif_jax.support.files import FolderLock
 from motif_jax.support.progress import Progress
 
@@ -26,7 +26,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _is_done(config: ConfigDict, workdir: Path) -> bool:
-    return import_record.check(workdir, config, FILES, (workdir / layout.META).exists())
+    return import_origin.check(workdir, config, FILES, (workdir / layout.META).exists())
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
@@ -35,7 +35,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         if _is_done(config, workdir):
             print(f"{workdir} holds this import of {config.file} already")
             return
-        import_record.write(workdir, config, FILES)
+        import_origin.write(workdir, config, FILES)
         run_folder.prepare(workdir, config)
         with Progress(parquet.contents(config.file).num_pairs, "pairs", "import") as progress:
             for done in parquet.read(config.file, workdir):

@@ -7,7 +7,7 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
-from motif_jax.support import import_record
+from motif_jax.support import import_origin
 from motif_jax.support.files import FolderLock
 
 FILES = ("file",)
@@ -23,7 +23,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _is_done(config: ConfigDict, workdir: Path) -> bool:
-    return import_record.check(workdir, config, FILES, import_record.has_checkpoints(workdir))
+    return import_origin.check(workdir, config, FILES, import_origin.has_checkpoints(workdir))
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
@@ -35,6 +35,6 @@ def run(config: ConfigDict, workdir: Path) -> None:
             print(f"{workdir} holds this import of {config.file} already")
             return
         reward = exchange.read_safetensors(config.file)
-        import_record.write(workdir, config, FILES)
+        import_origin.write(workdir, config, FILES)
         exchange.write_run_folder(reward, workdir)
         print(f"{config.file}: evaluation {reward.step}, written to {workdir}")

@@ -9,7 +9,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
-from motif_jax.support import import_record
+from motif_jax.support import import_origin
 from motif_jax.support.files import FolderLock, atomic_write_json
 
 MODEL, MAPPING = "model.safetensors", "mapping.json"
@@ -40,13 +40,13 @@ def _files(config: ConfigDict) -> tuple[str, ...]:
 
 
 def _is_done(config: ConfigDict, workdir: Path) -> bool:
-    return import_record.check(workdir, config, _files(config), import_record.has_checkpoints(workdir))
+    return import_origin.check(workdir, config, _files(config), import_origin.has_checkpoints(workdir))
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Reads, matches, says what became what, and writes, unless that has been done."""
+    from motif_jax.published import torch_import
     from motif_jax.rewards import exchange
-    from motif_jax.runtime import torch_import
 
     with FolderLock(workdir):
         if _is_done(config, workdir):
@@ -57,7 +57,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
             reward, match = torch_import.reward(checkpoint, config)
         else:
             params, match = torch_import.agent(checkpoint, _agent_network(config.agent), config.names)
-        import_record.write(workdir, config, _files(config))
+        import_origin.write(workdir, config, _files(config))
         sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
         for name, foreign in match.names.items():
             print(f"{name:22} <- {foreign}  {sizes[foreign]}")
@@ -92,7 +92,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
 def _agent_network(config: ConfigDict) -> Any:
     from motif_jax.envs import registry
     from motif_jax.networks.agent import make_agent_network
-    from motif_jax.runtime import settings
+    from motif_jax.online import settings
 
     spec = registry.spec(config.environment.name, **settings.environment_options(config))
     return make_agent_network(config.network, spec, config.compat)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.pairs import PairsDataset
-from motif_jax.reports import curves, hacking, journal, model_card
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.reports import evaluation_files, hacking, model_card
 from motif_jax.reports.model_card import CardData, Labels
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
+from motif_jax.support import curves, run_folder
 from motif_jax.support.files import atomic_write_text
 
 CARD = "MODEL_CARD.md"
@@ -31,7 +31,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     )
     for evaluation in _folders(config):
         checks.require(
-            (evaluation / journal.SUMMARY).is_file(), "evaluations", str(evaluation), "a finished evaluation"
+            (evaluation / evaluation_files.SUMMARY).is_file(),
+            "evaluations",
+            str(evaluation),
+            "a finished evaluation",
         )
 
 
@@ -40,7 +43,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
     folder = Path(config.model)
     card = read_card(folder)
     card.licence, card.notes = config.licence, config.notes
-    card.evaluations = {path.name: journal.read_evaluation(path) for path in _folders(config)}
+    card.evaluations = {path.name: evaluation_files.read_evaluation(path) for path in _folders(config)}
     path = run_folder.prepare(workdir, config) / CARD
     atomic_write_text(path, model_card.render(card))
     print(f"model card: {path.resolve()}")

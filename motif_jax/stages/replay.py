@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.reports import films, journal
-from motif_jax.reports.films import Films
-from motif_jax.runtime import contest, watch
-from motif_jax.runtime.episode_rewards import LiveRater
-from motif_jax.runtime.rerecord import differences, record_actions
+from motif_jax.playing import lineups, watching
+from motif_jax.playing.ratings import LiveRater
+from motif_jax.reports import evaluation_files, film_files
+from motif_jax.reports.film_files import Films
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
@@ -24,7 +24,7 @@ from motif_jax.support.files import FolderLock
 from motif_jax.support.progress import Progress
 
 # What a run folder holds besides recordings.
-_OTHER_FILES = frozenset({"config.json", "versions.json", films.LEDGER})
+_OTHER_FILES = frozenset({"config.json", "versions.json", film_files.LEDGER})
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class _Game:
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, or a work folder of another stage, before anything is played."""
     run_folder.check_identity(workdir, config)
-    films.check(config)
+    film_files.check(config)
     given = bool(config.evaluation) or bool(config.recordings)
     checks.require(given, "evaluation", config.evaluation, "given, or recordings")
     for key in ("evaluation", "agent.dir", "reward.dir"):
@@ -67,7 +67,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
             checks.existing_folder(config, key)
     plan = _plan(config)
     for game in _games(config, plan):
-        films.check_screen(config, game.task)
+        film_files.check_screen(config, game.task)
     overlay = _Overlay(config, plan)
     if overlay.reward is not None:
         from motif_jax import rewards
@@ -76,7 +76,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _plan(config: ConfigDict) -> dict[str, Any]:
-    return journal.read_evaluation(config.evaluation)["plan"] if config.evaluation else {}
+    return evaluation_files.read_evaluation(config.evaluation)["plan"] if config.evaluation else {}
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -103,7 +103,7 @@ class _Overlay:
     """What is laid over the episodes, loaded once: an agent's opinion and a reward.
 
     Attributes:
-      reward: as `contest.Contest.reward`.
+      reward: as `lineup.Lineup.reward`.
       source: agent and reward in words and numbers, JSON-able.
     """
 
@@ -111,23 +111,23 @@ class _Overlay:
         folder, checkpoint = _agent(config, plan)
         self._policy, step, rounded = None, None, None
         if folder:
-            from motif_jax.runtime import agent_policy
+            from motif_jax.playing import agent_policy
 
             self._policy, step = agent_policy.load(folder, checkpoint)
-            rounded = contest.rounded_threshold(agent_policy.read_config(folder))
+            rounded = lineups.rounded_threshold(agent_policy.read_config(folder))
         owner = f"the evaluation in {config.evaluation}" if config.evaluation else "a recording"
-        self.reward = contest.choose_reward(config.reward, plan.get("reward"), owner, rounded)
+        self.reward = lineups.choose_reward(config.reward, plan.get("reward"), owner, rounded)
         self._rater: LiveRater | None = None
         about = None if self.reward is None else run_folder.as_plain(self.reward)
         self.source = [folder, step, about]
 
-    def film(self, game: _Game) -> watch.Film:
+    def film(self, game: _Game) -> watching.Film:
         """Plays `game` again under it."""
         recording, fields = game.load(), ()
         if self.reward is not None:
-            fields = contest.fields_option(recording.task, recording.options, self.reward).get("fields", ())
+            fields = lineups.fields_option(recording.task, recording.options, self.reward).get("fields", ())
         rater_of = None if self.reward is None else self._rater_of
-        return watch.film_recording(recording, game.title, self._policy, rater_of, fields)
+        return watching.film_recording(recording, game.title, self._policy, rater_of, fields)
 
     def _rater_of(self, spec: EnvironmentSpec) -> LiveRater:
         if self._rater is None:
@@ -184,7 +184,7 @@ def _recorded(path: Path) -> _Game:
 
 
 def _written(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) -> _Game:
-    actions, index = journal.decode_actions(row["actions"]), row["index"]
+    actions, index = evaluation_files.decode_actions(row["actions"]), row["index"]
     origin = f"episode {index} of {config.evaluation}"
 
     def load() -> Recording:
@@ -201,7 +201,7 @@ def _written(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) -> _
 
 def _chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
     """The rows of the evaluation that `config.episodes` names."""
-    rows = journal.read_evaluation(config.evaluation)["rows"]
+    rows = evaluation_files.read_evaluation(config.evaluation)["rows"]
     by_index = {row["index"]: row for row in rows}
     key = "intrinsic_return" if all(row.get("intrinsic_return") is not None for row in rows) else "return"
     named = {

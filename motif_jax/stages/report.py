@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.pairs import PairsDataset
-from motif_jax.reports import curves, journal, messages, recorded_games, run_report
-from motif_jax.reports.curves import Curve
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.reports import evaluation_files, messages, recorded_games, run_report
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
+from motif_jax.support import curves, run_folder
+from motif_jax.support.curves import Curve
 from motif_jax.support.files import atomic_write_text
 
 LABELS = ("first", "second", "tie", "unknown")
@@ -48,7 +48,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     folders = folders_of(config.evaluations)
     for folder in folders:
         checks.require(
-            (folder / journal.SUMMARY).is_file(), "evaluations", str(folder), "a finished evaluation"
+            (folder / evaluation_files.SUMMARY).is_file(), "evaluations", str(folder), "a finished evaluation"
         )
     checks.require(
         bool(given or folders), "agent.dir", None, f"given, or one of {', '.join(FOLDERS)}, evaluations"
@@ -82,10 +82,10 @@ def run(config: ConfigDict, workdir: Path) -> None:
         data.recorded = recorded_games.read_recorded(config.agent.dir)
         data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)
     for folder in folders_of(config.evaluations):
-        evaluation = journal.read_evaluation(folder)
+        evaluation = evaluation_files.read_evaluation(folder)
         name = _evaluation_name(evaluation["plan"]["policy"], data.evaluations)
         data.evaluations[name] = evaluation
-        data.seen[name] = messages.from_rows(_read_json(folder / journal.MESSAGES))
+        data.seen[name] = messages.from_rows(_read_json(folder / evaluation_files.MESSAGES))
         data.provenance += run_report.provenance_of(folder, f"evaluation {name}")
         data.commands += run_report.command_of(folder, f"evaluation {name}")
         if len(data.evaluations) == 1:

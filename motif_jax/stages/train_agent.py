@@ -32,14 +32,15 @@ def check(config: ConfigDict, workdir: Path) -> None:
     A run of several hosts is joined here: how many devices there are is only known then.
     """
     from motif_jax.algorithms import appo, schedules
+    from motif_jax.devices import hosts
     from motif_jax.networks import agent
-    from motif_jax.runtime import hosts, reward_plan, settings
+    from motif_jax.online import reward_choice, settings
 
     run_folder.check_identity(workdir, config, IDENTITY)
     settings.configure_jax(config)
     with hosts.leave_at_once_on_error():
         hosts.connect(config)
-        config = reward_plan.apply(config, workdir)
+        config = reward_choice.apply(config, workdir)
         agent.check(config)
         schedules.check(config)
         settings.check(config)
@@ -48,8 +49,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Trains; returns the exit code of a run that was asked to stop early."""
-    from motif_jax.runtime.hosts import Hosts, leave_at_once_on_error
-    from motif_jax.runtime.training import Training
+    from motif_jax.devices.hosts import Hosts, leave_at_once_on_error
+    from motif_jax.online.training import Training
 
     with leave_at_once_on_error(), ExitStack() as stack:
         stop = stack.enter_context(Interruption())

@@ -24,10 +24,11 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     import jax
 
     from motif_jax.algorithms import schedules
-    from motif_jax.datasets import targets
+    from motif_jax.datasets.pairs import targets
+    from motif_jax.devices import precision
     from motif_jax.networks.reward import DTYPES, MESSAGE_MODELS
+    from motif_jax.offline import reward_data
     from motif_jax.rewards.trained import architecture_of
-    from motif_jax.runtime import precision, reward_data
 
     if workdir is not None:
         run_folder.check_identity(workdir, config, IDENTITY)
@@ -75,8 +76,8 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def _check_annotators(config: ConfigDict, dataset: object) -> None:
-    from motif_jax.datasets import targets
-    from motif_jax.runtime import reward_data
+    from motif_jax.datasets.pairs import targets
+    from motif_jax.offline import reward_data
 
     names, weights = reward_data.annotators(config), config.labels.annotator_weights
     if weights.strip():
@@ -97,16 +98,16 @@ def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or goes on where the folder stands; returns 0, or 75 after a request to stop."""
     import jax
 
+    from motif_jax.devices.parallel import DataParallel
+    from motif_jax.offline import reward_data, reward_files
+    from motif_jax.offline.reward_trainer import RewardTrainer
     from motif_jax.rewards.trained import architecture_of
-    from motif_jax.runtime import reward_data, reward_records
-    from motif_jax.runtime.parallel import DataParallel
-    from motif_jax.runtime.reward_trainer import RewardTrainer
 
     with FolderLock(workdir):
         # Reading the data and planning its batches are the last checks: a folder that is refused for them takes a
         # corrected command.
         data = reward_data.load(config, architecture_of(config.network, config.compat))
-        reward_records.refuse_other_data(workdir, config, data)
+        reward_files.refuse_other_data(workdir, config, data)
         parallel = DataParallel(jax.local_devices()[: config.num_devices])
         trainer = RewardTrainer(config, data, parallel)
         run_folder.prepare(workdir, config, IDENTITY)

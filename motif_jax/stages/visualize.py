@@ -11,11 +11,11 @@ from ml_collections import ConfigDict
 from rich.console import Console, Group
 from rich.live import Live
 
+from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
-from motif_jax.envs.action_names import action_names
-from motif_jax.reports import films, messages, terminal
-from motif_jax.runtime import contest, keyboard, watch
-from motif_jax.runtime.rerecord import record_actions
+from motif_jax.envs.nethack.action_names import action_names
+from motif_jax.playing import keyboard, lineups, watching
+from motif_jax.reports import film_files, messages, terminal
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.files import FolderLock
@@ -27,8 +27,8 @@ SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config)
-    films.check(config)
-    films.check_screen(config, contest.check(config).environment)
+    film_files.check(config)
+    film_files.check_screen(config, lineups.check(config).environment)
     checks.positive(config, "episodes")
     checks.positive(config, "top_messages")
     checks.positive(config, "seconds_per_step", allow_zero=True)
@@ -52,8 +52,8 @@ class _Stage:
 
     def __init__(self, config: ConfigDict, workdir: Path, console: Console) -> None:
         self._config, self._workdir, self._console = config, workdir, console
-        self._films = films.Films(workdir, workdir, config.forms)
-        self._who = contest.open_contest(config)
+        self._films = film_files.Films(workdir, workdir, config.forms)
+        self._who = lineups.open_lineup(config)
         self._rater = self._who.live_rater()
 
     def show(self) -> None:
@@ -87,7 +87,7 @@ class _Stage:
         title = f"episode {index}: {who.plan['policy']} on {who.environment}, seed {seed}"
         return _Player(self._config, who, self._rater, seed, title)
 
-    def _keep(self, index: int, title: str, film: watch.Film, source: object = None) -> None:
+    def _keep(self, index: int, title: str, film: watching.Film, source: object = None) -> None:
         """Writes recording and film of an episode and prints its messages and numbers."""
         console, who = self._console, self._who
         recording = record_actions(who.environment, who.options, film.seed, film.actions)
@@ -105,7 +105,7 @@ def _stem(index: int) -> str:
     return f"episode-{index:05d}"
 
 
-def _tallies(film: watch.Film) -> list[messages.MessageTally]:
+def _tallies(film: watching.Film) -> list[messages.MessageTally]:
     """The film's messages; the reward shown is the normalised one, before any threshold."""
     width = max(map(len, film.texts))
     # A text stands in the film once for every reward that it had.
@@ -120,16 +120,14 @@ def _tallies(film: watch.Film) -> list[messages.MessageTally]:
 class _Player:
     """Plays one episode, with or without showing it."""
 
-    def __init__(
-        self, config: ConfigDict, who: contest.Contest, rater: object, seed: int, title: str
-    ) -> None:
-        options = watch.with_screen(who.environment, who.options)
+    def __init__(self, config: ConfigDict, who: lineups.Lineup, rater: object, seed: int, title: str) -> None:
+        options = watching.with_screen(who.environment, who.options)
         self._environment = registry.make(who.environment, **options)
         spec = self._environment.spec
         self._names = action_names(who.environment, spec.num_actions)
-        chooser = watch.PolicyActions(who.policy, seed, spec.num_actions, config.greedy)
-        self._sights = watch.watch(self._environment, seed, chooser, rater)
-        self._maker = watch.FilmMaker(who.environment, who.options, seed, spec, title)
+        chooser = watching.PolicyActions(who.policy, seed, spec.num_actions, config.greedy)
+        self._sights = watching.watch(self._environment, seed, chooser, rater)
+        self._maker = watching.FilmMaker(who.environment, who.options, seed, spec, title)
         self.title, self._totals = title, terminal.Totals()
         self._paused, self._skipping, self._finishing, self.quit = False, False, False, False
         self._speed = (
@@ -137,25 +135,25 @@ class _Player:
         )  # steps a second; 0: no limit
         self._height = terminal.FULL_HEIGHT
 
-    def _next(self) -> Iterator[watch.Sight]:
+    def _next(self) -> Iterator[watching.Sight]:
         for sight in self._sights:
             self._maker.add(sight)
             self._totals.task += sight.task_reward
             self._totals.intrinsic += sight.intrinsic
             yield sight
 
-    def _finish(self) -> watch.Film:
+    def _finish(self) -> watching.Film:
         film = self._maker.film(self._environment.episode_info())
         self._environment.close()
         return film
 
-    def play(self) -> watch.Film:
+    def play(self) -> watching.Film:
         """Plays to the end without showing anything."""
         for _ in self._next():
             pass
         return self._finish()
 
-    def show(self, console: Console) -> watch.Film:
+    def show(self, console: Console) -> watching.Film:
         """Plays on the terminal; ends early when q is pressed."""
         self._height = console.size.height
         with keyboard.Keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
@@ -172,11 +170,11 @@ class _Player:
                     break
         return self._finish()
 
-    def _view(self, sight: watch.Sight) -> Group:
+    def _view(self, sight: watching.Sight) -> Group:
         state = "paused" if self._paused else f"{self._speed:g} steps/s" if self._speed else "full speed"
         return terminal.view(sight, self._totals, self._names, self.title, f"{state}   {_HELP}", self._height)
 
-    def _wait(self, keys: keyboard.Keyboard, live: Live, sight: watch.Sight) -> None:
+    def _wait(self, keys: keyboard.Keyboard, live: Live, sight: watching.Sight) -> None:
         """Waits until the next step is due, or, when paused and at the end, for a key."""
         due = time.monotonic() + (1 / self._speed if self._speed else 0.0)
         at_end = sight.choice is None

@@ -10,7 +10,7 @@ import pytest
 
 from motif_jax.algorithms import preference
 from motif_jax.algorithms.preference import PreferenceBatch, PreferenceState
-from motif_jax.datasets.distinct import distinct_rows, used_length
+from motif_jax.datasets.pairs.distinct import distinct_rows, used_length
 from motif_jax.networks import reward_layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from tests.golden_numbers import GRADIENT, UPDATE, assert_golden, recipe_reward

@@ -15,7 +15,7 @@ from motif_jax.annotation.annotator import FIRST, SECOND, TIE, Question, make_an
 from motif_jax.annotation.captions import decode_message
 from motif_jax.annotation.lexicon import Judge, load_lexicon, preference, sentences
 from motif_jax.envs import registry
-from motif_jax.envs.habits import HABITS
+from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.support.errors import UserError
 

@@ -114,7 +114,7 @@ def test_variants_for_a_gpu_have_its_sizes() -> None:
 
 def test_flops_are_those_of_the_published_network() -> None:
     from motif_jax.benchmarks import _agents
-    from motif_jax.runtime import settings
+    from motif_jax.online import settings
 
     options = _agents.training_options()
     options.workers, options.envs_per_worker, options.batch_size = 1, 2, 128

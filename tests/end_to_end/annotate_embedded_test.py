@@ -11,7 +11,7 @@ import pytest
 
 from motif_jax.annotation.captions import decode_message
 from motif_jax.annotation.conversations import read_conversations
-from motif_jax.annotation.records import RecordWriter
+from motif_jax.support.checked_lines import LineWriter
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     REPOSITORY,
@@ -214,7 +214,7 @@ def test_bad_values_end_with_one_line(dataset, tmp_path):
 
 def test_a_shard_has_one_writer(dataset, run):
     path = dataset / "annotations" / NAME / "shard-00000-of-00001.jsonl"
-    with RecordWriter(path), pytest.raises(UserError, match="is being written by another process"):
+    with LineWriter(path), pytest.raises(UserError, match="is being written by another process"):
         run(dataset)
     run(dataset)
 

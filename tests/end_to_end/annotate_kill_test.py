@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from motif_jax.annotation.records import read_records
+from motif_jax.support.checked_lines import read_lines
 from motif_jax.support.interruption import EXIT_CODE
 from tests.end_to_end.annotate_datasets import (
     REPOSITORY,
@@ -86,7 +86,7 @@ def test_killed_many_times(tmp_path, shards):
     assert kills >= 6
     assert (np.load(dataset / "preference" / f"{NAME}.npy") == undisturbed(tmp_path, PAIRS)).all()
     # A kill loses what was being written and no more.
-    lines = sum(1 for path in (tmp_path / "store").glob("*.jsonl") for _ in read_records(path))
+    lines = sum(1 for path in (tmp_path / "store").glob("*.jsonl") for _ in read_lines(path))
     questions = summary(tmp_path / "run0")["dataset_questions"]
     assert questions <= lines <= questions + kills
 

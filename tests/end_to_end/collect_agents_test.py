@@ -16,11 +16,11 @@ import optax
 import pytest
 
 from motif_jax.algorithms.appo import make_state
-from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
-from motif_jax.envs.habits import HABITS
+from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.networks.agent import make_agent_network
-from motif_jax.runtime import agent_checkpoints, agent_players
+from motif_jax.online import agent_checkpoints
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 
@@ -41,7 +41,7 @@ def agent(tmp_path_factory):
         for step in (100, 200):
             rng = np.random.default_rng(step)
             state = jax.tree.map(lambda a: (0.1 * rng.standard_normal(a.shape)).astype(a.dtype), shapes)  # noqa: B023
-            agent_checkpoints.save(checkpoints, step, state, {}, {}, asynchronous=False)
+            checkpoints.save(checkpoints, step, state, {}, {}, asynchronous=False)
     return folder
 
 
@@ -98,7 +98,7 @@ def test_agents_take_part_and_a_kill_changes_nothing(agent, tmp_path):
 
 def test_which_checkpoints(agent, tmp_path):
     def steps(agents):
-        return [(found.folder, found.step) for found in agent_players.resolve(agents)]
+        return [(found.folder, found.step) for found in agents.resolve(agents)]
 
     folder = str(agent)
     assert steps(folder) == steps(f"{folder}@latest") == [(folder, 200)]
@@ -111,4 +111,4 @@ def test_which_checkpoints(agent, tmp_path):
         (str(tmp_path), "not a run folder"),
     ):
         with pytest.raises(UserError, match=words):
-            agent_players.resolve(agents)
+            agents.resolve(agents)

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from motif_jax.annotation.captions import caption
-from motif_jax.datasets import chunks
-from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.datasets.pairs import chunks
+from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.stages import collect as stage
 from motif_jax.support.errors import UserError
 

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
+from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import replay
-from motif_jax.reports import journal
-from motif_jax.runtime.rerecord import record_actions
+from motif_jax.reports import evaluation_files
 from tests.reward_fixtures import load_config
 
 BASE = [
@@ -43,7 +43,9 @@ def evaluate(repository: Path, workdir: Path, *flags: str) -> subprocess.Complet
 
 
 def rows_of(workdir: Path) -> list[dict]:
-    rows = sorted(journal.read_rows(workdir / journal.JOURNAL), key=lambda row: row["index"])
+    rows = sorted(
+        evaluation_files.read_rows(workdir / evaluation_files.JOURNAL), key=lambda row: row["index"]
+    )
     return [{k: v for k, v in row.items() if not k.startswith("session")} for row in rows]
 
 
@@ -51,7 +53,7 @@ def test_random_policy_on_nethack(repository, tmp_path):
     done = evaluate(repository, tmp_path / "a", "--config.record_every=3")
     assert done.returncode == 0, done.stderr
     assert "game score" in done.stdout
-    summary = json.loads((tmp_path / "a" / journal.SUMMARY).read_text())
+    summary = json.loads((tmp_path / "a" / evaluation_files.SUMMARY).read_text())
     rows = rows_of(tmp_path / "a")
     assert summary["episodes"] == len(rows) == 4
     assert summary["steps_per_second"] > 0
@@ -59,7 +61,7 @@ def test_random_policy_on_nethack(repository, tmp_path):
         value = summary["measures"][key]["mean"]
         assert value["value"] == pytest.approx(np.mean([row[key] for row in rows]))
         assert value["low"] <= value["value"] <= value["high"]
-    table = pyarrow.parquet.read_table(tmp_path / "a" / journal.TABLE).to_pylist()
+    table = pyarrow.parquet.read_table(tmp_path / "a" / evaluation_files.TABLE).to_pylist()
     assert [row["seed"] for row in table] == [row["seed"] for row in rows]
     assert len(table[1]["actions"]) == rows[1]["length"]
     recordings = sorted(path.name for path in (tmp_path / "a" / "recordings").glob("*.json"))
@@ -94,15 +96,18 @@ def test_a_killed_evaluation_continues_and_says_the_same(repository, tmp_path):
         os.killpg(process.pid, signal.SIGKILL if number == 0 else signal.SIGTERM)
         out, error = process.communicate(timeout=60)
         assert process.returncode == (-signal.SIGKILL if number == 0 else 75), out + error
-        assert not (killed / journal.SUMMARY).exists()
+        assert not (killed / evaluation_files.SUMMARY).exists()
         before = len(rows_of(killed))
         assert 0 < before < episodes
     done = evaluate(repository, killed, *flags)
     assert done.returncode == 0, done.stderr
     assert rows_of(killed) == rows_of(tmp_path / "whole")
-    assert len(journal.read_rows(killed / journal.JOURNAL)) == episodes, "nothing is doubled"
+    assert len(evaluation_files.read_rows(killed / evaluation_files.JOURNAL)) == episodes, (
+        "nothing is doubled"
+    )
     one, two = (
-        json.loads((f / journal.SUMMARY).read_text())["measures"] for f in (killed, tmp_path / "whole")
+        json.loads((f / evaluation_files.SUMMARY).read_text())["measures"]
+        for f in (killed, tmp_path / "whole")
     )
     assert one == two
     quick = evaluate(repository, killed, *flags)

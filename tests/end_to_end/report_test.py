@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.reports import journal
+from motif_jax.reports import evaluation_files
 from motif_jax.reports.measures import format_value
 from tests import browser
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
@@ -55,7 +55,7 @@ def test_a_run_from_games_to_its_report(repository, tmp_path):
     assert evaluations["agent"]["plan"]["policy"] == str(runs / "agent")
     assert evaluations["agent"]["plan"]["checkpoint"] > 0
     seeds = {
-        p: [row["seed"] for row in journal.read_rows(runs / f"evaluate_{p}" / "episodes.jsonl")]
+        p: [row["seed"] for row in evaluation_files.read_rows(runs / f"evaluate_{p}" / "episodes.jsonl")]
         for p in evaluations
     }
     assert sorted(seeds["agent"]) == sorted(seeds["random"]), "agent and random policy play the same games"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.runtime.hosts import PORTS
+from motif_jax.devices.hosts import PORTS
 from motif_jax.support.checkpoints import Checkpoints
 from tests.processes import REPOSITORY, Program, ended, wait_until
 

@@ -117,8 +117,9 @@ def lose_and_check(run: Run, programs: list[Program], victim: int, how: signal.S
 
 CONNECTED = """
 import sys, time
-from motif_jax.runtime import hosts, settings
-from tests.runtime.agent_runs import recall_config
+from motif_jax.devices import hosts
+from motif_jax.online import settings
+from tests.playing.agent_runs import recall_config
 
 index, port, timeout = sys.argv[1:]
 config = recall_config(hosts__coordinator=f"localhost:{port}", hosts__index=int(index), hosts__count=2,

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax.envs.replay import Recording
-from motif_jax.reports import journal
+from motif_jax.reports import evaluation_files
 
 LAUNCH = [sys.executable, "-m", "motif_jax.launch"]
 
@@ -129,7 +129,7 @@ def test_replay_of_an_evaluation_and_of_recordings(repository, tmp_path):
         "--config.show_best=1",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    rows = journal.read_evaluation(tmp_path / "e")["rows"]
+    rows = evaluation_files.read_evaluation(tmp_path / "e")["rows"]
     best = max(rows, key=lambda row: row["return"])["index"]
     worst = min(rows, key=lambda row: row["return"])["index"]
     shown = {path.stem for path in (tmp_path / "e" / "recordings").glob("*.html")}

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from motif_jax.envs.episode import random_actions
-from motif_jax.envs.game import END_DEATH
-from motif_jax.envs.habits import HABITS
+from motif_jax.envs.nethack.game import END_DEATH
+from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.replay import Recorder, Recording, replay
 from motif_jax.envs.spec import RUNNING, TRUNCATED
 from motif_jax.support.errors import UserError
@@ -67,7 +67,7 @@ def test_the_clock_of_the_wall_has_no_part_in_a_game(repository):
     """Moon, Friday 13th, night and midnight come from the seed: in every time zone the engine says the same."""
     code = """
 import ctypes, os, time
-from motif_jax.envs.engine import NetHackEngine
+from motif_jax.envs.nethack.engine import NetHackEngine
 engine = NetHackEngine(shared_code=False)
 engine.start(12, 7)
 library = ctypes.CDLL(engine._game.dlpath)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from motif_jax.envs.tiles import load_tiles
+from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.networks.tiles import TileSet
 
 

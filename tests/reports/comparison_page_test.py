@@ -8,8 +8,8 @@ import pytest
 from motif_jax.reports import comparison_page
 from motif_jax.reports.comparison import collect_scores, compare, learning_curve
 from motif_jax.reports.comparison_page import ComparisonData
-from motif_jax.reports.curves import Curve
 from motif_jax.reports.measures import format_interval, format_value
+from motif_jax.support.curves import Curve
 from tests import browser
 from tests.made_up_runs import HOSTILE
 

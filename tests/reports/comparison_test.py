@@ -8,7 +8,7 @@ import pytest
 from motif_jax.reports import comparison_page
 from motif_jax.reports.comparison import as_json, collect_scores, compare, learning_curve, normalise
 from motif_jax.reports.comparison_page import ComparisonData
-from motif_jax.reports.curves import Curve
+from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 
 

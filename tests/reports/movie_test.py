@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from motif_jax.envs.actions import TASK_KEYS
+from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.reports import movie, ttyrec
 from motif_jax.support.errors import UserError
 from tests.made_up_films import film

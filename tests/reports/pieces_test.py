@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from motif_jax.reports import charts, curves, hacking, html, measures, plots, run_report, text_tables
+from motif_jax.reports import charts, hacking, html, measures, plots, run_report, text_tables
 from motif_jax.reports.charts import Interval, Series
-from motif_jax.reports.curves import Curve
 from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS
+from motif_jax.support import curves
+from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import HOSTILE, run_data, write_agent_run
 

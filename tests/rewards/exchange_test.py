@@ -15,7 +15,7 @@ from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards import exchange
 from motif_jax.rewards.trained import TrainedReward, read_trained
 from motif_jax.stages import import_reward
-from motif_jax.support import import_record
+from motif_jax.support import import_origin
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import launch, load_config
 
@@ -138,7 +138,7 @@ def test_an_import_that_was_killed_is_made_again(tmp_path, file, monkeypatch):
         patched.setattr("motif_jax.support.checkpoints.Checkpoints.save", killed)
         with pytest.raises(SystemError):
             import_reward.run(importing(file), workdir)
-    assert not import_record.has_checkpoints(workdir)
+    assert not import_origin.has_checkpoints(workdir)
     exchange.write_safetensors(make_reward(tmp_path, seed=1), file)
     import_reward.check(importing(file), workdir)
     import_reward.run(importing(file), workdir)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
-from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.rewards.load import as_rows
 from motif_jax.rewards.trained import read_trained
 from motif_jax.stages import explain_reward, export_reward, import_reward

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motif_jax.annotation.chat import check_chat
-from motif_jax.datasets.pairs import PairsDataset
+from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.stages import merge_annotations, model_card
 from motif_jax.support import run_folder
 from tests.reward_fixtures import load_config, make_dataset, reward_config, write_labels

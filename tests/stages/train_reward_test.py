@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
-from motif_jax.datasets.split import torch_split
+from motif_jax.datasets.pairs.split import torch_split
 from motif_jax.rewards.trained import read_trained
 from motif_jax.stages import train_reward
 from motif_jax.support.errors import UserError

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs.replay import Recording
-from motif_jax.reports import journal
-from motif_jax.runtime import contest, watch
-from motif_jax.runtime.rerecord import record_actions
+from motif_jax.playing import lineups, watching
+from motif_jax.reports import evaluation_files
 from motif_jax.stages import evaluate, replay, visualize
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import EXIT_CODE
@@ -51,7 +51,7 @@ def evaluation(evaluated, tmp_path):
 
 def stop_after_first_film(monkeypatch):
     """The first film that is made ends with a SIGTERM to this process."""
-    real, made = watch.film_recording, []
+    real, made = watching.film_recording, []
 
     def film_recording(*arguments):
         film = real(*arguments)
@@ -60,29 +60,29 @@ def stop_after_first_film(monkeypatch):
         made.append(film.seed)
         return film
 
-    monkeypatch.setattr(watch, "film_recording", film_recording)
+    monkeypatch.setattr(watching, "film_recording", film_recording)
     return made
 
 
 def change_row(folder, index, **changes):
-    rows = [json.loads(line) for line in (folder / journal.JOURNAL).read_text().splitlines()]
+    rows = [json.loads(line) for line in (folder / evaluation_files.JOURNAL).read_text().splitlines()]
     for row in rows:
         if row["index"] == index:
             row.update(changes)
-    (folder / journal.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / evaluation_files.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def test_results_are_there_before_the_films(evaluation, monkeypatch):
-    (evaluation / journal.SUMMARY).unlink()
+    (evaluation / evaluation_files.SUMMARY).unlink()
 
     def broken(*arguments):
         raise RuntimeError("no film")
 
     with monkeypatch.context() as patched:
-        patched.setattr(watch, "film_recording", broken)
+        patched.setattr(watching, "film_recording", broken)
         with pytest.raises(RuntimeError, match="no film"):
             run(evaluate, evaluate_config(show_best=1), evaluation)
-    assert journal.read_evaluation(evaluation)["episodes"] == 3
+    assert evaluation_files.read_evaluation(evaluation)["episodes"] == 3
     assert run(evaluate, evaluate_config(show_best=1), evaluation) is None
     assert len(list((evaluation / "recordings").glob("*.html"))) == 2
 
@@ -107,10 +107,10 @@ def test_of_episodes_that_are_equally_good_the_same_are_shown_in_whatever_order_
 
 def test_fewer_episodes_are_fewer_everywhere(evaluation):
     assert run(evaluate, evaluate_config(episodes=2, show_best=3), evaluation) is None
-    read = journal.read_evaluation(evaluation)
+    read = evaluation_files.read_evaluation(evaluation)
     assert read["episodes"] == len(read["rows"]) == 2
     assert read["measures"]["return"]["n"] == 2
-    assert len(journal.read_rows(evaluation / journal.JOURNAL)) == 3
+    assert len(evaluation_files.read_rows(evaluation / evaluation_files.JOURNAL)) == 3
     assert len(list((evaluation / "recordings").glob("*.html"))) == 2
 
 
@@ -151,9 +151,9 @@ def test_a_confidence_without_an_interval_is_refused(confidence, tmp_path):
 
 
 def test_checkpoint_and_reward_of_the_first_start_are_pinned(tmp_path):
-    assert evaluate._pinned(tmp_path) == contest.Pins()
+    assert evaluate._pinned(tmp_path) == lineups.Pins()
     (tmp_path / "plan.json").write_text(json.dumps({"checkpoint": 300, "reward": {"dir": "r", "step": 7}}))
-    assert evaluate._pinned(tmp_path) == contest.Pins(300, 7)
+    assert evaluate._pinned(tmp_path) == lineups.Pins(300, 7)
 
 
 def replay_config(**changes):
@@ -229,13 +229,13 @@ def test_recordings_that_are_not_there_or_in_each_others_way(tmp_path):
 
 @pytest.mark.parametrize("key", ["agent", "reward"])
 def test_an_agent_or_reward_that_has_moved_is_told(key, evaluation, tmp_path):
-    summary = json.loads((evaluation / journal.SUMMARY).read_text())
+    summary = json.loads((evaluation / evaluation_files.SUMMARY).read_text())
     if key == "agent":
         summary["plan"] |= {"policy": "/gone/agent", "checkpoint": 100}
     else:
         settings = {"step": 3, "normalise": True, "quantile": 0.5, "count_exponent": 3.0}
         summary["plan"]["reward"] = {"dir": "/gone/reward", **settings}
-    (evaluation / journal.SUMMARY).write_text(json.dumps(summary))
+    (evaluation / evaluation_files.SUMMARY).write_text(json.dumps(summary))
     config = replay_config(evaluation=str(evaluation), episodes="1")
     said = rf"config.{key}.dir=None: .*/gone/{key}, which is not there: give --config.{key}.dir=DIR, or --config.{key}.dir= "
     with pytest.raises(UserError, match=said):

@@ -1,0 +1,1 @@
+"""Pairs from games: who plays, the processes that sample sub-sequences, and the dataset they become."""

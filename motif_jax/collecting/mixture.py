@@ -1,0 +1,52 @@
+"""Who plays which episode of a collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from motif_jax.collecting.sampling_worker import Job
+from motif_jax.envs.nethack.random_players import HABITS, GivenActions
+from motif_jax.support import seeds
+
+
+class Players:
+    """Draws a player for every episode; the draw depends on the seed and the episode's index alone.
+
+    Attributes:
+      names: the players, by the numbers that info/player.npy has.
+    """
+
+    def __init__(self, weights: Mapping[str, float], seed: int) -> None:
+        """`weights`: name of a habit or an agent -> how often it plays, relative to the others."""
+        self.names = tuple(sorted(weights))
+        self._seed = seed
+        probabilities = np.array([weights[name] for name in self.names], np.float64)
+        self._bounds = (probabilities / probabilities.sum()).cumsum()
+
+    def name(self, episode: int) -> str:
+        """The player of `episode`."""
+        return self.names[self.number(episode)]
+
+    def number(self, episode: int) -> int:
+        """The number of the player of `episode`."""
+        uniform = seeds.rng(self._seed, "player", episode).random()
+        return min(int(np.searchsorted(self._bounds, uniform, side="right")), len(self.names) - 1)
+
+    def seed(self, episode: int) -> int:
+        """The seed of the game of `episode`."""
+        return seeds.derive(self._seed, "episode", episode)
+
+    def job(self, episode: int, actions: np.ndarray | None = None) -> Job:
+        """What a recording process needs to play `episode`.
+
+        Args:
+          episode: its index.
+          actions: those of its player, needed if that is an agent.
+
+        Raises:
+          KeyError: the player is no habit, and there are no actions.
+        """
+        policy = HABITS[self.name(episode)] if actions is None else GivenActions(actions)
+        return Job(episode, self.seed(episode), self.number(episode), policy)

@@ -1,0 +1,178 @@
+"""The process that records episodes for the pairs dataset. No jax: it is spawned once for every core."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from motif_jax.annotation.captions import caption
+from motif_jax.datasets.pairs import chunks
+from motif_jax.datasets.pairs.assemble import CAPTION_KEY
+from motif_jax.envs import registry
+from motif_jax.envs.nethack import status
+from motif_jax.envs.nethack.random_players import GivenActions
+from motif_jax.envs.spec import RUNNING, empty_observation, row
+from motif_jax.support import seeds
+
+# info/NAME.npy -> position in blstats, read at the last step of a sub-sequence.
+STATUS_INFO = {
+    "score": status.SCORE,
+    "dlvl": status.DEPTH,
+    "gold": status.GOLD,
+    "experience_level": status.LEVEL,
+    "turns": status.TIME,
+}
+# The hero of every game, nle's default: a male human neutral monk; what info/character.npy says.
+CHARACTER = "mon-hum-neu-mal"
+_FIRST_CAPACITY = 5001
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """How episodes are recorded; the same for all of a collection.
+
+    Attributes:
+      environment, options: what `envs.registry.make` takes.
+      fields: observation fields that become data/FIELD.npy.
+      seed: the collection's seed, for the draw of start points.
+      length: steps of a sub-sequence.
+      share: part of the published number of start points that is kept.
+      folder: where the chunks go.
+    """
+
+    environment: str
+    options: Mapping[str, Any]
+    fields: tuple[str, ...]
+    seed: int
+    length: int
+    share: float
+    folder: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """One episode to record: its index, the seed of its game, its player's number, and who chooses actions."""
+
+    index: int
+    seed: int
+    player: int
+    policy: Any
+
+
+class History:
+    """The observations of the episode that is played, in arrays that are used again for the next."""
+
+    def __init__(self, environment: Any) -> None:
+        self._environment = environment
+        self._arrays = empty_observation(environment.spec, (_FIRST_CAPACITY,))
+        self._rewards = np.zeros(_FIRST_CAPACITY, np.float32)
+
+    def play(self, seed: int, policy: Any) -> tuple[dict[str, np.ndarray], int]:
+        """Plays one episode and returns its history and how it ended.
+
+        Row t is the observation on which action t was chosen, with the reward that came with it (0 in row 0);
+        the screen after the last action is not part of it.
+
+        Returns:
+          (name -> array [steps, ...], views that the next episode overwrites; 1 terminated or 2 truncated).
+
+        Raises:
+          RuntimeError: the policy has no more actions before the episode ends.
+        """
+        environment = self._environment
+        environment.reset(seed, row(self._arrays, 0))
+        self._rewards[0] = 0.0
+        for step, action in enumerate(policy.actions(seed, environment.spec.num_actions), 1):
+            if step == len(self._rewards):
+                self._grow()
+            self._rewards[step], end = environment.step(action, row(self._arrays, step))
+            if end != RUNNING:
+                history = {name: array[:step] for name, array in self._arrays.items()}
+                return {**history, "rewards": self._rewards[:step]}, end
+        raise RuntimeError(f"the player had no more actions in the episode with seed {seed}")
+
+    def _grow(self) -> None:
+        self._arrays = {name: np.concatenate([a, np.zeros_like(a)]) for name, a in self._arrays.items()}
+        self._rewards = np.concatenate([self._rewards, np.zeros_like(self._rewards)])
+
+
+def caption_keys(messages: np.ndarray) -> np.ndarray:
+    """Keys of the captions of sub-sequences: uint8 [rows, length, bytes] -> uint64 [rows], equal when they are."""
+    found: dict[bytes, int] = {}
+    keys = np.zeros(len(messages), np.uint64)
+    for i, message in enumerate(messages):
+        raw = message.tobytes()
+        if raw not in found:
+            digest = hashlib.blake2b(caption(message).encode(), digest_size=8).digest()
+            found[raw] = int.from_bytes(digest, "little")
+        keys[i] = found[raw]
+    return keys
+
+
+def chunk_arrays(
+    history: Mapping[str, np.ndarray], job: Job, recording: SamplingPlan, info: Mapping[str, float]
+) -> dict[str, np.ndarray]:
+    """The arrays of an episode's chunk: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
+    steps, length = len(history["rewards"]), recording.length
+    starts = chunks.draw_starts(
+        steps, length, recording.share, seeds.rng(recording.seed, "starts", job.index)
+    )
+    names = (*recording.fields, "rewards")
+    data = chunks.gather({name: history[name] for name in names}, starts, length)
+    arrays = {f"data/{name}": array for name, array in data.items()}
+    last = history["blstats"][starts + length - 1]
+    for name, position in STATUS_INFO.items():
+        arrays[f"info/{name}"] = last[:, position].astype(np.int64)
+    constants = {
+        "episode": np.int64(job.index),
+        "episode_seed": np.int64(job.seed),
+        "player": np.int16(job.player),
+        "episode_length": np.int64(steps),
+        "episode_return": np.float64(info["return"]),
+        "character": np.str_(CHARACTER),
+    }
+    arrays |= {f"info/{name}": np.full(len(starts), value) for name, value in constants.items()}
+    arrays["info/step"] = starts
+    arrays[CAPTION_KEY] = caption_keys(data["message"])
+    return arrays
+
+
+def record_episode(environment: Any, history: History, job: Job, recording: SamplingPlan) -> tuple[int, int]:
+    """Plays one episode and writes its chunk; returns (sub-sequences drawn, steps played).
+
+    Raises:
+      RuntimeError: the player ran out of actions, or given ones went on after the episode's end.
+    """
+    played, end = history.play(job.seed, job.policy)
+    if isinstance(job.policy, GivenActions) and len(job.policy.taken) != len(played["rewards"]):
+        raise RuntimeError(
+            f"episode {job.index} ended after {len(played['rewards'])} steps, more actions were given"
+        )
+    info = environment.episode_info()
+    arrays = chunk_arrays(played, job, recording, info)
+    summary = {"end": float(end), **info}
+    arrays["summary_names"] = np.array(sorted(summary))
+    arrays["summary_values"] = np.array([summary[name] for name in sorted(summary)], np.float64)
+    count, steps = len(arrays["info/step"]), len(played["rewards"])
+    chunks.save(recording.folder, job.index, count, arrays)
+    return count, steps
+
+
+def serve(connection: Connection, setup: Mapping[str, Any]) -> None:
+    """Records each job received as `setup["recording"]` says, until the parent closes the pipe or dies."""
+    recording: SamplingPlan = setup["recording"]
+    environment = registry.make(recording.environment, **recording.options)
+    history = History(environment)
+    try:
+        while True:
+            job = connection.recv()
+            connection.send(record_episode(environment, history, job, recording))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass
+    finally:
+        environment.close()

@@ -1,0 +1,225 @@
+"""Reads a pairs dataset: the published folder as it is, or one that the collect stage wrote.
+
+    data/NAME.npy        [pairs, 2, length, ...]  what the two sub-sequences of each pair show
+    info/NAME.npy        [pairs, 2]               numbers about each sub-sequence and its game
+    preference/NAME.npy  int8 [pairs]             0 first, 1 second, 2 tie, 3 unknown
+    dataset.json                                  origin, counts, digests (only in datasets written here)
+
+Arrays are mapped into memory and checked when they are first asked for: a dataset needs only the arrays that
+its reader reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.pairs import layout
+from motif_jax.support.errors import UserError
+
+
+class PairsDataset:
+    """An open dataset. Make one with `PairsDataset.open`.
+
+    Attributes:
+      folder: where it lies.
+      num_pairs: number of pairs.
+      length: steps of a sub-sequence.
+      data: name -> memory-mapped array [pairs, 2, length, ...], checked on first use.
+      info: name -> memory-mapped array [pairs, 2], checked on first use.
+      meta: content of dataset.json, {} where there is none.
+    """
+
+    def __init__(self, folder: Path, meta: dict[str, Any], num_pairs: int, length: int) -> None:
+        self.folder = folder
+        self.meta = meta
+        self.num_pairs = num_pairs
+        self.length = length
+        self.data: Mapping[str, np.ndarray] = _Arrays(folder / "data", self._check_data)
+        self.info: Mapping[str, np.ndarray] = _Arrays(folder / "info", self._check_info)
+        self._content_hash: str | None = None
+
+    @classmethod
+    def open(cls, folder: str | Path, need: Sequence[str] = ("message",)) -> PairsDataset:
+        """Opens `folder` and checks the arrays in `need`.
+
+        Args:
+          folder: the dataset folder.
+          need: names of data arrays that must be there; 'info/NAME' asks for one of info/.
+
+        Raises:
+          UserError: the folder is no pairs dataset, an array is missing, damaged, of a wrong dtype or shape,
+            or differs from the others in the number of pairs or the length; the file is named.
+        """
+        folder = Path(folder)
+        _check_folder(folder)
+        first = next((name for name in need if not name.startswith("info/")), "message")
+        array = map_array(folder / "data" / f"{first}.npy")
+        if array.ndim < 3 or array.shape[1] != 2:
+            raise UserError(
+                f"{folder / 'data' / first}.npy: shape {array.shape}, expected [pairs, 2, length, ...]"
+            )
+        dataset = cls(folder, _read_meta(folder), array.shape[0], array.shape[2])
+        for name in need:
+            group, _, rest = name.rpartition("/")
+            _ = dataset.info[rest] if group == "info" else dataset.data[name]
+        return dataset
+
+    def preference_names(self) -> tuple[str, ...]:
+        """Names of the label files in preference/, sorted."""
+        return tuple(sorted(path.stem for path in (self.folder / "preference").glob("*.npy")))
+
+    def preference(self, name: str) -> np.ndarray:
+        """Labels of annotation `name`: int8 [pairs] of 0 first, 1 second, 2 tie, 3 unknown.
+
+        Raises:
+          UserError: no such file, or not integers, or another number of pairs, or labels outside 0..3.
+        """
+        path = self.folder / "preference" / f"{name}.npy"
+        if not path.exists():
+            have = ", ".join(self.preference_names()) or "none"
+            raise UserError(f"{path} does not exist: annotations of this dataset are {have}")
+        labels = map_array(path)
+        if labels.dtype.kind not in "iu":
+            raise UserError(f"{path}: dtype {labels.dtype}, expected int8")
+        if labels.shape != (self.num_pairs,):
+            raise UserError(
+                f"{path}: shape {labels.shape}, expected ({self.num_pairs},), one label for each pair"
+            )
+        wrong = np.flatnonzero((labels < 0) | (labels > 3))
+        if wrong.size:
+            raise UserError(
+                f"{path}: label {labels[wrong[0]]} at pair {wrong[0]} ({wrong.size} such labels); allowed are 0 "
+                "first, 1 second, 2 tie, 3 unknown"
+            )
+        return np.asarray(labels, dtype=np.int8)
+
+    def content_hash(self) -> str:
+        """Hash of what annotators may read (messages, status, rewards, scores): 32 hexadecimal digits.
+
+        It does not depend on where the folder lies, on its annotations, or on screens and glyphs.
+
+        Raises:
+          UserError: an array differs from the digest that dataset.json holds for it.
+        """
+        if self._content_hash is None:
+            written = self.meta.get("digests", {})
+            digests = {}
+            for name in layout.CONTENT_ARRAYS:
+                group, array_name = name.split("/")
+                arrays = self.data if group == "data" else self.info
+                if array_name not in arrays:
+                    continue
+                digests[name] = layout.array_digest(arrays[array_name])
+                if written.get(name, digests[name]) != digests[name]:
+                    raise UserError(
+                        f"{self.folder / name}.npy was changed after the dataset was written: its digest is not the "
+                        f"one in {layout.META}"
+                    )
+            self._content_hash = layout.combine_digests(digests)
+        return self._content_hash
+
+    def _check_data(self, name: str, path: Path, array: np.ndarray) -> None:
+        known = layout.DATA_ARRAYS.get(name)
+        if array.shape[:3] != (self.num_pairs, 2, self.length):
+            raise UserError(
+                f"{path}: shape {array.shape} does not begin with ({self.num_pairs}, 2, {self.length}): pairs, 2, length "
+                "as in the other arrays of this dataset"
+            )
+        if known is None:
+            return
+        if array.shape[3:] not in known.steps:
+            allowed = " or ".join(str(list(step)) for step in known.steps)
+            raise UserError(f"{path}: shape {array.shape}, expected {allowed} for one step")
+        itemsize_wrong = known.itemsize is not None and array.dtype.itemsize != known.itemsize
+        if array.dtype.kind not in known.kinds or itemsize_wrong:
+            raise UserError(f"{path}: dtype {array.dtype}, expected {known.dtype}")
+
+    def _check_info(self, name: str, path: Path, array: np.ndarray) -> None:
+        if array.shape != (self.num_pairs, 2):
+            raise UserError(f"{path}: shape {array.shape}, expected ({self.num_pairs}, 2)")
+
+
+class _Arrays(Mapping[str, np.ndarray]):
+    """The .npy files of a folder by name, each mapped and checked when it is first asked for."""
+
+    def __init__(self, folder: Path, check: Callable[[str, Path, np.ndarray], None]) -> None:
+        self._folder = folder
+        self._check = check
+        self._open: dict[str, np.ndarray] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._open:
+            path = self._folder / f"{name}.npy"
+            if not path.exists():
+                have = ", ".join(self) or "none"
+                raise UserError(f"{path} is missing: the arrays in {self._folder.name}/ are {have}")
+            array = map_array(path)
+            self._check(name, path, array)
+            self._open[name] = array
+        return self._open[name]
+
+    def __contains__(self, name: object) -> bool:
+        return (self._folder / f"{name}.npy").is_file()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(path.stem for path in self._folder.glob("*.npy")))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a pairs dataset: no such folder")
+    if (folder / layout.STAGING).exists() and not (folder / layout.META).exists():
+        raise UserError(
+            f"{folder} is not whole: {_maker(folder)} was interrupted, run the same command again"
+        )
+    if not (folder / "data").is_dir():
+        nested = [child.name for child in sorted(folder.iterdir()) if (child / "data").is_dir()]
+        hint = f"; did you mean {folder / nested[0]}?" if nested else ""
+        if any(folder.glob("*_part_*")):
+            hint = "; join the split archive first: cat *_part_* > all.zip && unzip all.zip"
+        raise UserError(f"{folder} is not a pairs dataset: it has no folder data/{hint}")
+
+
+def _maker(folder: Path) -> str:
+    """What began to write the dataset, as far as that is known."""
+    try:
+        return str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["stage"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "what writes it"
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    path = folder / layout.META
+    if not path.exists():
+        return {}
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    if not isinstance(meta, dict):
+        raise UserError(f"{path}: expected a JSON object")
+    return meta
+
+
+def map_array(path: Path) -> np.ndarray:
+    """Maps a .npy file into memory; UserError where it is missing, damaged, empty or no array of numbers."""
+    if not path.exists():
+        have = ", ".join(sorted(other.stem for other in path.parent.glob("*.npy"))) or "none"
+        raise UserError(f"{path} is missing: the arrays in {path.parent.name}/ are {have}")
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path} is damaged, cut off or no .npy array of numbers: {error}") from None
+    if not isinstance(array, np.ndarray):
+        raise UserError(f"{path}: an archive of arrays, expected a single .npy array")
+    if array.size == 0:
+        raise UserError(f"{path}: no pairs in it")
+    return array

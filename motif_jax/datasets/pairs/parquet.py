@@ -1,0 +1,292 @@
+"""A pairs dataset with its preferences as one parquet file, and back, without loss."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from motif_jax.datasets.pairs import layout
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.pairs.targets import probabilities_path, read_probabilities
+from motif_jax.datasets.pairs.writer import PairsWriter
+from motif_jax.support.errors import UserError
+
+FORMAT, VERSION = b"motif_jax.pairs", 1
+ROWS_PER_GROUP = 2048
+SIDES = ("first", "second")
+# What a file may name: nothing that leads out of the dataset's folder.
+_ARRAY = re.compile(r"(data|info)/[A-Za-z0-9_-]+")
+_ANNOTATION = re.compile(r"[A-Za-z0-9_+=-][A-Za-z0-9_+=.-]*")
+
+
+def array_names(dataset: PairsDataset) -> list[str]:
+    """All arrays of a dataset: 'data/message', ..., 'info/score', ..., sorted."""
+    return [f"data/{name}" for name in dataset.data] + [f"info/{name}" for name in dataset.info]
+
+
+def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None = None) -> Iterator[int]:
+    """Writes the file and yields the number of pairs done so far; it is there once all are.
+
+    Columns: `pair`; `preference/NAME` (int8, 0 first, 1 second, 2 tie, 3 unknown) and
+    `probabilities/NAME` (first, second, tie) of each annotation; and two for each array, `data/NAME/first` and
+    `data/NAME/second`: message as bytes without trailing zeros (a list of them where sub-sequences are longer
+    than 1), numbers as lists in C order. Shapes, dtypes and a digest of each array stand in the file's metadata.
+
+    Args:
+      dataset: what to write.
+      path: the file.
+      arrays: which arrays, by `array_names`; all by default.
+
+    Raises:
+      UserError: an array is not there, damaged, or not the one that dataset.json has a digest of.
+    """
+    names = list(arrays) if arrays is not None else array_names(dataset)
+    columns = {name: _open(dataset, name) for name in names}
+    labels = {name: dataset.preference(name) for name in dataset.preference_names()}
+    chances = {
+        name: read_probabilities(dataset, name)
+        for name in labels
+        if probabilities_path(dataset, name).exists()
+    }
+    digests = {name: layout.array_digest(array) for name, array in columns.items()}
+    for name, digest in dataset.meta.get("digests", {}).items():
+        if digests.get(name, digest) != digest:
+            raise UserError(
+                f"{dataset.folder / name}.npy was changed after the dataset was written: {layout.META} has another digest"
+            )
+    digests |= {f"preference/{name}": layout.array_digest(array) for name, array in labels.items()}
+    digests |= {f"probabilities/{name}": layout.array_digest(array) for name, array in chances.items()}
+    described = {
+        "num_pairs": dataset.num_pairs,
+        "length": dataset.length,
+        "arrays": {
+            name: {"shape": array.shape[2:], "dtype": str(array.dtype)} for name, array in columns.items()
+        },
+        "digests": digests,
+        "dataset": dataset.meta,
+    }
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.tmp")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = None
+    try:
+        for start in range(0, dataset.num_pairs, ROWS_PER_GROUP):
+            rows = slice(start, min(start + ROWS_PER_GROUP, dataset.num_pairs))
+            table = _table(columns, labels, chances, rows)
+            if writer is None:
+                metadata = {FORMAT: str(VERSION).encode(), b"described": json.dumps(described).encode()}
+                writer = pq.ParquetWriter(temporary, table.schema.with_metadata(metadata), compression="zstd")
+            writer.write_table(table)
+            yield rows.stop
+    finally:
+        if writer is not None:
+            writer.close()
+    os.replace(temporary, path)
+
+
+def _open(dataset: PairsDataset, name: str) -> np.ndarray:
+    group, _, rest = name.partition("/")
+    return dataset.info[rest] if group == "info" else dataset.data[rest]
+
+
+def _table(
+    columns: Mapping[str, np.ndarray], labels: Mapping[str, Any], chances: Mapping[str, Any], rows: slice
+) -> pa.Table:
+    found: dict[str, pa.Array] = {"pair": pa.array(np.arange(rows.start, rows.stop))}
+    found |= {f"preference/{name}": pa.array(values[rows]) for name, values in labels.items()}
+    found |= {f"probabilities/{name}": _numbers(values[rows]) for name, values in chances.items()}
+    for name, array in columns.items():
+        part = np.asarray(array[rows])
+        for side, label in enumerate(SIDES):
+            values = part[:, side]
+            found[f"{name}/{label}"] = _texts(values) if name == "data/message" else _numbers(values)
+    return pa.table(found)
+
+
+def _numbers(values: np.ndarray) -> pa.Array:
+    """[N] as a column of numbers, [N, ...] as one of fixed-size lists."""
+    if values.dtype.kind == "U":
+        return pa.array(values.tolist())
+    if values.ndim == 1:
+        return pa.array(values)
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, int(np.prod(values.shape[1:])))
+
+
+def _texts(values: np.ndarray) -> pa.Array:
+    """Messages uint8 [N, L, 256] as bytes, or lists of bytes where L > 1."""
+    rows = [[step.tobytes().rstrip(b"\0") for step in row] for row in values]
+    if values.shape[1] == 1:
+        return pa.array([row[0] for row in rows], pa.binary())
+    return pa.array(rows, pa.list_(pa.binary(), values.shape[1]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What a file says it holds.
+
+    Attributes:
+      path: the file.
+      num_pairs: its rows.
+      arrays: name -> (shape of one side of a pair, dtype).
+      labels, chances: annotations with labels, with probabilities.
+      digests: name of an array -> digest; of files of earlier versions only some, or none.
+      meta: dataset.json of the dataset that it was made of.
+    """
+
+    path: Path
+    num_pairs: int
+    arrays: dict[str, tuple[tuple[int, ...], np.dtype]]
+    labels: list[str]
+    chances: list[str]
+    digests: dict[str, str]
+    meta: dict[str, Any]
+
+
+def contents(path: str | Path) -> Contents:
+    """Reads what a file says it holds, and checks that its rows and columns are there.
+
+    Raises:
+      UserError: it is no file that `write` wrote, or rows or columns are missing.
+    """
+    path = Path(path)
+    try:
+        with pq.ParquetFile(path) as file:
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} is not a parquet file: {error}") from None
+    metadata = schema.metadata or {}
+    if metadata.get(FORMAT) != str(VERSION).encode():
+        raise UserError(f"{path} is not a pairs dataset in parquet (version {VERSION})")
+    try:
+        described = json.loads(metadata[b"described"])
+        num_pairs, meta = int(described["num_pairs"]), dict(described["dataset"])
+        arrays = {
+            str(name): (tuple(int(size) for size in about["shape"]), np.dtype(about["dtype"]))
+            for name, about in described["arrays"].items()
+        }
+        digests = {**meta.get("digests", {}), **described.get("digests", {})}
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: its description cannot be read: {type(error).__name__}: {error}") from None
+    names = set(schema.names)
+    found = Contents(
+        path,
+        num_pairs,
+        arrays,
+        _annotations(names, "preference/"),
+        _annotations(names, "probabilities/"),
+        digests,
+        meta,
+    )
+    _check(found, names, rows)
+    return found
+
+
+def _check(found: Contents, columns: set[str], rows: int) -> None:
+    for name, (shape, dtype) in found.arrays.items():
+        if not _ARRAY.fullmatch(name) or dtype.hasobject or min(shape, default=0) < 0:
+            raise UserError(f"{found.path}: {name} {dtype} {list(shape)} is no array of a dataset")
+    for name in (*found.labels, *found.chances):
+        if not _ANNOTATION.fullmatch(name):
+            raise UserError(f"{found.path}: {name} is no name of an annotation")
+    wanted = {f"{name}/{side}" for name in found.arrays for side in SIDES}
+    if missing := sorted(wanted - columns):
+        raise UserError(f"{found.path}: the columns {', '.join(missing)} are missing")
+    if rows != found.num_pairs or not rows:
+        raise UserError(f"{found.path} has {rows:,} rows, and says that it holds {found.num_pairs:,} pairs")
+
+
+def _annotations(columns: set[str], prefix: str) -> list[str]:
+    return sorted(name.removeprefix(prefix) for name in columns if name.startswith(prefix))
+
+
+def read(path: str | Path, folder: str | Path) -> Iterator[int]:
+    """Makes a dataset folder of a file that `write` wrote, and yields the number of pairs done so far.
+
+    Raises:
+      UserError: the file is none of these, damaged, or not what its digests say; or the folder already holds
+        a dataset.
+    """
+    found = contents(path)
+    with PairsWriter(folder, found.num_pairs) as writer:
+        try:
+            yield from _fill(found, writer)
+        except UserError:
+            writer.discard()
+            raise
+        written = ("num_pairs", "arrays", "digests", "content_hash")
+        writer.commit({key: value for key, value in found.meta.items() if key not in written})
+
+
+def _fill(found: Contents, writer: PairsWriter) -> Iterator[int]:
+    """Writes all arrays and labels, and compares them with the file's digests."""
+    arrays = {name: writer.create(name, shape, dtype) for name, (shape, dtype) in found.arrays.items()}
+    annotations: dict[str, np.ndarray] = {
+        f"preference/{name}": np.full(found.num_pairs, 3, np.int8) for name in found.labels
+    }
+    for name in found.chances:
+        annotations[f"probabilities/{name}"] = np.full((found.num_pairs, 3), np.nan, np.float32)
+    start = 0
+    for batch in _batches(found.path):
+        rows = slice(start, start + batch.num_rows)
+        for name, array in arrays.items():
+            for side, label in enumerate(SIDES):
+                convert = _from_texts if name == "data/message" else _from_numbers
+                _put(found.path, batch, f"{name}/{label}", array[rows, side], convert)
+        for name, values in annotations.items():
+            _put(found.path, batch, name, values[rows], _from_numbers)
+        start = rows.stop
+        yield start
+    digests = writer.digests()
+    digests |= {name: layout.array_digest(values) for name, values in annotations.items()}
+    for name, digest in digests.items():
+        if found.digests.get(name, digest) != digest:
+            raise UserError(f"{found.path} is damaged: {name} is not what was exported, its digest differs")
+    for name, values in annotations.items():
+        kind, _, annotation = name.partition("/")
+        writer.add(name if kind == "preference" else f"annotations/{annotation}/probabilities", values)
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(ROWS_PER_GROUP)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+
+
+def _put(
+    path: Path, batch: pa.RecordBatch, name: str, out: np.ndarray, convert: Callable[..., np.ndarray]
+) -> None:
+    """Writes a column's values into `out`."""
+    column = batch.column(name)
+    try:
+        if column.null_count:
+            raise ValueError(f"{column.null_count} values are missing")
+        out[...] = convert(column, out)
+    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+        raise UserError(f"{path} is damaged: column {name}: {error}") from None
+
+
+def _from_numbers(column: pa.Array, like: np.ndarray) -> np.ndarray:
+    if like.dtype.kind == "U":
+        return np.array(column.to_pylist(), like.dtype)
+    flat = column.flatten() if pa.types.is_fixed_size_list(column.type) else column
+    return flat.to_numpy(zero_copy_only=False).reshape(like.shape)
+
+
+def _from_texts(column: pa.Array, like: np.ndarray) -> np.ndarray:
+    values = np.zeros(like.shape, np.uint8)
+    for row, cell in zip(values, column.to_pylist(), strict=True):
+        for step, text in zip(row, [cell] if isinstance(cell, bytes) else cell, strict=True):
+            step[: len(text)] = np.frombuffer(text, np.uint8)
+    return values

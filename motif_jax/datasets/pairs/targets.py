@@ -1,0 +1,143 @@
+"""What a reward model is asked to learn from one or several annotations of a dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from motif_jax.datasets.pairs.dataset import PairsDataset, map_array
+from motif_jax.support.errors import UserError
+
+TIE, UNKNOWN = 2, 3
+CONFIDENCES = ("none", "probability")
+TIES = ("half", "drop")
+
+
+@dataclasses.dataclass(frozen=True)
+class PairTargets:
+    """Targets of all pairs of a dataset.
+
+    Attributes:
+      labels: int8 [pairs], 0 first, 1 second, 2 tie, 3 unknown to every annotator.
+      targets: float32 [pairs, 2], the wanted probability that the first, the second is better; sums to 1.
+      unsmoothed: float32 [pairs, 2], the targets before label smoothing: what a model is measured by.
+      weights: float32 [pairs], how much the pair counts in the loss; 0 for unknown and dropped ones.
+    """
+
+    labels: np.ndarray
+    targets: np.ndarray
+    unsmoothed: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def known(self) -> np.ndarray:
+        """Indices int64 of the pairs with a known label, ties included, ascending."""
+        return np.flatnonzero(self.labels != UNKNOWN)
+
+
+def probabilities_path(dataset: PairsDataset, name: str) -> Path:
+    """Where annotation `name` keeps its probabilities (first, second, tie), if its annotator gave any."""
+    return dataset.folder / "annotations" / name / "probabilities.npy"
+
+
+def read_probabilities(dataset: PairsDataset, name: str) -> np.ndarray:
+    """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where there are none.
+
+    Raises:
+      UserError: the annotation has none, or they are not of this dataset.
+    """
+    path = probabilities_path(dataset, name)
+    if not path.exists():
+        raise UserError(
+            f"{path} is missing: annotation {name} has labels only, and soft labels need probabilities"
+        )
+    probabilities = map_array(path)
+    if probabilities.dtype.kind != "f" or probabilities.shape != (dataset.num_pairs, 3):
+        raise UserError(
+            f"{path}: {probabilities.dtype}, shape {probabilities.shape}, expected ({dataset.num_pairs}, 3) of floating "
+            "numbers"
+        )
+    finite = probabilities[np.isfinite(probabilities).all(axis=1)]
+    if finite.size and (finite.min() < -1e-3 or np.abs(finite.sum(axis=1) - 1).max() > 1e-2):
+        raise UserError(f"{path}: rows must be probabilities that sum to 1")
+    return probabilities.astype(np.float32)
+
+
+def hard_targets(labels: np.ndarray) -> np.ndarray:
+    """Targets float32 [N, 2] of labels int [N]: (1, 0), (0, 1), and (1/2, 1/2) for ties and unknown ones."""
+    return np.array([[1, 0], [0, 1], [0.5, 0.5], [0.5, 0.5]], np.float32)[labels]
+
+
+def soft_targets(probabilities: np.ndarray) -> np.ndarray:
+    """Targets float32 [N, 2] of probabilities [N, 3]: half of a tie's probability goes to each side."""
+    return (probabilities[:, :2] + probabilities[:, 2:] / 2).astype(np.float32)
+
+
+def read_targets(
+    dataset: PairsDataset,
+    names: Sequence[str],
+    *,
+    soft: bool = False,
+    smoothing: float = 0.0,
+    confidence: str = "none",
+    ties: str = "half",
+    annotator_weights: Sequence[float] = (),
+) -> PairTargets:
+    """Combines annotations into targets.
+
+    Of several annotators the targets are averaged over those who know the pair. The label, which only
+    accuracies use, is the side that this average prefers; of one annotator it is the label as it stands.
+
+    Args:
+      dataset: the dataset.
+      names: its annotations to use, at least one.
+      soft: learn the annotators' probabilities instead of their labels.
+      smoothing: share in [0, 1] of every target that is moved to one half each.
+      confidence: 'probability' weighs each annotator's say by the probability of its most likely answer.
+      ties: 'half' trains towards equal rewards, 'drop' leaves ties out of the loss.
+      annotator_weights: how much each annotator counts; equal by default.
+
+    Raises:
+      UserError: an annotation or its probabilities are missing or damaged, or nothing is labelled.
+    """
+    given = np.asarray(annotator_weights or [1.0] * len(names), np.float64)
+    total = np.zeros(dataset.num_pairs)
+    says = np.zeros(dataset.num_pairs)
+    targets = np.zeros((dataset.num_pairs, 2))
+    for name, weight in zip(names, given, strict=True):
+        labels = dataset.preference(name)
+        known = labels != UNKNOWN
+        votes, sure = hard_targets(labels), np.ones(dataset.num_pairs)
+        if soft or confidence == "probability":
+            probabilities = read_probabilities(dataset, name)
+            there = np.isfinite(probabilities).all(axis=1)
+            if soft:
+                votes = np.where(there[:, None], soft_targets(np.nan_to_num(probabilities)), votes)
+            if confidence == "probability":
+                sure = np.where(there, np.nan_to_num(probabilities).max(axis=1), 1.0)
+        says += known * weight
+        total += known * weight * sure
+        targets += (known * weight * sure)[:, None] * votes
+    if not (total > 0).any():
+        raise UserError(f"{dataset.folder}: no pair has a known label in {', '.join(names)}")
+    targets = np.where(total[:, None] > 0, targets / np.maximum(total, 1e-12)[:, None], 0.5)
+    labels = dataset.preference(names[0]) if len(names) == 1 else _labels_of(targets, total > 0)
+    weights = np.where(says > 0, total / np.maximum(says, 1e-12), 0.0)
+    if ties == "drop":
+        weights = np.where(labels == TIE, 0.0, weights)
+    smoothed = (1 - smoothing) * targets + smoothing / 2
+    return PairTargets(
+        labels.astype(np.int8),
+        smoothed.astype(np.float32),
+        targets.astype(np.float32),
+        weights.astype(np.float32),
+    )
+
+
+def _labels_of(targets: np.ndarray, known: np.ndarray) -> np.ndarray:
+    difference = targets[:, 0] - targets[:, 1]
+    labels = np.where(np.abs(difference) < 1e-6, TIE, np.where(difference > 0, 0, 1))
+    return np.where(known, labels, UNKNOWN)

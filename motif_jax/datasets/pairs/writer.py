@@ -1,0 +1,147 @@
+"""Writes a pairs dataset so that it is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.pairs import layout
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, sync
+
+# What a dataset consists of; a folder that has one of these holds somebody's work.
+PARTS = ("data", "info", "preference", "annotations")
+
+
+def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
+    """Refuses a folder that holds a dataset, whole or in part, which no writer that was killed has left there.
+
+    Args:
+      folder: where a dataset is to be written.
+      staging: where it is built; a writer that was killed leaves it. `folder`/.staging by default.
+
+    Raises:
+      UserError: the folder holds a dataset of its own, such as the published one, which has no dataset.json.
+    """
+    folder = Path(folder)
+    if (folder / layout.META).exists():
+        raise UserError(f"{folder} already holds a dataset: choose another folder")
+    there = [name for name in PARTS if (folder / name).exists()]
+    if there and not Path(staging or folder / layout.STAGING).exists():
+        raise UserError(
+            f"{folder} holds {', '.join(f'{name}/' for name in there)} of a dataset that was not written here: "
+            "choose another folder"
+        )
+
+
+class PairsWriter:
+    """Arrays of known size, written in any order beside the dataset and moved into place by `commit`.
+
+    A writer that was killed leaves a folder that the next one with the same `staging` clears. dataset.json
+    is written last: with it the dataset is whole.
+    """
+
+    def __init__(self, folder: str | Path, num_pairs: int, staging: str | Path | None = None) -> None:
+        """Prepares to write `num_pairs` pairs into `folder`; `staging` is where to build (same file system).
+
+        Raises:
+          UserError: the folder already holds a dataset, see `check_folder`.
+        """
+        self._folder = Path(folder)
+        self._num_pairs = num_pairs
+        check_folder(folder, staging)
+        self._staging = Path(staging or self._folder / layout.STAGING)
+        self._own_staging = staging is None
+        self._build = self._staging / "assembled"
+        self.discard()
+        self._arrays: dict[str, np.memmap] = {}
+
+    def __enter__(self) -> PairsWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._arrays.clear()
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """Returns a writable array [pairs, 2, *shape] that becomes NAME.npy; name as 'data/message'."""
+        path = self._build / f"{name}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), (self._num_pairs, 2, *shape))
+        self._arrays[name] = array
+        return array
+
+    def add(self, name: str, array: np.ndarray) -> None:
+        """Writes an array that is no part of the pairs, such as 'preference/NAME', to be moved with the others."""
+        path = self._build / f"{name}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, array, allow_pickle=False)
+        sync(path)
+
+    def digests(self) -> dict[str, str]:
+        """Name of each array of the pairs -> digest of what has been written into it."""
+        return {name: layout.array_digest(array) for name, array in self._arrays.items()}
+
+    def discard(self) -> None:
+        """Removes what has been built and not been moved into place."""
+        if self._build.exists():
+            shutil.rmtree(self._build)
+
+    def commit(self, meta: Mapping[str, Any]) -> str:
+        """Moves the arrays into the dataset folder, writes dataset.json, and returns the content hash.
+
+        dataset.json gets `meta`, and `num_pairs`, `arrays` (shape, dtype), `digests` and `content_hash`.
+        """
+        digests, shapes = self.digests(), {}
+        for name, array in self._arrays.items():
+            array.flush()
+            sync(self._build / f"{name}.npy")
+            shapes[name] = {"shape": list(array.shape), "dtype": str(array.dtype)}
+        self._arrays.clear()
+        content_hash = layout.combine_digests(digests)
+        for group in sorted(self._build.iterdir()):
+            target = self._folder / group.name
+            if target.exists():
+                shutil.rmtree(target)
+            os.replace(group, target)
+        shutil.rmtree(self._build)
+        extra = {
+            "num_pairs": self._num_pairs,
+            "arrays": shapes,
+            "digests": digests,
+            "content_hash": content_hash,
+        }
+        atomic_write_json(self._folder / layout.META, {**meta, **extra})
+        if self._own_staging:
+            self._staging.rmdir()
+        return content_hash
+
+
+def write_pairs(
+    folder: str | Path,
+    data: Mapping[str, np.ndarray],
+    info: Mapping[str, np.ndarray] | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> str:
+    """Writes arrays in memory as a dataset and returns its content hash.
+
+    Args:
+      folder: the dataset folder.
+      data: name -> [pairs, 2, length, ...].
+      info: name -> [pairs, 2].
+      meta: what dataset.json says besides counts and digests.
+    """
+    groups = {f"data/{name}": array for name, array in data.items()}
+    groups |= {f"info/{name}": array for name, array in (info or {}).items()}
+    num_pairs = len(next(iter(groups.values())))
+    with PairsWriter(folder, num_pairs) as writer:
+        for name, array in groups.items():
+            writer.create(name, array.shape[2:], array.dtype)[:] = array
+        return writer.commit(meta or {})

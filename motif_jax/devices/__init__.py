@@ -1,0 +1,1 @@
+"""Threads, processes and devices: data parallelism, hosts, services, precision, memory."""

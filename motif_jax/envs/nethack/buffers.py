@@ -1,0 +1,155 @@
+"""The memory that the engines of a group of games write into, and cheap views of it.
+
+Each game has a contiguous piece of every array: status numbers, prompt flags and glyphs side by side, so that
+remembering the view before a step is one copy, and the screen inside a larger array of zeros, so that a window over its
+upper or lower edge is a plain view. One game alone is a group of one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from motif_jax.envs.nethack.status import NUM_STATUS
+
+MAP_SHAPE = (21, 79)
+SCREEN_SHAPE = (24, 80)
+MESSAGE_LENGTH = 256
+PAD_ROWS = 8
+PADDED_SHAPE = (SCREEN_SHAPE[0] + 2 * PAD_ROWS, SCREEN_SHAPE[1])
+# What the map shows where nothing was seen yet.
+BLANK_GLYPH = 2359
+
+_STATUS_BYTES = NUM_STATUS * 8
+GLYPHS_AT = _STATUS_BYTES + 16
+_GLYPHS = MAP_SHAPE[0] * MAP_SHAPE[1]
+VIEW_BYTES = (GLYPHS_AT + 2 * _GLYPHS + 63) // 64 * 64
+_PROGRAM_AT = MESSAGE_LENGTH
+_REST_BYTES = 320
+
+# Reads (x, y, score, time, dungeon, dungeon level, condition, waits for key or line, waits for space) from a view.
+read_status = struct.Struct(f"<2q{7 * 8}xq{10 * 8}xq{2 * 8}x3q{8}x2q").unpack_from
+NOW_X, NOW_Y, NOW_SCORE, NOW_TIME, NOW_DUNGEON, NOW_LEVEL, NOW_CONDITION = range(7)
+
+
+class View:
+    """Status numbers and glyphs of one moment.
+
+    Attributes:
+        memory: the whole as bytes, for copies between views and for `read_status`.
+        status: int64 numbers [27].
+        glyphs: int16 [21, 79].
+    """
+
+    def __init__(self, memory: memoryview) -> None:
+        self.memory = memory
+        self.status = memory[:_STATUS_BYTES].cast("q")
+        self.glyphs = np.frombuffer(memory, np.int16, _GLYPHS, GLYPHS_AT).reshape(MAP_SHAPE)
+
+    def explored(self) -> int:
+        """The number of cells of the map where something was seen."""
+        return int(np.count_nonzero(self.glyphs != BLANK_GLYPH))
+
+
+class Memory:
+    """What `count` games write into.
+
+    Attributes:
+        views, before: bytearrays of `count` views, now and before the newest step.
+        view_array, before_array: the same as uint8 [count, VIEW_BYTES].
+        rest: uint8 [count, ...], messages first. messages: uint8 [count, 256].
+        screens: uint8 [2, count, 40, 80], the padded characters (`chars`) and colours (`colors`).
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.views = bytearray(count * VIEW_BYTES)
+        self.before = bytearray(count * VIEW_BYTES)
+        self.view_array = np.frombuffer(self.views, np.uint8).reshape(count, VIEW_BYTES)
+        self.before_array = np.frombuffer(self.before, np.uint8).reshape(count, VIEW_BYTES)
+        self.rest = np.zeros((count, _REST_BYTES), np.uint8)
+        self.messages = self.rest[:, :MESSAGE_LENGTH]
+        self.screens = np.zeros((2, count, *PADDED_SHAPE), np.uint8)
+        self.chars, self.colors = self.screens
+
+    def blstats(self) -> np.ndarray:
+        """All status numbers, int64 [count, 27], as a view."""
+        return self.view_array[:, :_STATUS_BYTES].view(np.int64)
+
+    def glyphs(self) -> np.ndarray:
+        """int16 [count, 21, 79], as a view."""
+        return np.ndarray(
+            (self.count, *MAP_SHAPE), np.int16, self.views, GLYPHS_AT, (VIEW_BYTES, 2 * MAP_SHAPE[1], 2)
+        )
+
+    def tty_chars(self) -> np.ndarray:
+        """uint8 [count, 24, 80], as a view."""
+        return self.chars[:, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]]
+
+    def tty_colors(self) -> np.ndarray:
+        """int8 [count, 24, 80], as a view."""
+        return self.colors[:, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]].view(np.int8)
+
+
+class Buffers:
+    """Game `index` of `memory`: the arrays its engine is given, by the engine's names, and views that a step needs.
+
+    Attributes:
+        now, before: the `View` that the engine writes and the one before the newest step.
+        misc: int32 memory [3]: waits for a single key, for a line, for a space.
+        message_memory: the 256 bytes of the message.
+        low_words: the status numbers as 32-bit integers [27], as the engine's own are (a little-endian machine).
+        blstats int64 [27], message uint8 [256], program_state int32 [6], glyphs int16 [21, 79], tty_chars uint8 [24, 80],
+        tty_colors int8 [24, 80]; padded_chars, padded_colors: uint8 [40, 80] round the last two.
+    """
+
+    def __init__(self, memory: Memory | None = None, index: int = 0) -> None:
+        self.memory = memory = memory if memory is not None else Memory(1)
+        self.index = index
+        piece = slice(index * VIEW_BYTES, (index + 1) * VIEW_BYTES)
+        self.now = View(memoryview(memory.views)[piece])
+        self.before = View(memoryview(memory.before)[piece])
+        self.glyphs = self.now.glyphs
+        self.blstats = np.frombuffer(self.now.memory, np.int64, NUM_STATUS)
+        self.low_words = self.now.memory[:_STATUS_BYTES].cast("i")[::2]
+        self._misc = np.frombuffer(self.now.memory, np.int32, 3, _STATUS_BYTES)
+        self.misc = self._misc.data
+        rest = memory.rest[index]
+        self.message = rest[:MESSAGE_LENGTH]
+        self.message_memory = self.message.data
+        self.program_state = rest[_PROGRAM_AT : _PROGRAM_AT + 24].view(np.int32)
+        self.padded_chars = memory.chars[index]
+        self.padded_colors = memory.colors[index]
+        inside = slice(PAD_ROWS, PAD_ROWS + SCREEN_SHAPE[0])
+        self.tty_chars = self.padded_chars[inside]
+        self.tty_colors = self.padded_colors[inside].view(np.int8)
+
+    def clear(self) -> None:
+        """Sets everything to zero: the engine writes only what changed, also when a new game starts."""
+        self.now.memory[:] = bytes(VIEW_BYTES)
+        self.memory.rest[self.index].fill(0)
+        self.padded_chars.fill(0)
+        self.padded_colors.fill(0)
+
+    def engine_arrays(self) -> dict[str, np.ndarray]:
+        """The arrays that the engine is given, by its names for them."""
+        names = ("glyphs", "blstats", "message", "program_state", "tty_chars", "tty_colors")
+        return {name: getattr(self, name) for name in names} | {"misc": self._misc}
+
+
+class Engine(Protocol):
+    """What an environment needs of a game; tests put given frames in its place."""
+
+    buffers: Buffers
+    step: Callable[[int], None]
+    done: Callable[[], bool]
+    in_normal_game: Callable[[], bool]
+
+    def start(self, core: int, disp: int) -> None:
+        """Starts a new game up to the point where the hero can act; raises EngineError if that is not reached."""
+
+    def close(self) -> None:
+        """Frees the game."""

@@ -1,0 +1,179 @@
+"""The nine NetHack tasks as environments: observations round a game of the bare engine.
+
+A step copies out only what the policy and the reward read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from motif_jax.envs.nethack import buffers as b
+from motif_jax.envs.nethack.actions import TASK_KEYS
+from motif_jax.envs.nethack.game import EPISODE_FIELDS, Game
+from motif_jax.envs.nethack.status import NUM_STATUS
+from motif_jax.envs.nethack.window import WINDOW, Windows
+from motif_jax.envs.registry import NETHACK_TASKS
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec, Row
+from motif_jax.support.errors import UserError
+
+MAX_EPISODE_STEPS = 5000
+
+SWITCHES = frozenset(
+    {
+        "sober_mask",
+        "oracle_patch_edge",
+        "crop_row_offset",
+        "seed_noop",
+        "message_count_off",
+        "timeout_as_terminal",
+    }
+)
+
+_OBSERVATION = {
+    "window_chars": ArraySpec((WINDOW, WINDOW), "uint8"),
+    "window_colors": ArraySpec((WINDOW, WINDOW), "uint8"),
+    "blstats": ArraySpec((NUM_STATUS,), "int32"),
+    "message": ArraySpec((b.MESSAGE_LENGTH,), "uint8"),
+    "message_count": ArraySpec((), "int32"),
+}
+_OPTIONAL = {
+    "glyphs": ArraySpec(b.MAP_SHAPE, "int16"),
+    "tty_chars": ArraySpec(b.SCREEN_SHAPE, "uint8"),
+    "tty_colors": ArraySpec(b.SCREEN_SHAPE, "int8"),
+}
+
+
+def switches(compat: Mapping[str, bool] | None) -> dict[str, bool]:
+    """Those of `compat` that have a meaning for the environments."""
+    return {name: bool(value) for name, value in dict(compat or {}).items() if name in SWITCHES}
+
+
+class NetHackEnvironment:
+    """One of the nine tasks. See `motif_jax.envs.spec.Environment` for the calls.
+
+    Observation: `window_chars` and `window_colors` uint8 [12, 12] round the hero (0 outside the screen; a colour of
+    16 and more is that colour less 16 in reverse video), `blstats` int32 [27], `message` uint8 [256], `message_count`
+    int32: how often exactly these 256 bytes were seen in this episode, this step included.
+
+    After a death the engine's numbers are zero, and so are those of the last observation. The observation of a
+    truncated or solved episode is that of the game as it stood, before it is quit.
+
+    `episode_info` has, besides return and length: dlvl, gold, xlvl, scout (glyphs seen, over the levels visited) as
+    they were before the newest step, as published; score and turns after it; success (0, 1); end (-1 step limit,
+    0 running, 1 the game ended, 2 success); hallucination, the share of the steps that the hero hallucinated.
+
+    Args:
+        name: one of the nine tasks.
+        fields: additional observation fields of glyphs, tty_chars, tty_colors.
+        max_episode_steps: the step on which an episode is cut off.
+        compat: published quirks, by switch; those in `SWITCHES` have a meaning here, others are left alone.
+            `message_count_off` fixes the count at 1, as published when no intrinsic reward is trained on.
+        engine: the game; a new one by default.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        fields: Iterable[str] = (),
+        max_episode_steps: int = MAX_EPISODE_STEPS,
+        compat: Mapping[str, bool] | None = None,
+        engine: b.Engine | None = None,
+    ) -> None:
+        fields = tuple(fields)
+        self.spec = self.make_spec(name, fields=fields, max_episode_steps=max_episode_steps, compat=compat)
+        quirks = switches(compat)
+        self._game = Game(name, engine if engine is not None else new_engine(), max_episode_steps, quirks)
+        buffers = self._game.buffers
+        self._windows = Windows(buffers, quirks.get("crop_row_offset", False))
+        self._window_cache = self._windows.cache
+        self._blstats = buffers.low_words
+        self._message = buffers.message_memory
+        self._counting = not quirks.get("message_count_off", False)
+        self._extra = tuple((field, getattr(buffers, field)) for field in fields)
+
+    @staticmethod
+    def make_spec(
+        name: str,
+        *,
+        fields: Iterable[str] = (),
+        max_episode_steps: int = MAX_EPISODE_STEPS,
+        compat: Mapping[str, bool] | None = None,
+    ) -> EnvironmentSpec:
+        """The spec for these options, without an engine. Raises UserError for options that are not possible."""
+        fields = tuple(fields)
+        unknown = set(fields) - set(_OPTIONAL)
+        if name not in NETHACK_TASKS:
+            raise UserError(f"there is no NetHack task {name!r}; choose one of {', '.join(NETHACK_TASKS)}")
+        if unknown:
+            raise UserError(f"observation fields {sorted(unknown)} are not among {sorted(_OPTIONAL)}")
+        if max_episode_steps < 1:
+            raise UserError(f"max_episode_steps={max_episode_steps} must be at least 1")
+        return EnvironmentSpec(
+            observation=_OBSERVATION | {field: _OPTIONAL[field] for field in fields},
+            num_actions=len(TASK_KEYS),
+            text_field="message",
+            count_field="message_count",
+            episode_fields=EPISODE_FIELDS,
+        )
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        """Starts the game of `seed` and writes its first observation into `out`."""
+        self._game.start(seed)
+        self._write(out)
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        """Presses the key of `action` and dismisses prompts; returns (task reward, end)."""
+        result = self._game.advance(action)
+        self._write(out)
+        if result[1]:
+            self._game.quit_ended()
+        return result
+
+    def _write(self, out: Mapping[str, np.ndarray]) -> None:
+        game = self._game
+        handles = out.handles if type(out) is Row else None
+        chars, colors, blstats, message, count = handles or self._handles(out)
+        x, y, *_ = game.status
+        seen_chars, seen_colors, outside = self._window_cache[y * 80 + x] or self._windows.make(x, y)
+        chars[...] = seen_chars
+        colors[...] = seen_colors
+        if outside is not None:
+            chars[:, outside] = 0
+            colors[:, outside] = 0
+        blstats[:] = self._blstats
+        message[:] = self._message
+        count[0] = game.record[0] if self._counting else 1
+        for field, array in self._extra:
+            out[field][...] = array
+
+    def _handles(self, out: Mapping[str, np.ndarray]) -> tuple:
+        """The arrays of a row as they are written: plain memory wherever numpy is not needed, which costs less."""
+        handles = (
+            out["window_chars"],
+            out["window_colors"],
+            out["blstats"].data,
+            out["message"].data,
+            out["message_count"].reshape(1).data,
+        )
+        if type(out) is Row:
+            out.handles = handles
+        return handles
+
+    def episode_info(self) -> dict[str, float]:
+        """Return, length and `EPISODE_FIELDS` of the episode that runs or has just ended."""
+        return self._game.info()
+
+    def close(self) -> None:
+        """Frees the game. Closing twice is allowed."""
+        self._game.close()
+
+
+def new_engine(buffers: b.Buffers | None = None) -> b.Engine:
+    """A game of nle's that is written into `buffers`."""
+    # Imported here so that a spec can be had without loading the engine.
+    from motif_jax.envs.nethack.engine import NetHackEngine
+
+    return NetHackEngine(buffers)

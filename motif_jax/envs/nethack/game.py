@@ -1,0 +1,257 @@
+"""One game of a task: keys, prompts, messages, and what an episode amounts to. Observations are copied elsewhere."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from motif_jax.envs.nethack import buffers as b
+from motif_jax.envs.nethack import status as place
+from motif_jax.envs.nethack.actions import (
+    ESCAPE,
+    OPEN_QUESTIONS,
+    QUIT,
+    SPACE,
+    STAIRS_SENTENCE,
+    TASK_KEYS,
+    YES,
+    eat_answer,
+)
+from motif_jax.envs.nethack.tasks import HALLUCINATION, TASKS, make_rule
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
+from motif_jax.support.seeds import derive
+
+EPISODE_FIELDS = ("score", "dlvl", "gold", "xlvl", "scout", "turns", "success", "end", "hallucination")
+# Values of the episode field `end`.
+END_LIMIT, END_RUNNING, END_DEATH, END_SUCCESS = -1, 0, 1, 2
+
+YES_ACTION = TASK_KEYS.index(YES)
+_MAX_PROMPTS = 10_000
+
+
+def game_seeds(seed: int) -> tuple[int, int]:
+    """The two seeds of the engine (play, display) for an episode's seed."""
+    return derive(seed, "core"), derive(seed, "disp")
+
+
+class Game:
+    """The state of one episode after another on one engine.
+
+    Attributes:
+        record: what is known of the newest message, as a list: how often it was seen in this episode, the key
+            that answers "yes" to its question what to eat (None if it asks no such thing), whether it says that
+            the hero went down stairs.
+        status: the newest status, as `buffers.read_status` gives it.
+        length, total: steps and sum of rewards of the episode.
+    """
+
+    __slots__ = (
+        "_always_judge",
+        "_ask",
+        "_before_memory",
+        "_engine",
+        "_explored",
+        "_final",
+        "_hallucinated",
+        "_judge",
+        "_limit_end",
+        "_max_steps",
+        "_message",
+        "_message_bytes",
+        "_misc",
+        "_now_memory",
+        "_quit_at_end",
+        "_rule",
+        "_seeded",
+        "_seen",
+        "_solved",
+        "buffers",
+        "length",
+        "press",
+        "record",
+        "status",
+        "total",
+    )
+
+    def __init__(self, task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> None:
+        self._engine = engine
+        self._ask = engine.done
+        self.press = engine.step
+        self.buffers = engine.buffers
+        self._misc = engine.buffers.misc
+        self._message_bytes = engine.buffers.message_memory.tobytes
+        self._now_memory = engine.buffers.now.memory
+        self._before_memory = engine.buffers.before.memory
+        self._rule = make_rule(TASKS[task], engine.buffers, compat)
+        self._judge = self._rule.judge
+        self._always_judge = not self._rule.idle
+        self._max_steps = max_steps
+        self._seeded = not compat.get("seed_noop", False)
+        self._limit_end = TERMINATED if compat.get("timeout_as_terminal", False) else TRUNCATED
+        self._quit_at_end = False
+        self.status: tuple[int, ...] = (0,) * 9
+        self._clear()
+
+    def _clear(self) -> None:
+        self._seen: dict[bytes, list] = {}
+        self._explored: dict[tuple[int, int], int] = {}
+        self._final: dict[str, float] | None = None
+        self._solved = False
+        self._hallucinated = 0
+        self.length = 0
+        self.total = 0.0
+        self.record: list = [0, None, False]
+        self._message = b""
+
+    def start(self, seed: int) -> None:
+        """Starts the episode of `seed` (of no seed under `seed_noop`) and reads its first message."""
+        self.quit_ended()
+        core, disp = game_seeds(seed) if self._seeded else (secrets.randbits(63), secrets.randbits(63))
+        self._engine.start(core, disp)
+        self._clear()
+        self._rule.reset()
+        self._before_memory[:] = self._now_memory
+        self.status = b.read_status(self._now_memory)
+        self._look_up(self._message_bytes())[0] = 1
+
+    def dismiss(self, leave_questions: bool = True) -> tuple[bool, bool]:
+        """Gets rid of prompts until the hero can act; returns (game over, in normal play).
+
+        With `leave_questions`, a single-key question that the agent is to answer stays. A message that says that
+        the hero went down stairs is kept over the prompts that follow it.
+        """
+        misc, press, message = self._misc, self.press, self.buffers.message_memory
+        for _ in range(_MAX_PROMPTS):
+            if self._ask():
+                break
+            if misc[2]:  # waits for a space
+                shown = message.tobytes()
+                press(SPACE)
+                if STAIRS_SENTENCE in shown:
+                    message[:] = shown
+                continue
+            if misc[1]:  # waits for a line
+                press(ESCAPE)
+                continue
+            if misc[0]:  # waits for a single key
+                shown = message.tobytes()
+                if not (leave_questions and any(word in shown for word in OPEN_QUESTIONS)):
+                    press(ESCAPE)
+            break
+        else:
+            raise EngineError(f"{_MAX_PROMPTS} prompts in a row")
+        return self._ask(), bool(self._engine.in_normal_game())
+
+    def _leave_level(self) -> None:
+        """Notes what was seen of the level that the hero was on before this step."""
+        before = self.buffers.before
+        self._explored[before.status[place.DUNGEON], before.status[place.DUNGEON_LEVEL]] = before.explored()
+
+    def advance(self, action: int) -> tuple[float, int]:
+        """Plays one step; returns (reward, end). A game that ended alive is quit by the next `start`."""
+        # All in one piece: after each step of the engine this code is cold, and every call costs again.
+        memory = self._now_memory
+        self._before_memory[:] = memory
+        record = self.record
+        if record[1] is None:
+            self.press(TASK_KEYS[action])
+        else:
+            self.press(record[1] if action == YES_ACTION else SPACE)
+        now = b.read_status(memory)
+        over, normal = False, True
+        # The game's end zeroes the clock, so the engine need not be asked on every step whether it is over.
+        if now[7] or now[8] or not now[3]:
+            over, normal = self.dismiss()
+            now = b.read_status(memory)
+        before = self.status
+        self.status = now
+        if now[6] & HALLUCINATION:
+            self._hallucinated += 1
+        if now[5] != before[5] or now[4] != before[4]:
+            self._leave_level()
+        message = self._message_bytes()
+        if message != self._message:
+            record = self._look_up(message)
+        record[0] += 1
+        self.length = length = self.length + 1
+        limit = length >= self._max_steps
+        if record[2] or self._always_judge:
+            reward, success = self._judge(now, before, record[2], limit, over, normal)
+            self.total += reward
+        else:
+            reward, success = 0.0, False
+        if success or limit or over:
+            return reward, self._finish(success, limit, over)
+        return reward, RUNNING
+
+    def _look_up(self, message: bytes) -> list:
+        """Makes `message` (256 bytes) the newest one and returns its `record`."""
+        record = self._seen.get(message)
+        if record is None:
+            record = self._seen[message] = [0, eat_answer(message), STAIRS_SENTENCE in message]
+        self._message = message
+        self.record = record
+        return record
+
+    def _finish(self, success: bool, limit: bool, over: bool) -> int:
+        """How the step ends the episode, if it does; freezes the episode's numbers if so."""
+        self._solved = self._solved or success
+        if over:
+            end, why = TERMINATED, END_DEATH
+        elif limit:
+            end, why = self._limit_end, END_LIMIT
+        elif success and self._rule.ends:
+            end, why = TERMINATED, END_SUCCESS
+        else:
+            return RUNNING
+        self._final = self._numbers(why, self.buffers.before if over else self.buffers.now)
+        self._quit_at_end = not over
+        return end
+
+    def quit_ended(self) -> None:
+        """Leaves a game that goes on after its episode by its own door: one that is merely dropped leaks memory."""
+        if not self._quit_at_end:
+            return
+        self._quit_at_end = False
+        over, _ = self.dismiss(leave_questions=False)
+        for key in QUIT:
+            if over:
+                return
+            self.press(key)
+            over = self._ask()
+        self.dismiss(leave_questions=False)
+
+    def _numbers(self, end: int, newest: b.View) -> dict[str, float]:
+        before = self.buffers.before
+        status = before.status
+        here = (status[place.DUNGEON], status[place.DUNGEON_LEVEL])
+        elsewhere = sum(count for level, count in self._explored.items() if level != here)
+        return {
+            "return": self.total,
+            "length": float(self.length),
+            "score": float(newest.status[place.SCORE]),
+            "dlvl": float(status[place.DEPTH]),
+            "gold": float(status[place.GOLD]),
+            "xlvl": float(status[place.LEVEL]),
+            "scout": float(elsewhere + before.explored()),
+            "turns": float(newest.status[place.TIME]),
+            "success": float(self._solved),
+            "end": float(end),
+            "hallucination": self._hallucinated / max(self.length, 1),
+        }
+
+    def info(self) -> dict[str, float]:
+        """Return, length and `EPISODE_FIELDS` of the episode that runs or has just ended."""
+        if self._final is not None:
+            return dict(self._final)
+        return self._numbers(END_RUNNING, self.buffers.now)
+
+    def close(self) -> None:
+        """Frees the engine; it cannot be stepped any more."""
+        self.press = _closed
+        self._quit_at_end = False
+        self._engine.close()
+
+
+def _closed(key: int) -> None:
+    raise RuntimeError("the environment is closed")

@@ -1,0 +1,213 @@
+"""When a task is solved and what a step earns: rules over the status before and after a step, and the map.
+
+A rule judges each step, after the prompts are dismissed, with what the environment knows of the step, and gives
+(reward, success). Ends by death or by the step limit are the environment's; `ends` says whether success is one too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from motif_jax.envs.nethack.buffers import (
+    GLYPHS_AT,
+    MAP_SHAPE,
+    NOW_CONDITION,
+    NOW_LEVEL,
+    NOW_SCORE,
+    NOW_TIME,
+    NOW_X,
+    NOW_Y,
+    VIEW_BYTES,
+    Buffers,
+)
+
+SUCCESS_REWARD = 50.0
+FROZEN_PENALTY = -0.01
+ORACLE_GLYPH = 270
+HALLUCINATION = 0x200  # bit of the condition mask (BL_MASK_HALLU)
+_ORACLE_BYTES = ORACLE_GLYPH.to_bytes(2, "little")
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One published task: its goal ('score', 'staircase' or 'oracle') and the goal's details."""
+
+    goal: str
+    level: int = 0
+    continual: bool = False
+    sober: bool = False
+
+
+TASKS: dict[str, Task] = {
+    "NetHackScore-v1": Task("score"),
+    "NetHackStaircase-v1": Task("staircase", level=2),
+    "NetHackStaircaseLvl3-v1": Task("staircase", level=3),
+    "NetHackStaircaseLvl4-v1": Task("staircase", level=4),
+    "NetHackStaircaseContinual-v1": Task("staircase", level=2, continual=True),
+    "NetHackStaircaseLvl3Continual-v1": Task("staircase", level=3, continual=True),
+    "NetHackStaircaseLvl4Continual-v1": Task("staircase", level=4, continual=True),
+    "NetHackOracle-v1": Task("oracle"),
+    "NetHackOracleSober-v1": Task("oracle", sober=True),
+}
+
+
+class Rule(Protocol):
+    """A task's rule. `ends`: success ends the episode. `idle`: without `descended` a step earns nothing."""
+
+    ends: bool
+    idle: bool
+
+    def reset(self) -> None:
+        """Forgets the last episode."""
+
+    def judge(
+        self,
+        now: Sequence[int],
+        before: Sequence[int],
+        descended: bool,
+        limit: bool,
+        over: bool,
+        normal: bool,
+    ) -> tuple[float, bool]:
+        """Judges one step.
+
+        Args:
+            now: status after the step, as `buffers.read_status` gives it.
+            before: status before the step.
+            descended: the message says that the hero went down stairs.
+            limit: this step is the last one allowed; nothing succeeds on it.
+            over: the game has ended.
+            normal: the engine is in normal play, its score is to be believed.
+
+        Returns:
+            The reward and whether the task was solved on this step.
+        """
+
+
+class ScoreRule:
+    """The change of the game's score, less a little when no game time passed."""
+
+    ends = False
+    idle = False
+
+    def reset(self) -> None:
+        """Nothing to forget."""
+
+    def judge(
+        self,
+        now: Sequence[int],
+        before: Sequence[int],
+        descended: bool,
+        limit: bool,
+        over: bool,
+        normal: bool,
+    ) -> tuple[float, bool]:
+        """See `Rule`."""
+        reward = float(now[NOW_SCORE] - before[NOW_SCORE]) if normal else 0.0
+        if now[NOW_TIME] == before[NOW_TIME]:
+            reward += FROZEN_PENALTY
+        return reward, False
+
+
+class StaircaseRule:
+    """Going down stairs to the level. Continual: pays the first time only, also on a deadly step, and play goes on."""
+
+    idle = True
+
+    def __init__(self, level: int, continual: bool) -> None:
+        self._level = level
+        self._continual = continual
+        self._paid = False
+        self.ends = not continual
+
+    def reset(self) -> None:
+        """Makes the reward available again."""
+        self._paid = False
+
+    def judge(
+        self,
+        now: Sequence[int],
+        before: Sequence[int],
+        descended: bool,
+        limit: bool,
+        over: bool,
+        normal: bool,
+    ) -> tuple[float, bool]:
+        """See `Rule`."""
+        if not descended or limit or now[NOW_LEVEL] != self._level:
+            return 0.0, False
+        if self._continual:
+            success = not self._paid
+            self._paid = True
+        else:
+            success = not over
+        return (SUCCESS_REWARD if success else 0.0), success
+
+
+class OracleRule:
+    """The Oracle in one of the nine cells round the hero; sober: seen with a clear mind.
+
+    `edge_quirk`: as published, nothing is found while the hero stands in the first row or column.
+    `mask_quirk`: as published, hallucination does not count as such when another condition comes with it.
+    """
+
+    ends = True
+    idle = False
+
+    def __init__(self, buffers: Buffers, sober: bool, edge_quirk: bool, mask_quirk: bool) -> None:
+        self._bytes = buffers.memory.views
+        self._map_at = buffers.index * VIEW_BYTES + GLYPHS_AT
+        self._glyphs = buffers.glyphs
+        self._sober = sober
+        self._edge_quirk = edge_quirk
+        self._mask_quirk = mask_quirk
+
+    def reset(self) -> None:
+        """Nothing to forget."""
+
+    def judge(
+        self,
+        now: Sequence[int],
+        before: Sequence[int],
+        descended: bool,
+        limit: bool,
+        over: bool,
+        normal: bool,
+    ) -> tuple[float, bool]:
+        """See `Rule`."""
+        x, y = now[NOW_X], now[NOW_Y]
+        rows, columns = MAP_SHAPE
+        # The bytes between the patch's corners hold its three rows and what lies between: nearly always there is
+        # no Oracle there at all, and that is known in a fraction of a microsecond.
+        start = self._map_at + 2 * max((y - 1) * columns + x - 1, 0)
+        stop = self._map_at + 2 * min((y + 1) * columns + x + 2, rows * columns)
+        if limit or over or self._bytes.find(_ORACLE_BYTES, start, stop) < 0:
+            return 0.0, False
+        if not self._oracle_near(x, y) or (self._sober and self._hallucinates(now[NOW_CONDITION])):
+            return 0.0, False
+        return SUCCESS_REWARD, True
+
+    def _oracle_near(self, x: int, y: int) -> bool:
+        if self._edge_quirk and (x == 0 or y == 0):
+            return False
+        patch = self._glyphs[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2]
+        return bool((patch == ORACLE_GLYPH).any())
+
+    def _hallucinates(self, condition: int) -> bool:
+        return condition == HALLUCINATION if self._mask_quirk else bool(condition & HALLUCINATION)
+
+
+def make_rule(task: Task, buffers: Buffers, compat: Mapping[str, bool]) -> Rule:
+    """The rule of `task` for the game that is written into `buffers`, with published quirks by switch."""
+    if task.goal == "score":
+        return ScoreRule()
+    if task.goal == "staircase":
+        return StaircaseRule(task.level, task.continual)
+    return OracleRule(
+        buffers,
+        task.sober,
+        edge_quirk=compat.get("oracle_patch_edge", False),
+        mask_quirk=compat.get("sober_mask", False),
+    )

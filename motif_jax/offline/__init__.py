@@ -1,0 +1,1 @@
+"""Learning from datasets: a trainer with exact resume, and the reward models that it trains."""

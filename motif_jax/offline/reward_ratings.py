@@ -1,0 +1,126 @@
+"""What trained rewards say about the messages of a dataset, now and over their training."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.pairs.distinct import distinct_rows
+from motif_jax.rewards.trained import TrainedReward, read_trained, saved_steps
+
+_BLOCK = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetMessages:
+    """The distinct messages of a dataset.
+
+    Attributes:
+      dataset: the dataset.
+      messages: uint8 [M, 256].
+      ids: int32 [pairs, 2, L].
+      counts: int64 [M], how often each occurs.
+    """
+
+    dataset: PairsDataset
+    messages: np.ndarray
+    ids: np.ndarray
+    counts: np.ndarray
+
+
+def read_messages(folder: str | Path) -> DatasetMessages:
+    """Reads the distinct messages of the dataset in `folder`; UserError if it is none."""
+    dataset = PairsDataset.open(folder)
+    messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
+    ids = ids.reshape(dataset.num_pairs, 2, dataset.length)
+    return DatasetMessages(dataset, messages, ids, np.bincount(ids.reshape(-1), minlength=len(messages)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Rating:
+    """Rewards of N messages under one evaluation of a model.
+
+    Attributes:
+      raw: float32 [N], the mean of the members.
+      normalised: float32 [N].
+      disagreement: float32 [N], standard deviation of the members' normalised rewards; None for one member.
+    """
+
+    raw: np.ndarray
+    normalised: np.ndarray
+    disagreement: np.ndarray | None
+
+
+def rate(reward: TrainedReward, members: np.ndarray) -> Rating:
+    """Normalises raw rewards float32 [members, N] with the evaluation's own statistics."""
+    raw = members.mean(axis=0)
+    normalised = np.asarray(reward.normalisation().normalise(raw))
+    return Rating(raw, normalised, reward.disagreement(members) if reward.members > 1 else None)
+
+
+def rate_dataset(reward: TrainedReward, data: DatasetMessages, max_steps: int) -> Rating:
+    """Rates the distinct messages of a dataset.
+
+    A model that reads more than the message is averaged over the steps that show it, over `max_steps` steps of
+    the dataset at most; messages that are on none of those get NaN.
+    """
+    if reward.network.architecture.message_only:
+        return rate(reward, reward.members_of_messages(reward.params, data.messages))
+    return rate(reward, _means_over_steps(reward, data, max_steps))
+
+
+def _means_over_steps(reward: TrainedReward, data: DatasetMessages, max_steps: int) -> np.ndarray:
+    ids = data.ids.reshape(-1)
+    fields = reward.network.architecture.fields
+    flat = {
+        name: data.dataset.data[name].reshape(ids.size, *data.dataset.data[name].shape[3:]) for name in fields
+    }
+    chosen = np.unique(np.linspace(0, ids.size - 1, min(ids.size, max_steps)).astype(int))
+    program = jax.jit(reward.member_rewards)
+    sums, counts = np.zeros((reward.members, len(data.messages))), np.zeros(len(data.messages))
+    for start in range(0, chosen.size, _BLOCK):
+        part = chosen[start : start + _BLOCK]
+        padded = np.resize(part, _BLOCK)
+        rows = {name: np.asarray(array[padded]) for name, array in flat.items()}
+        values = np.asarray(program(reward.params, rows))[:, : part.size]
+        for member in range(reward.members):
+            np.add.at(sums[member], ids[part], values[member])
+        np.add.at(counts, ids[part], 1)
+    with np.errstate(invalid="ignore"):
+        return (sums / counts).astype(np.float32)
+
+
+def history(
+    reward: TrainedReward, data: DatasetMessages, max_evaluations: int, max_steps: int
+) -> tuple[np.ndarray, list[int]]:
+    """Normalised rewards [E, M] at evaluations spread evenly over the training, and their numbers [E].
+
+    A model from a file has no others than itself.
+    """
+    if reward.folder.suffix == ".safetensors":
+        return rate_dataset(reward, data, max_steps).normalised[None], [reward.step]
+    steps = [step for step in saved_steps(reward.folder) if step <= reward.step]
+    places = np.linspace(0, len(steps) - 1, min(len(steps), max(1, max_evaluations))).round().astype(int)
+    chosen = [steps[place] for place in np.unique(places)]
+    rated = [rate_dataset(read_trained(reward.folder, step), data, max_steps).normalised for step in chosen]
+    return np.stack(rated), chosen
+
+
+def facts(reward: TrainedReward) -> Sequence[tuple[str, str, str]]:
+    """(label, value, note) of a model for people."""
+    last: dict[str, Any] = reward.curve[-1] if reward.curve else {}
+    found = [("evaluation", str(reward.step), f"{reward.members} network(s)")]
+    for label, key in (
+        ("accuracy without ties", "validation"),
+        ("with new messages only", "validation_unseen"),
+    ):
+        pairs = last.get(f"{key}/accuracy_pairs")
+        if pairs:
+            found.append((label, f"{100 * last[f'{key}/accuracy']:.1f} %", f"{pairs:,} validation pairs"))
+    return found

@@ -1,0 +1,1 @@
+"""Learning while playing: actors, inference, batcher and learner as one system, and its run folder."""

@@ -1,0 +1,114 @@
+"""The learner: batches go to its devices while it works, and its metrics are read one update late."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.algorithms.appo import EXTREMES, TrainState
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.devices.memory import return_freed_memory
+from motif_jax.devices.meters import Meters
+from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.online.batcher import DeviceBatch
+from motif_jax.online.publishing import Publisher
+
+Update = Callable[..., tuple[TrainState, dict[str, jax.Array]]]
+# What the update takes on the device, on the host.
+_TAKE: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min, jnp.max: np.max}
+
+
+class Learner:
+    """Holds the training state and updates it.
+
+    Args:
+      update: from `appo.make_update`.
+      state: the training state, on the host or one device.
+      version: updates behind `state`.
+      parallel: the devices.
+      publisher: gets a copy of the parameters after every update.
+      meters: where times go.
+    """
+
+    def __init__(
+        self,
+        update: Update,
+        state: TrainState,
+        version: int,
+        parallel: DataParallel,
+        publisher: Publisher,
+        meters: Meters,
+    ) -> None:
+        self._publisher, self._meters = publisher, meters
+        self.version = version
+        self.state: TrainState = parallel.replicate(state)
+        self._names: list[str] = []
+
+        def core(state: TrainState, batch: TrajectoryBatch) -> tuple[TrainState, jax.Array]:
+            state, metrics = update(state, batch, axis_name=AXIS)
+            # One array instead of dozens: each is a transfer of its own.
+            self._names[:] = sorted(metrics)
+            return state, jnp.stack([metrics[name].astype(jnp.float32) for name in self._names])
+
+        self._update = parallel.wrap(core, donate_state=True)
+        self._running: jax.Array | None = None
+        self._launched = 0.0
+        self._settled = False
+        self._done: jax.Array | None = None
+        publisher.publish(version, self.state.params)
+
+    def step(self, batch: DeviceBatch) -> None:
+        """Starts an update when the one before it is done."""
+        self.settle()
+        self._launched = time.perf_counter()
+        self.state, self._running = self._update(self.state, batch.trajectories)
+        self.version += 1
+        self._meters.add("learner/updates", 1)
+        self._meters.add("learner/bytes", batch.num_bytes)
+
+    def settle(self) -> None:
+        """Waits for the update that runs, if one does, and publishes its parameters.
+
+        The next update is started only then, so that on a device that also acts inference waits for one update at
+        most, and so that acting devices never get parameters that are still being computed.
+        """
+        if self._running is None:
+            return
+        # An update that is done already ended some time before: then its time is only known to be no longer.
+        self._meters.add("learner/late", float(self._running.is_ready()))  # type: ignore[attr-defined]
+        jax.block_until_ready(self._running)
+        self._meters.add("learner/update", time.perf_counter() - self._launched)
+        self._publisher.publish(self.version, self.state.params)
+        self._done, self._running = self._running, None
+        if not self._settled:
+            self._settled = True
+            return_freed_memory()  # the compiler's
+
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the newest update that is done and was not asked for yet; does not wait for a running one."""
+        if self._done is None:
+            return {}
+        values, self._done = np.asarray(self._done), None
+        return dict(zip(self._names, values.tolist(), strict=True))
+
+
+class Averages:
+    """Means of metrics between two rows of the log, and extremes of those that are extremes (`appo.EXTREMES`)."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[float]] = {}
+
+    def add(self, metrics: dict[str, float]) -> None:
+        """Adds the metrics of one update; an empty dictionary is none."""
+        for name, value in metrics.items():
+            self._values.setdefault(name, []).append(value)
+
+    def read(self) -> dict[str, float]:
+        """The means and extremes since the last call."""
+        values, self._values = self._values, {}
+        return {name: _TAKE[EXTREMES.get(name)](np.asarray(found)).item() for name, found in values.items()}

@@ -1,0 +1,318 @@
+"""What the values of a `train_agent` config mean: environment, actors, devices, coefficients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from motif_jax import rewards
+from motif_jax.actors.rollouts import ActorsConfig
+from motif_jax.actors.slots import require_memory
+from motif_jax.algorithms import schedules
+from motif_jax.devices import hosts, memory, precision
+from motif_jax.envs import registry
+from motif_jax.networks.agent import AgentNetwork, make_agent_network
+from motif_jax.support import config as checks
+from motif_jax.support import metrics
+from motif_jax.support.errors import UserError
+
+SCORE_TASK = "NetHackScore-v1"
+SCORE_COEFFICIENT = 0.1
+SPARSE_COEFFICIENT = 10.0
+TEXT_FIELD = "message"  # of rewards
+_ENVIRONMENT_SWITCHES = (
+    "sober_mask",
+    "oracle_patch_edge",
+    "crop_row_offset",
+    "seed_noop",
+    "message_count_off",
+    "timeout_as_terminal",
+)
+
+
+def environment_options(config: ConfigDict) -> dict[str, Any]:
+    """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able.
+
+    What a policy plays with; training adds the fields of its reward, see `training_options`.
+    """
+    options: dict[str, Any] = {"max_episode_steps": config.environment.max_episode_steps}
+    if config.environment.name in registry.NETHACK_TASKS:
+        switches = {name: bool(config.compat[name]) for name in _ENVIRONMENT_SWITCHES}
+        # Published: messages are counted only where an intrinsic reward is trained on.
+        switches["message_count_off"] &= config.reward.intrinsic_coefficient == 0
+        options["compat"] = switches
+    else:
+        options |= config.environment.recall.to_dict()
+    return options
+
+
+def training_options(config: ConfigDict) -> dict[str, Any]:
+    """`environment_options` with the observation fields that an intrinsic reward of more than the text reads."""
+    options = environment_options(config)
+    spec, fields = registry.spec(config.environment.name, **options), rewards.required_fields(config.reward)
+    if fields == (TEXT_FIELD,) and spec.text_field is not None:
+        return options  # a reward of the text alone reads what the environment has of it
+    more = [name for name in fields if name not in spec.observation]
+    game = config.environment.name in registry.NETHACK_TASKS
+    allowed = f"a reward that reads what {config.environment.name} shows, not {', '.join(more)}"
+    checks.require(game or not more, "reward.dir", config.reward.dir, allowed)
+    return {**options, "fields": more} if more else options
+
+
+def resolved(config: ConfigDict) -> ConfigDict:
+    """A copy of `config` in which the values that depend on others are filled in.
+
+    The published agent takes the task's reward times 0.1 on the score task, and times 10 on the sparse ones.
+    """
+    config = config.copy_and_resolve_references()
+    if config.reward.extrinsic_coefficient is None:
+        score = config.environment.name == SCORE_TASK
+        config.reward.extrinsic_coefficient = SCORE_COEFFICIENT if score else SPARSE_COEFFICIENT
+    if config.actors.slots_per_group is None:
+        config.actors.slots_per_group = slots_per_group(config)
+    return config
+
+
+def columns(config: ConfigDict) -> int:
+    """Rollouts of this host's part of a batch."""
+    return config.batch_size // config.rollout // hosts.place(config).count
+
+
+def slots_per_group(config: ConfigDict) -> int:
+    """As few slots as never leave actors and batcher waiting for each other.
+
+    Actors wait when all slots of all groups are full. Then the slots hold a batch, also when all columns but one of a
+    slot went into the batch before. No more: what actors play ahead of the learner is played with old parameters.
+    """
+    envs = config.actors.workers * config.actors.envs_per_worker
+    per_group = config.actors.envs_per_worker // config.actors.groups_per_worker
+    return max(2, -(-(columns(config) + per_group - 1) // envs))
+
+
+def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
+    """This host's actors of a resolved config, divided evenly over `count` devices that act.
+
+    Environments are numbered through all hosts, so that no two play the same games.
+    """
+    actors = config.actors
+    first_env = hosts.place(config).index * actors.workers * actors.envs_per_worker
+    workers = actors.workers // count
+    options = training_options(config)
+    return [
+        ActorsConfig(
+            env=config.environment.name,
+            options=options,
+            seed=config.seed,
+            workers=workers,
+            envs_per_group=actors.envs_per_worker // actors.groups_per_worker,
+            rollout=config.rollout,
+            groups_per_worker=actors.groups_per_worker,
+            slots_per_group=actors.slots_per_group,
+            first_env=first_env + number * workers * actors.envs_per_worker,
+            same_step_autoreset=bool(config.compat.timeout_as_terminal),
+            warmup_steps=actors.warmup_steps,
+            warmup_seconds=actors.warmup_seconds,
+            timeout_seconds=actors.timeout_seconds,
+            start_timeout_seconds=actors.start_timeout_seconds,
+            max_failures=actors.max_failures,
+        )
+        for number in range(count)
+    ]
+
+
+def make_network(config: ConfigDict) -> AgentNetwork:
+    """The network of a config's agent.
+
+    Raises:
+      UserError: the environment does not show what the network reads.
+    """
+    spec = registry.spec(config.environment.name, **training_options(config))
+    return make_agent_network(config.network, spec, config.compat)
+
+
+def make_optimizer(config: ConfigDict) -> Any:
+    """The optimiser of a config's agent."""
+    return schedules.make_optimizer(config.optimizer)
+
+
+def optimizer_steps(config: ConfigDict) -> int:
+    """Optimiser steps of the whole run, at least: batches with ends of episodes hold fewer environment steps."""
+    updates = -(-config.train_for_env_steps // config.batch_size)
+    return updates * config.algorithm.epochs * config.algorithm.minibatches
+
+
+def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
+    """Arguments of `wandb.init`, None if W&B is off."""
+    if not config.wandb.enabled:
+        return None
+    return {"project": config.wandb.project, "name": config.wandb.name, "config": config.to_dict()}
+
+
+def configure_jax(config: ConfigDict) -> None:
+    """Settings of jax, and of the heap it allocates from, that must be made before its first computation.
+
+    The heap is told to keep what is freed where only the CPU computes. Beside accelerators it is left as it is: one arena
+    and no mappings would only be in the way of the host's threads.
+
+    Raises:
+      UserError: a precision that there is not.
+    """
+    if config.devices.cpu_count is not None:
+        jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
+    if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
+        memory.keep_freed_memory()
+    precision.set_matmul_precision(config)
+    folder = cache_folder(config.compile_cache)
+    if folder is not None:
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def cache_folder(value: str) -> Path | None:
+    """The folder of compiled programs that `config.compile_cache` means."""
+    if value == "auto":
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(home) / "motif_jax" / "compiled"
+    return Path(value) if value else None
+
+
+def all_learner_devices(config: ConfigDict) -> list[jax.Device]:
+    """The devices that `config.devices.learner` names, of all hosts: the same places on each of them."""
+    here = jax.local_devices()
+    places = [here.index(device) for device in learner_devices(config)]
+    of_host = [jax.local_devices(process_index=index) for index in range(jax.process_count())]
+    return [devices[place] for devices in of_host for place in places]
+
+
+def learner_devices(config: ConfigDict) -> list[jax.Device]:
+    """This host's devices that `config.devices.learner` names.
+
+    Raises:
+      UserError: there is no such device.
+    """
+    return _devices(config, "devices.learner", jax.local_devices())
+
+
+def actor_devices(config: ConfigDict) -> list[jax.Device]:
+    """This host's devices that `config.devices.actor` names.
+
+    Raises:
+      UserError: there is no such device.
+    """
+    if config.devices.actor == "first":
+        return learner_devices(config)[:1]
+    return _devices(config, "devices.actor", jax.local_devices())
+
+
+def lookup_device(config: ConfigDict) -> jax.Device:
+    """Where the rewards of texts are computed: not behind the learner's updates where another device is left.
+
+    Beside accelerators that is the CPU. Where there is no other kind of device (JAX_PLATFORMS can leave the CPU out) it
+    is the first acting device that does not learn, or else the first that acts.
+    """
+    acting, learning = actor_devices(config), learner_devices(config)
+    beside = None if acting[0].platform == "cpu" else _cpu_device()
+    return beside or next((device for device in acting if device not in learning), acting[0])
+
+
+def _cpu_device() -> jax.Device | None:
+    """This host's CPU as a device, None where JAX_PLATFORMS leaves it out."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
+
+
+def _devices(config: ConfigDict, key: str, devices: Sequence[jax.Device]) -> list[jax.Device]:
+    value = checks.dotted(config, key)
+    if value == "all":
+        return list(devices)
+    numbers = [part.strip() for part in str(value).split(",")]
+    good = all(checks.is_natural(part) and int(part) < len(devices) for part in numbers)
+    distinct = good and len({int(part) for part in numbers}) == len(numbers)
+    allowed = f"'all' or different numbers below {len(devices)}, the devices here, with commas between"
+    checks.require(distinct, key, value, allowed)
+    return [devices[int(part)] for part in numbers]
+
+
+def check(config: ConfigDict) -> None:
+    """Checks everything of the config that this module reads.
+
+    Raises:
+      UserError: names the key, the value and what is allowed.
+    """
+    registry.check(config.environment.name)
+    for key in (
+        "train_for_env_steps batch_size rollout max_waiting_batches environment.max_episode_steps stats_episodes "
+        "environment.recall.cues environment.recall.delay actors.workers actors.envs_per_worker "
+        "actors.groups_per_worker actors.timeout_seconds actors.start_timeout_seconds actors.max_failures "
+        "save_every_steps save_every_seconds keep_checkpoints log_every_seconds algorithm.epochs algorithm.minibatches"
+    ).split():
+        checks.positive(config, key)
+    for key in ("actors.warmup_steps", "actors.warmup_seconds", "record_every"):
+        checks.positive(config, key, allow_zero=True)
+    seeded = not (config.record_every and config.compat.seed_noop)
+    allowed = "0 with compat.seed_noop: games without seeds cannot be played again"
+    checks.require(seeded, "record_every", config.record_every, allowed)
+    for key in ("actors.slots_per_group", "devices.cpu_count"):
+        checks.positive(config, key, allow_none=True)
+    checks.check_profile(config)
+    batch, rollout = config.batch_size, config.rollout
+    checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
+    _divides(config, "actors.envs_per_worker", "actors.groups_per_worker")
+    slots, needed = config.actors.slots_per_group, slots_per_group(config)
+    if slots is not None:
+        checks.require(
+            slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size"
+        )
+    _check_intrinsic(config)
+    _check_devices(config)
+    schedules.check_warmup(config, optimizer_steps(config))
+    make_network(config)
+    _check_memory(config)
+    if config.wandb.enabled:
+        metrics.import_wandb()
+
+
+def _check_memory(config: ConfigDict) -> None:
+    actors = actors_configs(resolved(config), len(actor_devices(config)))
+    require_memory(sum(part.layout().size for part in actors))
+
+
+def _check_devices(config: ConfigDict) -> None:
+    learners, actors = len(learner_devices(config)), len(actor_devices(config))
+    count, minibatches = hosts.place(config).count, config.algorithm.minibatches
+    rollouts = config.batch_size // config.rollout
+    over = f"{count} hosts of {learners}" if count > 1 else str(learners)
+    checks.require(
+        rollouts % (count * learners * minibatches) == 0,
+        "batch_size",
+        config.batch_size,
+        f"rollouts that divide over {over} learner devices and {minibatches} minibatches; "
+        f"it is {rollouts} rollouts of {config.rollout} steps",
+    )
+    checks.require(
+        config.actors.workers % actors == 0,
+        "actors.workers",
+        config.actors.workers,
+        f"a multiple of the {actors} devices of config.devices.actor",
+    )
+
+
+def _check_intrinsic(config: ConfigDict) -> None:
+    rewards.check(config.reward)
+    if not config.reward.dir and config.reward.intrinsic_coefficient != 0:
+        raise UserError(
+            f"config.reward.intrinsic_coefficient={config.reward.intrinsic_coefficient} needs a trained reward: give "
+            "--config.reward.dir=DIR, or --config.reward.intrinsic_coefficient=0 to learn from the task alone"
+        )
+
+
+def _divides(config: ConfigDict, key: str, by: str) -> None:
+    value, divisor = checks.dotted(config, key), checks.dotted(config, by)
+    checks.require(value % divisor == 0, key, value, f"a multiple of config.{by}={divisor}")

@@ -1,0 +1,114 @@
+"""Loads a checkpoint of an agent run as a policy that episodes can be played with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.envs import registry
+from motif_jax.networks.agent import AgentNetwork, make_agent_network
+from motif_jax.online import agent_checkpoints, reward_choice, settings
+from motif_jax.support import run_folder
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.config import is_natural
+from motif_jax.support.errors import UserError
+
+
+class AgentPolicy:
+    """A network with parameters, as `policies.BatchPolicy`."""
+
+    def __init__(self, name: str, network: AgentNetwork, params: Any) -> None:
+        self.name, self._network = name, network
+        self._params = jax.device_put(params)
+        self._apply = jax.jit(functools.partial(_act, network))
+
+    def initial_state(self, batch_size: int) -> Any:
+        """Returns zeros, the state before an episode."""
+        return self._network.initial_state(batch_size)
+
+    def act(
+        self, observation: Mapping[str, np.ndarray], first: np.ndarray, state: Any
+    ) -> tuple[np.ndarray, np.ndarray, Any]:
+        """See `policies.BatchPolicy.act`."""
+        read = {name: observation[name] for name in self._network.fields}
+        logits, values, state = self._apply(self._params, read, first, state)
+        return np.asarray(logits), np.asarray(values), state
+
+
+def _act(
+    network: AgentNetwork, params: Any, observation: dict[str, jax.Array], first: jax.Array, state: Any
+) -> tuple[jax.Array, jax.Array, Any]:
+    rows = jax.tree.map(lambda field: field[None], observation)
+    outputs: Any = network.apply(params, rows, state, jnp.expand_dims(first, 0))
+    logits, values, state = outputs
+    return logits[0], values[0], state
+
+
+def read_config(folder: str | Path) -> ConfigDict:
+    """Returns the config of an agent run, with the reward's evaluation that it learns from.
+
+    Raises:
+      UserError: another folder.
+    """
+    config = ConfigDict(run_folder.read_config(folder))
+    if config.get("stage") != "train_agent":
+        raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
+    return reward_choice.apply(config, folder)
+
+
+def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
+    """Returns name and options of the environment that a training config names.
+
+    Episodes that are judged or shown are always seeded: `compat.seed_noop` has no part in them.
+    """
+    options = settings.environment_options(config)
+    switches = {key: True for key, on in options.pop("compat", {}).items() if on and key != "seed_noop"}
+    return config.environment.name, {**options, "compat": switches} if switches else options
+
+
+def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int:
+    """Returns the step that 'latest', 'best' or a number means.
+
+    Raises:
+      UserError: there is no such checkpoint.
+    """
+    if is_natural(which):
+        return int(which)
+    step = checkpoints.best() if which == "best" else checkpoints.latest()
+    if step is None:
+        raise UserError(f"{folder} has no {which} checkpoint yet: train for longer, or choose another folder")
+    return step
+
+
+def load(
+    folder: str | Path, checkpoint: str = "latest", environment: str | None = None
+) -> tuple[AgentPolicy, int]:
+    """Reads an agent run.
+
+    Args:
+      folder: workdir of train_agent.
+      checkpoint: 'latest', 'best', or a step.
+      environment: plays there in place of the training's task; it must show the same fields.
+
+    Returns:
+      The policy and the step of its checkpoint.
+
+    Raises:
+      UserError: the folder is no agent run, has no such checkpoint, or does not fit the environment.
+    """
+    config = read_config(folder)
+    trained_on, options = environment_of(config)
+    spec = registry.spec(environment or trained_on, **options)
+    network = make_agent_network(config.network, spec, config.compat)
+    saved = Path(folder) / agent_checkpoints.FOLDER
+    with Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
+        step = choose_step(checkpoints, checkpoint, folder)
+        params = agent_checkpoints.restore_params(checkpoints, step, network)
+    return AgentPolicy(f"{folder} at step {step}", network, params), step

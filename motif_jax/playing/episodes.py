@@ -1,0 +1,352 @@
+"""Plays seeded episodes of a policy on all cores.
+
+What comes out is a function of (policy, environment, seeds, number of lanes) and not of the number of workers or
+of timing. Episode i is always played in lane i mod `lanes`, and the network always sees batches of lanes / 2
+rows, so that every row of a batch goes through the same arithmetic whatever the others hold; the draw of an action
+depends on the episode's seed and the step alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from multiprocessing.connection import wait
+from typing import Any
+
+import numpy as np
+
+from motif_jax.actors.worker_process import HANG_SECONDS, Deaths, EpisodeError, WorkerProcess
+from motif_jax.envs import registry
+from motif_jax.playing import episode_worker
+from motif_jax.playing.episode_worker import PlayedEpisode, Uniforms, shared_view
+from motif_jax.playing.policies import choose_actions, log_softmax
+
+DEFAULT_LANES = 32
+
+__all__ = ["DEFAULT_LANES", "EpisodeError", "PlayedEpisode", "play_episodes"]
+
+
+class _Lane:
+    """Where one lane stands: the episode it plays and those that follow."""
+
+    def __init__(self, todo: Collection[tuple[int, int]]) -> None:
+        self.todo = deque(todo)
+        self.index = self.seed = -1
+        self.running = False
+        self.uniforms = Uniforms(0)
+        self.actions: list[int] = []
+        self.values: list[float] = []
+        self.log_probs: list[float] = []
+        self.probabilities: list[np.ndarray] = []
+
+    def begin(self) -> None:
+        self.index, self.seed = self.todo.popleft()
+        self.running, self.uniforms = True, Uniforms(self.seed)
+        self.actions, self.values, self.log_probs, self.probabilities = [], [], [], []
+
+    def finish(self, record: PlayedEpisode) -> PlayedEpisode:
+        self.running = False
+        record.values = np.array(self.values, np.float32)
+        record.log_probs = np.array(self.log_probs, np.float32)
+        if self.probabilities:
+            record.probabilities = np.stack(self.probabilities)
+        return record
+
+
+class _LanePool:
+    """The worker processes of a batched policy; lane l belongs to worker l mod workers."""
+
+    def __init__(
+        self,
+        environment: str,
+        options: Mapping[str, Any],
+        lanes: Sequence[_Lane],
+        workers: int,
+        keep_fields: Sequence[str],
+        deaths: Deaths,
+    ) -> None:
+        self.spec = registry.spec(environment, **options)
+        self._lanes, self._deaths = lanes, deaths
+        self._workers = min(workers, len(lanes))
+        context = multiprocessing.get_context("spawn")
+        count = len(lanes)
+        self._setup = {
+            "environment": environment,
+            "options": dict(options),
+            "keep_fields": tuple(keep_fields),
+            "lanes": count,
+            "workers": self._workers,
+            "actions": context.RawArray("b", 4 * count),
+            "at": context.RawArray("b", 4 * self._workers),
+            "blocks": {
+                name: context.RawArray(
+                    "b", max(1, count * int(np.prod(a.shape)) * np.dtype(a.dtype).itemsize)
+                )
+                for name, a in self.spec.observation.items()
+            },
+        }
+        self._actions = shared_view(self._setup["actions"], (count,), "int32")
+        self._at = shared_view(self._setup["at"], (self._workers,), "int32")
+        self._at[:] = -1
+        self.rows = {
+            name: shared_view(self._setup["blocks"][name], (count, *a.shape), a.dtype)
+            for name, a in self.spec.observation.items()
+        }
+        # Halves whose answer a worker still owes, oldest first; a worker answers in the order it was asked.
+        self._owed: list[deque[int]] = [deque() for _ in range(self._workers)]
+        self._processes = [self._spawn(worker) for worker in range(self._workers)]
+
+    def _spawn(self, worker: int) -> WorkerProcess:
+        return WorkerProcess(episode_worker.serve_lanes, {**self._setup, "worker": worker})
+
+    def half(self, number: int) -> range:
+        """The lanes of half 0 or 1."""
+        middle = len(self._lanes) // 2
+        return range(middle) if number == 0 else range(middle, len(self._lanes))
+
+    def _mine(self, worker: int, lanes: Sequence[int]) -> list[int]:
+        return [lane for lane in lanes if lane % self._workers == worker]
+
+    def send(self, half: int, steps: Sequence[int], starts: Sequence[int]) -> None:
+        """Asks the workers to step the lanes `steps` with their last actions and to begin the lanes `starts`."""
+        for lane in steps:
+            self._actions[lane] = self._lanes[lane].actions[-1]
+        for worker in range(self._workers):
+            mine, begin = self._mine(worker, steps), self._mine(worker, starts)
+            if not mine and not begin:
+                continue
+            self._owed[worker].append(half)
+            self._ask(worker, mine, begin)
+
+    def _ask(self, worker: int, steps: Sequence[int], starts: Sequence[int]) -> None:
+        lanes = self._lanes
+        message = (steps, [(i, lanes[i].index, lanes[i].seed, lanes[i].actions) for i in starts])
+        # A dead worker is found and replaced when its answer is read.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._processes[worker].connection.send(message)
+
+    def receive(self, half: int) -> list[tuple[int, PlayedEpisode]]:
+        """Waits for every answer owed to `half`; returns (lane, record) of the episodes that ended."""
+        finished: list[tuple[int, PlayedEpisode]] = []
+        for worker in range(self._workers):
+            while half in self._owed[worker]:
+                try:
+                    answer = self._processes[worker].receive()
+                except (EOFError, ConnectionResetError):
+                    self._replace(worker)
+                    continue
+                self._owed[worker].popleft()
+                finished += answer
+        return finished
+
+    def _replace(self, worker: int) -> None:
+        """Puts a new process in the place of a dead one and brings its episodes back to where they were."""
+        lane = int(self._at[worker])
+        self._deaths.note(self._lanes[lane].seed if lane >= 0 else None)
+        self._processes[worker].close(timeout=0)
+        self._at[worker] = -1
+        self._processes[worker] = self._spawn(worker)
+        for half in self._owed[worker]:
+            running = [lane for lane in self._mine(worker, self.half(half)) if self._lanes[lane].running]
+            self._ask(worker, [], running)
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.connection.close()
+        for process in self._processes:
+            process.close()
+
+
+def _play_lanes(
+    environment: str,
+    options: Mapping[str, Any],
+    todo: Sequence[tuple[int, int]],
+    policy: Any,
+    workers: int,
+    lane_count: int,
+    keep_fields: Sequence[str],
+    greedy: bool,
+    keep_probabilities: bool,
+    stop: Any,
+    deaths: Deaths,
+) -> Iterator[PlayedEpisode]:
+    lanes = [_Lane([pair for pair in todo if pair[0] % lane_count == lane]) for lane in range(lane_count)]
+    pool = _LanePool(environment, options, lanes, workers, keep_fields, deaths)
+    states = [policy.initial_state(len(pool.half(half))) for half in (0, 1)]
+    try:
+        while any(lane.running or lane.todo for lane in lanes):
+            for half in (0, 1):
+                for lane, record in pool.receive(half):
+                    yield lanes[lane].finish(record)
+                if stop is not None and stop.requested:
+                    return
+                members = pool.half(half)
+                steps = [lane for lane in members if lanes[lane].running]
+                starts = [lane for lane in members if not lanes[lane].running and lanes[lane].todo]
+                if steps:
+                    states[half] = _decide(
+                        pool, lanes, members, steps, policy, states[half], greedy, keep_probabilities
+                    )
+                for lane in starts:
+                    lanes[lane].begin()
+                pool.send(half, steps, starts)
+    finally:
+        pool.close()
+
+
+def _decide(
+    pool: _LanePool,
+    lanes: Sequence[_Lane],
+    members: range,
+    steps: Sequence[int],
+    policy: Any,
+    state: Any,
+    greedy: bool,
+    keep_probabilities: bool,
+) -> Any:
+    """Runs the policy on one half and appends each running lane's action; returns the new state."""
+    # Copied out: the device may alias host memory that the workers overwrite.
+    observation = {name: np.array(rows[members.start : members.stop]) for name, rows in pool.rows.items()}
+    first = np.array([not lanes[lane].actions for lane in members])
+    logits, values, state = policy.act(observation, first, state)
+    rows = np.array(steps) - members.start
+    uniforms = np.array([lanes[lane].uniforms.at(len(lanes[lane].actions)) for lane in steps])
+    actions, log_probs = choose_actions(logits[rows], uniforms, greedy)
+    for position, lane in enumerate(steps):
+        lanes[lane].actions.append(int(actions[position]))
+        lanes[lane].values.append(float(values[rows[position]]))
+        lanes[lane].log_probs.append(float(log_probs[position]))
+        if keep_probabilities:
+            lanes[lane].probabilities.append(np.exp(log_softmax(logits[rows[position]])).astype(np.float32))
+    return state
+
+
+def _play_in_workers(
+    environment: str,
+    options: Mapping[str, Any],
+    todo: Sequence[tuple[int, int]],
+    policy: Any,
+    workers: int,
+    keep_fields: Sequence[str],
+    stop: Any,
+    deaths: Deaths,
+) -> Iterator[PlayedEpisode]:
+    setup = {
+        "environment": environment,
+        "options": dict(options),
+        "policy": policy,
+        "keep_fields": tuple(keep_fields),
+    }
+    waiting = deque(todo)
+    busy: dict[Any, tuple[WorkerProcess, tuple[int, int], float]] = {}
+
+    def give(process: WorkerProcess, episode: tuple[int, int]) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # found dead when its answer is read
+            process.connection.send(episode)
+        busy[process.connection] = (process, episode, time.monotonic())
+
+    processes = [WorkerProcess(episode_worker.serve_episodes, setup) for _ in range(min(workers, len(todo)))]
+    try:
+        for process in processes:
+            give(process, waiting.popleft())
+        while busy and not (stop is not None and stop.requested):
+            ready = wait(list(busy), timeout=1.0)
+            for process, _, since in busy.values():
+                if not ready and time.monotonic() - since > HANG_SECONDS:
+                    process.process.kill()
+            for connection in ready:
+                process, episode, _ = busy.pop(connection)
+                try:
+                    record = process.receive()
+                except (EOFError, ConnectionResetError):
+                    deaths.note(episode[1])
+                    process.close(timeout=0)
+                    processes.remove(process)
+                    process = WorkerProcess(episode_worker.serve_episodes, setup)
+                    processes.append(process)
+                    give(process, episode)
+                    continue
+                if waiting:
+                    give(process, waiting.popleft())
+                yield record
+    finally:
+        for process in processes:
+            process.connection.close()
+        for process in processes:
+            process.close()
+
+
+def play_episodes(
+    environment: str,
+    options: Mapping[str, Any],
+    episode_seeds: Sequence[int],
+    policy: Any,
+    *,
+    workers: int,
+    lanes: int = DEFAULT_LANES,
+    keep_fields: Sequence[str] = (),
+    skip: Collection[int] = (),
+    greedy: bool = False,
+    keep_probabilities: bool = False,
+    stop: Any = None,
+    on_death: Any = None,
+) -> Iterator[PlayedEpisode]:
+    """Yields episodes as they end, in no particular order.
+
+    A worker process that dies is replaced, and the episodes that it was playing are brought back from their seeds
+    and actions. Worker processes end with the generator: exhaust it or close it.
+
+    Args:
+      environment: a name of `envs.registry`.
+      options: the environment's options.
+      episode_seeds: one seed an episode; its position is the episode's index.
+      policy: a `BatchPolicy`, or a `WorkerPolicy`, which plays in the workers without this process.
+      workers: how many processes step environments.
+      lanes: how many episodes of a `BatchPolicy` are played at a time, an even number; it decides the batch of the
+        network (lanes / 2) and by that the last bits of its results.
+      keep_fields: observation fields that the records keep for every step.
+      skip: indices of episodes that are not played (they are there already).
+      greedy: a `BatchPolicy` takes its most likely action instead of drawing one.
+      keep_probabilities: records of a `BatchPolicy` keep the probabilities of all actions at every step.
+      stop: an object whose attribute `requested`, once true, ends the generator early.
+      on_death: called with the number of worker deaths so far when there was one.
+
+    Raises:
+      EpisodeError: an episode ended three worker processes.
+      ValueError: `lanes` is odd or below 2, or a kept field does not exist.
+    """
+    if lanes < 2 or lanes % 2:
+        raise ValueError(f"lanes={lanes}: an even number of at least 2")
+    unknown = set(keep_fields) - set(registry.spec(environment, **options).observation)
+    if unknown:
+        raise ValueError(f"{environment} has no observation field {', '.join(sorted(unknown))}")
+    skipped = set(skip)
+    todo = [(index, seed) for index, seed in enumerate(episode_seeds) if index not in skipped]
+    if not todo:
+        return
+    deaths = Deaths(environment)
+    if hasattr(policy, "actions"):
+        records = _play_in_workers(environment, options, todo, policy, workers, keep_fields, stop, deaths)
+    else:
+        records = _play_lanes(
+            environment,
+            options,
+            todo,
+            policy,
+            workers,
+            lanes,
+            keep_fields,
+            greedy,
+            keep_probabilities,
+            stop,
+            deaths,
+        )
+    reported = 0
+    for record in records:
+        if on_death is not None and deaths.total > reported:
+            reported = deaths.total
+            on_death(reported)
+        yield record

@@ -1,0 +1,224 @@
+"""Who plays, where, and by which reward it is rated: what evaluate and visualize read from their configs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.envs import registry
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.playing import policies
+from motif_jax.playing.ratings import EpisodeRater, LiveRater, load_rater
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+
+DEFAULT_ENVIRONMENT = "NetHackScore-v1"
+# What a result depends on, of the sections that this module reads.
+IDENTITY = ("policy", "agent", "environment", "reward", "compat")
+# What the configs say of a reward that is named; an agent's own reward keeps the settings that it trained with.
+_SETTINGS = {"step": None, "normalise": True, "quantile": 0.5, "count_exponent": 3.0}
+
+
+@dataclass(frozen=True)
+class Pins:
+    """What a run that is resumed keeps although its config leaves it open: trainings that go on save newer ones.
+
+    Attributes:
+      checkpoint: step of the agent's checkpoint, None: as the config says.
+      reward_step: evaluation of the reward, likewise.
+    """
+
+    checkpoint: int | None = None
+    reward_step: int | None = None
+
+
+@dataclass(frozen=True)
+class Lineup:
+    """A policy in its environment.
+
+    Attributes:
+      policy: for `episodes.play_episodes`.
+      environment, options, spec: where it plays.
+      checkpoint: step of the agent's checkpoint, None for the random policy.
+      rater: the intrinsic reward, None without one.
+      reward: dir, step, normalise, quantile, count_exponent and two_decimals of it, None without one.
+      plan: all of this in words and numbers, JSON-able.
+    """
+
+    policy: Any
+    environment: str
+    options: dict[str, Any]
+    spec: EnvironmentSpec
+    checkpoint: int | None
+    rater: EpisodeRater | None
+    reward: ConfigDict | None
+    plan: dict[str, Any]
+
+    def live_rater(self) -> LiveRater | None:
+        """Loads the reward's numbers of single observations, for people who watch; None without a reward."""
+        return None if self.reward is None else LiveRater(self.reward, self.spec)
+
+
+def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
+    """Raises UserError for values of the sections policy, agent, environment and reward that cannot work.
+
+    Opens the lineup and returns it: what is wrong in its folders is told here, not when a run folder has been given
+    to it. `pins` as in `open_lineup`.
+    """
+    named = config.policy in (policies.RANDOM, policies.AGENT)
+    allowed = f"{policies.RANDOM}, {policies.AGENT}, or the folder of an agent run"
+    checks.require(named or Path(config.policy).is_dir(), "policy", config.policy, allowed)
+    which = config.agent.checkpoint
+    good = which in ("latest", "best") or checks.is_natural(which)
+    checks.require(good, "agent.checkpoint", which, "latest, best or a step")
+    if config.policy == policies.AGENT or config.agent.dir is not None:
+        checks.existing_folder(config, "agent.dir")
+    if config.environment.name is not None:
+        registry.check(config.environment.name)
+    checks.positive(config, "environment.max_episode_steps", allow_none=True)
+    checks.positive(config, "reward.count_exponent", allow_zero=True)
+    checks.fraction(config, "reward.quantile", allow_none=True)
+    if config.reward.dir:
+        checks.existing_folder(config, "reward.dir")
+    return open_lineup(config, pins)
+
+
+def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
+    """Loads what `config` names.
+
+    The random policy plays in the environment of `config.agent.dir` where that is given. The reward is that of
+    `config.reward.dir`, none where that is empty, and the agent's own where it is None.
+
+    Args:
+      config: with the sections policy, agent, environment, reward, compat.
+      pins: in place of what `config.agent.checkpoint` and `config.reward.step` mean now.
+
+    Raises:
+      UserError: a folder is not what it should be.
+    """
+    pins = pins or Pins()
+    policy: Any = policies.RandomPolicy()
+    own: ConfigDict | None = None
+    two_decimals: bool | None = None
+    step: int | None = None
+    folder = config.agent.dir if config.policy in (policies.RANDOM, policies.AGENT) else config.policy
+    name = config.environment.name or DEFAULT_ENVIRONMENT
+    switches = {key: True for key, on in config.compat.items() if on}
+    options: dict[str, Any] = {}
+    if folder is None and switches:
+        allowed = f"off on {name}: only the game has published quirks"
+        checks.require(name in registry.NETHACK_TASKS, f"compat.{min(switches)}", True, allowed)
+        options["compat"] = switches
+    if folder is not None:
+        from motif_jax.playing import agent_policy
+
+        trained = agent_policy.read_config(folder)
+        trained_on, options = agent_policy.environment_of(trained)
+        name = config.environment.name or trained_on
+        _check_fits(folder, trained_on, name)
+        two_decimals = rounded_threshold(trained)
+        if trained.reward.get("dir") and trained.reward.intrinsic_coefficient:
+            own = trained.reward
+        if config.policy != policies.RANDOM:
+            which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
+            policy, step = agent_policy.load(folder, which, name)
+    if config.environment.max_episode_steps is not None:
+        options["max_episode_steps"] = config.environment.max_episode_steps
+    reward = choose_reward(config.reward, own, f"the agent in {folder}", two_decimals, pins.reward_step)
+    if reward is not None:
+        options |= fields_option(name, options, reward)
+    spec = registry.spec(name, **options)
+    rater = None if reward is None else load_rater(reward, spec)
+    plan = {
+        "policy": policies.RANDOM if step is None else str(folder),
+        "checkpoint": step,
+        "environment": name,
+        "options": options,
+        "reward": None if reward is None else run_folder.as_plain(reward),
+    }
+    return Lineup(policy, name, options, spec, step, rater, reward, plan)
+
+
+def rounded_threshold(trained: ConfigDict) -> bool | None:
+    """Whether an agent's config asks for the published two-decimal threshold; None: as its reward run says."""
+    return bool(trained.compat.get("quantile_two_decimals")) or None
+
+
+def choose_reward(
+    given: ConfigDict,
+    own: Mapping[str, Any] | None,
+    owner: str,
+    two_decimals: bool | None = None,
+    pinned: int | None = None,
+) -> ConfigDict | None:
+    """Returns the reward to lay over episodes, its evaluation resolved, with the keys of `Lineup.reward`.
+
+    Args:
+      given: the section `reward` of a config: dir None takes `own`, '' none.
+      own: the reward of what is played, None where it has none.
+      owner: who has it, for errors.
+      two_decimals: whether the threshold is the published two-decimal number, where `own` does not say; None: as
+        the reward run says.
+      pinned: this evaluation in place of the newest.
+
+    Raises:
+      UserError: there is no such folder or evaluation, or settings are given of a reward that is not.
+    """
+    if given.dir is None:
+        _check_settings_unused(given, own, owner)
+    chosen: Any = own if given.dir is None else given
+    if not chosen or not chosen["dir"]:
+        return None
+    if given.dir is None and not Path(chosen["dir"]).is_dir():
+        raise UserError(
+            f"config.reward.dir=None: {owner} has the reward in {chosen['dir']}, which is not there: give "
+            "--config.reward.dir=DIR, or --config.reward.dir= to go without"
+        )
+    from motif_jax.rewards.trained import read_trained
+
+    reward = ConfigDict({"dir": str(chosen["dir"]), **{key: chosen[key] for key in _SETTINGS}})
+    reward.step = read_trained(reward.dir, chosen["step"] if pinned is None else pinned).step
+    reward.two_decimals = own.get("two_decimals", two_decimals) if own and chosen is own else two_decimals
+    return reward
+
+
+def _check_settings_unused(given: ConfigDict, own: Mapping[str, Any] | None, owner: str) -> None:
+    for key, default in _SETTINGS.items():
+        if given[key] == default or (own is not None and given[key] == own[key]):
+            continue
+        if own is None:
+            allowed = f"left at {default}, or given together with reward.dir"
+        else:
+            allowed = f"left at {default}: {owner} keeps its own {own[key]}; give --config.reward.dir={own['dir']} to score otherwise"
+        checks.require(False, f"reward.{key}", given[key], allowed)
+
+
+def fields_option(task: str, options: Mapping[str, Any], reward: ConfigDict) -> dict[str, Any]:
+    """Returns {'fields': ...} with what `reward` reads and `task` does not show by itself, {} when that is nothing.
+
+    Raises:
+      UserError: the task cannot show it.
+    """
+    from motif_jax import rewards
+    from motif_jax.online.settings import TEXT_FIELD
+
+    spec, fields = registry.spec(task, **options), rewards.required_fields(reward)
+    if spec.text_field is not None and fields == (TEXT_FIELD,):
+        return {}  # a reward of the text alone reads what the environment has of it
+    more = [field for field in fields if field not in spec.observation]
+    allowed = f"a reward that reads what {task} shows, not {', '.join(more)}"
+    checks.require(not more or task in registry.NETHACK_TASKS, "reward.dir", reward.dir, allowed)
+    return {"fields": [*options.get("fields", ()), *more]} if more else {}
+
+
+def _check_fits(folder: str, trained_on: str, name: str) -> None:
+    """Raises UserError when an agent of one environment cannot play in another: the tasks of the game are one kind."""
+    game = registry.NETHACK_TASKS
+    allowed = f"one of {', '.join(game)}" if trained_on in game else trained_on
+    good = name == trained_on or (name in game and trained_on in game)
+    checks.require(good, "environment.name", name, f"{allowed}: {folder} was trained on {trained_on}")

@@ -1,0 +1,217 @@
+"""Turns checkpoints of the published PyTorch system into models of this project."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+from safetensors.numpy import save
+
+from motif_jax.envs.nethack.status import NUM_STATUS
+from motif_jax.networks import layout, reward_layout
+from motif_jax.networks.agent import AgentNetwork
+from motif_jax.networks.reward import RewardNetwork
+from motif_jax.published import name_matching, torch_file
+from motif_jax.published.name_matching import Match
+from motif_jax.rewards.exchange import statistics_of
+from motif_jax.rewards.normalisation import QUANTILE_LEVELS
+from motif_jax.rewards.trained import TrainedReward, architecture_of
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_bytes
+from motif_jax.support.run_folder import as_plain, describe
+
+# The published network's layers in the order in which its files list them.
+AGENT_ORDER = (
+    "image_ vector_fc1 vector_fc2 message_fc1 message_fc2 gru_input/weight gru_hidden/weight gru_input/bias "
+    "gru_hidden/bias lstm_input/weight lstm_hidden/weight lstm_input/bias lstm_hidden/bias value_head policy_head"
+).split()
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchCheckpoint:
+    """A checkpoint's tensors and what else it holds.
+
+    Attributes:
+      path: the file.
+      tensors: (name, array) of its `model`, in the file's order.
+      content: everything, tensors as arrays.
+    """
+
+    path: Path
+    tensors: list[tuple[str, np.ndarray]]
+    content: dict[str, Any]
+
+    def number(self, name: str) -> float | None:
+        """The number `name` of the checkpoint, also where it is a tensor of one entry; None where it has none."""
+        value = self.content.get(name)
+        if value is None:
+            return None
+        numeric = isinstance(value, bool | int | float | np.ndarray | np.generic)
+        array = np.asarray(value) if numeric else np.empty(0)
+        if array.size != 1 or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+            raise UserError(f"{self.path}: {name} is no finite number")
+        return float(array.reshape(()))
+
+
+def read(path: str | Path) -> TorchCheckpoint:
+    """Reads a checkpoint; UserError if the file is none, or holds no tensors."""
+    content = torch_file.read_checkpoint(path)
+    content = content if isinstance(content, dict) else {"model": content}
+    tensors = list(torch_file.tensors(content.get("model", content)))
+    if not tensors:
+        raise UserError(f"{path} holds no tensors of a model")
+    return TorchCheckpoint(Path(path), tensors, content)
+
+
+def chosen_names(text: str) -> dict[str, str]:
+    """Parses 'LAYER/weight=NAME,...'; UserError if it is not of that form."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if any(not name or not foreign for name, _, foreign in pairs):
+        raise UserError(f"config.names={text}: must be LAYER/weight=NAME IN THE FILE, with commas between")
+    return {name.strip(): foreign.strip() for name, _, foreign in pairs}
+
+
+def _match(checkpoint: TorchCheckpoint, wanted: Mapping[str, tuple[int, ...]], names: str) -> Match:
+    try:
+        return name_matching.match(checkpoint.tensors, wanted, chosen_names(names))
+    except ValueError as error:
+        raise UserError(
+            f"{checkpoint.path} does not fit this network: {error} (config.names chooses by hand)"
+        ) from None
+
+
+def reward(checkpoint: TorchCheckpoint, config: ConfigDict) -> tuple[TrainedReward, Match]:
+    """Makes a reward of a published reward checkpoint.
+
+    Args:
+      checkpoint: keys model, reward_mean, reward_var, num_iter.
+      config: of the import stage: `reward` (a config of train_reward), names, quantiles, quantile_row, and mean
+        and variance, which come before those of the file.
+
+    Raises:
+      UserError: its tensors do not fit the network, the quantile file is none, or the mean or the variance
+        stands neither in the file nor in the config.
+    """
+    network = RewardNetwork(architecture_of(config.reward.network, config.reward.compat))
+    found = _match(checkpoint, reward_layout.named_shapes(network), config.names)
+    tensors = dict(checkpoint.tensors)
+    named = {name: np.asarray(tensors[foreign], np.float32) for name, foreign in found.names.items()}
+    quantiles = read_quantiles(config.quantiles, config.quantile_row) if config.quantiles else None
+    mean = _moment(checkpoint, "reward_mean", config, "mean")
+    variance = _moment(checkpoint, "reward_var", config, "variance")
+    statistics = statistics_of(mean, variance, quantiles)
+    step = max(0, int(checkpoint.number("num_iter") or 0))
+    params = reward_layout.from_named(named, network)
+    plain = as_plain(config.reward)
+    return TrainedReward(checkpoint.path, step, network, params, 1, statistics, plain, []), found
+
+
+def _moment(checkpoint: TorchCheckpoint, theirs: str, config: ConfigDict, key: str) -> float:
+    given = checkpoint.number(theirs) if config[key] is None else config[key]
+    if given is None:
+        raise UserError(
+            f"{checkpoint.path} has no {theirs}, so no reward of it can be normalised: give it with --config.{key}=NUMBER"
+        )
+    if key == "variance" and given < 0:
+        raise UserError(f"{checkpoint.path}: {theirs} {given} is below 0")
+    return float(given)
+
+
+def read_quantiles(path: str | Path, row: int) -> list[float]:
+    """Reads one row of the published quantile file: 19 numbers, after what else the row begins with.
+
+    Raises:
+      UserError: no such file or row, or its rows are not of 19 numbers.
+    """
+    rows = []
+    try:
+        with open(path, encoding="utf-8") as file:
+            for cells in csv.reader(file):
+                try:
+                    rows.append([float(cell) for cell in cells][-len(QUANTILE_LEVELS) :])
+                except ValueError:
+                    continue
+    except OSError as error:
+        raise UserError(f"config.quantiles={path}: {error.strerror}") from None
+    # A header of the levels themselves reads as numbers too.
+    rows = [numbers for numbers in rows if len(numbers) == len(QUANTILE_LEVELS)]
+    if rows and np.allclose(rows[0], QUANTILE_LEVELS):
+        rows = rows[1:]
+    if not -len(rows) <= row < len(rows):
+        raise UserError(
+            f"config.quantile_row={row}: {path} has {len(rows)} rows of {len(QUANTILE_LEVELS)} quantiles"
+        )
+    if np.any(np.diff(rows[row]) < 0):
+        raise UserError(f"config.quantiles={path}: row {row} does not ascend, so it holds no quantiles")
+    return rows[row]
+
+
+def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tuple[Any, Match]:
+    """Makes parameters of `network` from a published agent checkpoint.
+
+    A file of an engine with 26 status numbers is read too: the 27th, which the network does not see, gets
+    weights of 0.
+
+    Raises:
+      UserError: its tensors do not fit the network.
+    """
+    abstract = jax.eval_shape(network.init, jax.random.key(0))
+    empty = jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract)
+    shapes = {name: array.shape for name, array in layout.to_torch(empty).items()}
+    shapes = {name: shapes[name] for name in sorted(shapes, key=_agent_order)}
+    checkpoint = _with_27_status_numbers(checkpoint, shapes)
+    found = _match(checkpoint, shapes, names)
+    tensors = dict(checkpoint.tensors)
+    named = {name: np.asarray(tensors[foreign], np.float32) for name, foreign in found.names.items()}
+    return layout.from_torch(named, abstract), found
+
+
+def _agent_order(name: str) -> tuple[int, str, bool]:
+    plain = name.removeprefix("actor/").removeprefix("critic/")
+    place = next((i for i, start in enumerate(AGENT_ORDER) if plain.startswith(start)), len(AGENT_ORDER))
+    return place, name.rpartition("/")[0], name.endswith("bias")
+
+
+def _with_27_status_numbers(
+    checkpoint: TorchCheckpoint, shapes: Mapping[str, tuple[int, ...]]
+) -> TorchCheckpoint:
+    """Widens the two layers that read the status, where the file's have one input less than the network's."""
+    wanted = [
+        shapes[name]
+        for name in ("vector_fc1/weight", "gru_input/weight", "lstm_input/weight")
+        if name in shapes
+    ]
+    there = {array.shape for _, array in checkpoint.tensors}
+    if not wanted or any(shape in there for shape in wanted):
+        return checkpoint
+    widened = []
+    for name, array in checkpoint.tensors:
+        for rows, columns in wanted:
+            if array.shape == (rows, columns - 1):
+                # The raw status stands before the message's features, at the end of the first layer's input.
+                messages = 0 if columns == NUM_STATUS else shapes["message_fc2/weight"][0]
+                array = np.insert(array, columns - 1 - messages, 0.0, axis=1)
+        widened.append((name, array))
+    return dataclasses.replace(checkpoint, tensors=widened)
+
+
+def write_agent(params: Any, config: ConfigDict, step: int, workdir: Path) -> None:
+    """Writes an agent's run folder with this one checkpoint, which evaluate and visualize read, and a file."""
+    plain = as_plain(config)
+    describe(workdir, plain)
+    header = {"format": "motif_jax.agent", "version": 1, "step": step, "config": plain}
+    tensors = {name: np.ascontiguousarray(array) for name, array in layout.to_torch(params).items()}
+    atomic_write_bytes(workdir / "model.safetensors", save(tensors, {"agent": json.dumps(header)}))
+    # The checkpoint comes last: with it the folder is whole. What a killed import left is not taken for it.
+    shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
+    with Checkpoints(workdir / "checkpoints") as checkpoints:
+        checkpoints.save(step, {"params": params}, asynchronous=False)

@@ -1,0 +1,116 @@
+"""Writes films in the forms that are asked for, each once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.envs import registry
+from motif_jax.playing.watching import Film
+from motif_jax.reports import movie, player, ttyrec
+from motif_jax.support import config as checks
+from motif_jax.support.files import atomic_write_json, atomic_write_text
+
+LEDGER = "films.json"
+
+
+class Films:
+    """The films that a stage makes: one that is started again goes on behind the last whole one.
+
+    Args:
+      workdir: remembers in films.json what every film was made from.
+      folder: of the films.
+      forms: html, ttyrec, gif, mp4 (bool each), frames_per_second, start, stop, every (steps of gif and mp4).
+    """
+
+    def __init__(self, workdir: Path, folder: Path, forms: ConfigDict) -> None:
+        self._path, self._folder, self._forms = workdir / LEDGER, folder, forms
+        self._made: dict[str, dict[str, Any]] = {}
+        if self._path.exists():
+            self._made = json.loads(self._path.read_text(encoding="utf-8"))
+        self._longest = self._movies = 0
+
+    def _source(self, source: Any) -> str:
+        text = json.dumps([source, self._forms.to_dict()], sort_keys=True, default=str)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def has(self, stem: str, source: Any) -> bool:
+        """Whether the film `stem` is there, made from `source` (JSON-able) in these forms."""
+        made = self._made.get(stem)
+        if made is None or made["source"] != self._source(source):
+            return False
+        if not all((self._folder / name).exists() for name in made["files"]):
+            return False
+        self._count(made)
+        return True
+
+    def write(self, stem: str, film: Film, source: Any = None) -> list[Path]:
+        """Writes `film` as STEM.html and so on; returns the paths.
+
+        Without a `source` it is written again the next time. An episode that ends before `forms.start` has no movie.
+        """
+        paths = write(self._folder, stem, film, self._forms)
+        made = {
+            "source": None if source is None else self._source(source),
+            "files": [path.name for path in paths],
+            "steps": len(film),
+        }
+        self._made[stem] = made
+        atomic_write_json(self._path, self._made)
+        self._count(made)
+        return paths
+
+    def _count(self, made: dict[str, Any]) -> None:
+        self._longest = max(self._longest, made["steps"])
+        self._movies += any(name.endswith((".gif", ".mp4")) for name in made["files"])
+
+    def check_movies(self) -> None:
+        """Raises UserError when movies were asked for and every episode had ended before they were to begin."""
+        wanted = (self._forms.gif or self._forms.mp4) and self._longest > 0
+        if wanted and not self._movies:
+            allowed = f"below {self._longest}, the length of the longest of these episodes: there is no movie"
+            checks.require(False, "forms.start", self._forms.start, allowed)
+
+
+def write(folder: Path, stem: str, film: Film, forms: ConfigDict) -> list[Path]:
+    """Writes `film` as folder/STEM.html and so on, see `Films`; returns the paths."""
+    written = []
+    screen = bool(film.chars.size)
+    if forms.html:
+        written.append(folder / f"{stem}.html")
+        atomic_write_text(written[-1], player.render(film))
+    if forms.ttyrec and screen:
+        written.append(folder / f"{stem}{ttyrec.SUFFIX}")
+        ttyrec.write(written[-1], film, forms.frames_per_second)
+    steps = movie.chosen_steps(film, forms.start, forms.stop, forms.every) if forms.gif or forms.mp4 else []
+    if forms.gif and steps:
+        written.append(folder / f"{stem}.gif")
+        movie.write(written[-1], movie.gif(film, steps, forms.frames_per_second))
+    if forms.mp4 and steps:
+        written.append(folder / f"{stem}.mp4")
+        movie.write(written[-1], movie.mp4(film, steps, forms.frames_per_second))
+    return written
+
+
+def check(config: ConfigDict, section: str = "forms") -> None:
+    """Raises UserError for values of the section that cannot work."""
+    checks.positive(config, f"{section}.frames_per_second")
+    checks.positive(config, f"{section}.every")
+    checks.positive(config, f"{section}.start", allow_zero=True)
+    forms = checks.dotted(config, section)
+    if forms.stop is not None:
+        checks.require(forms.stop > forms.start, f"{section}.stop", forms.stop, f"above start={forms.start}")
+    if forms.mp4:
+        checks.require(movie.has_ffmpeg(), f"{section}.mp4", True, "off: ffmpeg is not installed here")
+
+
+def check_screen(config: ConfigDict, task: str, section: str = "forms") -> None:
+    """Raises UserError when a movie is asked for of a task without a screen."""
+    forms = checks.dotted(config, section)
+    for form in ("gif", "mp4"):
+        allowed = f"off: {task} has no screen to make a movie of"
+        checks.require(not forms[form] or task in registry.NETHACK_TASKS, f"{section}.{form}", True, allowed)

@@ -1,1 +1,0 @@
-"""Threads, processes and devices: inference, batching, the learner loop, episode playing."""

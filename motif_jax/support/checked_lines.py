@@ -1,0 +1,117 @@
+"""Append-only files of checksummed lines: what is in them survives a kill at any byte.
+
+A line is `CRC32 KEY JSON`: eight hex digits over the rest, a key of 32 hex digits, and one JSON object. A line
+that was torn by a kill, a full disk or a crash of the machine fails its checksum and is skipped; the next writer
+begins on a line of its own. One process writes a file, any number read it meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from motif_jax.support.errors import UserError
+
+_KEY = slice(9, 41)
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_MINIMUM_LENGTH = 44  # an empty object behind the key
+
+
+def encode_line(key: str, value: dict[str, Any]) -> bytes:
+    """One line of a file, its end included."""
+    body = f"{key} {_encode(value)}".encode()
+    return b"%08x %b\n" % (zlib.crc32(body), body)
+
+
+def decode_line(line: bytes) -> tuple[str, dict[str, Any]] | None:
+    """Key and object of a line, or None if it is torn or damaged."""
+    line = line.rstrip(b"\n")
+    if len(line) < _MINIMUM_LENGTH:
+        return None
+    try:
+        if int(line[:8], 16) != zlib.crc32(line[9:]):
+            return None
+        return line[_KEY].decode(), json.loads(line[42:])
+    except ValueError:
+        return None
+
+
+def read_lines(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields (key, object) of the sound lines of a file whose key is in `wanted` (None: all of them).
+
+    Give a set or a dict as `wanted`. A file that is not there holds nothing.
+    """
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        for line in file:
+            if wanted is not None and line[_KEY].decode("latin-1") not in wanted:
+                continue
+            record = decode_line(line)
+            if record is not None:
+                yield record
+
+
+class LineWriter:
+    """The one writer of a file; holds it (flock) until closed or until the process ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or creates `path` for appending.
+
+        Raises:
+          BlockingIOError: another process writes it.
+          UserError: the folder cannot be written.
+        """
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise
+        size = os.fstat(self._descriptor).st_size
+        self._torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
+
+    def append(self, records: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Writes the lines and waits until they are on the disk.
+
+        Raises:
+          UserError: the disk is full or the file cannot be written; lines written before are kept.
+        """
+        data = b"".join(encode_line(key, value) for key, value in records)
+        if not data:
+            return
+        if self._torn:
+            data = b"\n" + data
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+                self._torn = True
+            self._torn = False
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        os.close(self._descriptor)
+
+    def __enter__(self) -> LineWriter:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return UserError(f"{path} cannot be written: {reason}; everything answered before is kept")

@@ -1,0 +1,61 @@
+"""Actors and batcher never wait for each other with the fewest slots that a config may have, and would with one fewer."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from typing import Any
+
+import pytest
+
+from motif_jax.online import settings
+from tests.playing.agent_runs import recall_config
+
+GROUPS = 2  # of a worker
+
+
+def stuck(per_group: int, workers: int, slots: int, columns: int, order: random.Random) -> bool:
+    """Plays groups that fill slots, in any order, and the batcher; whether all wait before 50 batches are made.
+
+    As `Rollouts` and `Batcher` do it: a full slot is handed on at once; it is free when all its columns are in batches.
+    """
+    groups = workers * GROUPS
+    free, waiting, columns_waiting = [slots] * groups, deque[list[int]](), 0
+    for _ in range(50):
+        while columns_waiting < columns:
+            able = [group for group in range(groups) if free[group]]
+            if not able:
+                return True
+            # Some orders let one group run far ahead, others keep them abreast.
+            group = order.choice(able) if order.random() < 0.5 else able[0]
+            free[group] -= 1
+            waiting.append([group, per_group])
+            columns_waiting += per_group
+        columns_waiting -= columns
+        missing = columns
+        while missing:
+            taken = min(waiting[0][1], missing)
+            waiting[0][1] -= taken
+            missing -= taken
+            if not waiting[0][1]:
+                free[waiting.popleft()[0]] += 1
+    return False
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("per_group", [1, 3, 4, 5])
+def test_the_fewest_slots_suffice_and_one_fewer_does_not(workers: int, per_group: int) -> None:
+    order, fewer_were_stuck = random.Random(0), 0
+    for columns in range(1, 60):
+        changes: dict[str, Any] = {"batch_size": 8 * columns, "actors__envs_per_worker": GROUPS * per_group}
+        config = recall_config(actors__workers=workers, **changes)
+        slots = settings.slots_per_group(config)
+        assert slots >= 2
+        assert not stuck(per_group, workers, slots, columns, order), columns
+        # With a common divisor some remainders of a slot never come up.
+        if slots > 2 and math.gcd(columns, per_group) == 1:
+            assert any(stuck(per_group, workers, slots - 1, columns, order) for _ in range(20)), columns
+            fewer_were_stuck += 1
+    # Two is the fewest of all: a group carries the last row of its full slot into the next one.
+    assert fewer_were_stuck or workers * per_group * GROUPS * 2 >= 59

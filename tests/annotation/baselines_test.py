@@ -1,0 +1,66 @@
+"""score, return and random label pairs by number or by coin."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.annotation.annotator import FIRST, SECOND, TIE, Question, check_annotator, make_annotator
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.pairs.writer import write_pairs
+from motif_jax.support.errors import UserError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    data = {
+        "message": np.zeros((4, 2, 2, 256), np.uint8),
+        "rewards": np.array(
+            [[[1, 1], [0, 3]], [[5, 0], [0, 4]], [[1, 2], [2, 1]], [[-1, 0], [0, -2]]], np.float32
+        ),
+    }
+    write_pairs(tmp_path / "set", data, {"score": np.array([[1, 2], [2, 1], [7, 7], [0, -1]])})
+    return tmp_path / "set"
+
+
+def labels(config, folder, num=4):
+    annotator = make_annotator(config, PairsDataset.open(folder))
+    answers = dict(annotator.annotate([Question(f"{config.annotator}{i}", pair=i) for i in range(num)]))
+    return [answers[i].label for i in range(num)]
+
+
+def config_of(name, folder, seed=0):
+    return ConfigDict({"annotator": name, "seed": seed, "dataset_dir": str(folder)})
+
+
+def test_score_and_return(folder):
+    assert labels(config_of("score", folder), folder) == [SECOND, FIRST, TIE, FIRST]
+    assert labels(config_of("return", folder), folder) == [SECOND, FIRST, TIE, FIRST]
+
+
+def test_identity_names_the_dataset(folder):
+    dataset = PairsDataset.open(folder)
+    for name in ("score", "return"):
+        annotator = make_annotator(config_of(name, folder), dataset)
+        assert annotator.identity == {"annotator": name, "dataset": dataset.content_hash()}
+        assert not annotator.reads_captions
+        assert annotator.short_name == name
+
+
+def test_random_is_fair_and_repeatable(folder):
+    first = labels(config_of("random", folder, seed=1), folder, 4000)
+    assert first == labels(config_of("random", folder, seed=1), folder, 4000)
+    assert first != labels(config_of("random", folder, seed=2), folder, 4000)
+    assert set(first) == {FIRST, SECOND}
+    assert 0.45 < np.mean(first) < 0.55
+
+
+def test_missing_array_is_named(folder):
+    (folder / "info" / "score.npy").unlink()
+    (folder / "data" / "rewards.npy").unlink()
+    with pytest.raises(UserError, match=r"config.annotator=score needs info/score: .*score.npy is missing"):
+        check_annotator(config_of("score", folder))
+    with pytest.raises(UserError, match=r"config.annotator=return needs rewards: .*rewards.npy is missing"):
+        check_annotator(config_of("return", folder))
+    check_annotator(config_of("random", folder))

@@ -1,0 +1,96 @@
+"""Chunk files, the draw of start points, and the pairing of sub-sequences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.pairs import assemble, chunks
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.pairs.writer import PairsWriter
+from motif_jax.support import seeds
+
+
+@pytest.mark.parametrize(
+    ("steps", "length", "share", "count"),
+    [
+        (100, 1, 1.0, 100),
+        (100, 3, 1.0, 33),
+        (100, 1, 0.1, 10),
+        (5, 5, 1.0, 1),
+        (4, 5, 1.0, 0),
+        (9, 1, 0.01, 1),
+    ],
+)
+def test_start_points(steps, length, share, count):
+    starts = chunks.draw_starts(steps, length, share, np.random.default_rng(1))
+    assert len(starts) == count
+    assert len(set(starts.tolist())) == count
+    assert all(0 <= start <= steps - length for start in starts)
+
+
+def test_every_start_is_as_likely():
+    found = np.concatenate([chunks.draw_starts(10, 2, 1.0, np.random.default_rng(i)) for i in range(4000)])
+    counts = np.bincount(found, minlength=9)
+    assert counts.sum() == 20_000
+    assert np.abs(counts / counts.mean() - 1).max() < 0.1
+
+
+def test_gather():
+    history = {"a": np.arange(10), "b": np.arange(20).reshape(10, 2)}
+    cut = chunks.gather(history, np.array([0, 7]), 3)
+    assert cut["a"].tolist() == [[0, 1, 2], [7, 8, 9]]
+    assert cut["b"][1, 2].tolist() == [18, 19]
+
+
+def test_chunk_files(tmp_path):
+    chunks.save(tmp_path, 3, 2, {"data/x": np.arange(2)})
+    chunks.save(tmp_path, 11, 0, {})
+    (tmp_path / ".00000004-000002.npz.half.tmp").write_bytes(b"killed")
+    assert chunks.scan(tmp_path) == {3: 2, 11: 0}
+    assert chunks.load(tmp_path, 3, 2)["data/x"].tolist() == [0, 1]
+
+
+def test_enough_episodes():
+    counts = {0: 5, 1: 0, 2: 4, 4: 9}
+    assert assemble.enough_episodes(counts.get, 5) == 1
+    assert assemble.enough_episodes(counts.get, 9) == 3
+    assert assemble.enough_episodes(counts.get, 10) is None
+
+
+def test_pairs_use_each_row_once():
+    pairs, kept = assemble.draw_pairs(101, 40, np.random.default_rng(0))
+    assert pairs.shape == (40, 2)
+    assert kept == 50
+    assert len(set(pairs.reshape(-1).tolist())) == 80
+    assert pairs.max() <= 100
+
+
+def test_equal_captions_can_be_left_out():
+    keys = np.arange(1000) % 3
+    pairs, kept = assemble.draw_pairs(1000, 500, np.random.default_rng(0), keys)
+    assert len(pairs) == kept < 500
+    assert (keys[pairs[:, 0]] != keys[pairs[:, 1]]).all()
+    assert assemble.more_rows(1000, 500, kept) > 1000 * 500 / kept
+    assert assemble.more_rows(100, 50, 0) == 400
+
+
+def test_rows_end_up_in_their_pairs(tmp_path):
+    counts = [3, 0, 5, 4]
+    pairs, _ = assemble.draw_pairs(12, 5, seeds.rng(1, "shuffle"))
+    stored, base = {}, 0
+    for episode, count in enumerate(counts):
+        stored[episode] = {
+            "data/message": np.full((count, 1, 256), 0, np.uint8),
+            "info/row": np.arange(count) + base,
+        }
+        stored[episode]["data/message"][:, 0, 0] = np.arange(count) + base
+        stored[episode]["not_kept"] = np.zeros(1)
+        base += count
+    with PairsWriter(tmp_path, 5) as writer:
+        assert list(assemble.fill(writer, pairs, counts, stored.__getitem__)) == [0, 1, 2, 3]
+        writer.commit({})
+    dataset = PairsDataset.open(tmp_path)
+    np.testing.assert_array_equal(dataset.info["row"], pairs)
+    np.testing.assert_array_equal(dataset.data["message"][:, :, 0, 0], pairs)
+    assert sorted(dataset.info) == ["row"]

@@ -1,0 +1,211 @@
+"""The reader takes what fits the layout, and says in one line what does not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.pairs.writer import PairsWriter, write_pairs
+from motif_jax.support.errors import UserError
+
+PAIRS, LENGTH = 12, 2
+
+
+def arrays(pairs=PAIRS, length=LENGTH, blstats=27):
+    rng = np.random.default_rng(0)
+    return {
+        "message": rng.integers(32, 127, (pairs, 2, length, 256), dtype=np.uint8),
+        "blstats": rng.integers(0, 100, (pairs, 2, length, blstats), dtype=np.int64),
+        "rewards": rng.random((pairs, 2, length), dtype=np.float32),
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder as the published tool leaves it: bare .npy files, no dataset.json."""
+    for name, array in arrays().items():
+        (tmp_path / "data").mkdir(exist_ok=True)
+        np.save(tmp_path / "data" / f"{name}.npy", array)
+    (tmp_path / "info").mkdir()
+    np.save(tmp_path / "info" / "score.npy", np.arange(2 * PAIRS).reshape(PAIRS, 2))
+    (tmp_path / "preference").mkdir()
+    np.save(tmp_path / "preference" / "someone.npy", np.arange(PAIRS, dtype=np.int8) % 4)
+    return tmp_path
+
+
+def refusal(*needles):
+    """Matches a UserError of one line that holds every needle, in order."""
+    return pytest.raises(UserError, match="(?s)" + ".*".join(needles))
+
+
+def test_published_layout(folder):
+    dataset = PairsDataset.open(folder, need=("message", "blstats", "info/score"))
+    assert (dataset.num_pairs, dataset.length, dataset.meta) == (PAIRS, LENGTH, {})
+    np.testing.assert_array_equal(dataset.data["message"], arrays()["message"])
+    assert isinstance(dataset.data["message"], np.memmap)
+    assert dataset.info["score"][3, 1] == 7
+    assert dataset.preference_names() == ("someone",)
+    assert dataset.preference("someone").tolist() == [0, 1, 2, 3] * 3
+    assert dataset.preference("someone").dtype == np.int8
+
+
+def test_26_status_numbers(folder):
+    np.save(folder / "data" / "blstats.npy", arrays(blstats=26)["blstats"].astype(np.float32))
+    assert PairsDataset.open(folder, need=("message", "blstats")).data["blstats"].shape[-1] == 26
+
+
+def test_unread_arrays_need_not_be_good(folder):
+    (folder / "data" / "tty_chars.npy").write_bytes(b"half a download")
+    (folder / "data" / "blstats.npy").unlink()
+    dataset = PairsDataset.open(folder)
+    assert dataset.num_pairs == PAIRS
+    with refusal("tty_chars.npy is damaged"):
+        dataset.data["tty_chars"]
+    with refusal("blstats.npy is missing", "message, rewards, tty_chars"):
+        dataset.data["blstats"]
+
+
+def test_needed_array_missing(folder):
+    with refusal("glyphs.npy is missing", "blstats, message, rewards"):
+        PairsDataset.open(folder, need=("message", "glyphs"))
+    with refusal("turns.npy is missing", "score"):
+        PairsDataset.open(folder, need=("message", "info/turns"))
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "needles"),
+    [
+        ("data/message", np.zeros((PAIRS, 2, LENGTH, 256), np.float32), ["message.npy", "float32", "uint8"]),
+        ("data/message", np.zeros((PAIRS, 2, LENGTH, 255), np.uint8), ["message.npy", "255", "256"]),
+        ("data/message", np.zeros((PAIRS, 3), np.uint8), ["message.npy", r"pairs, 2, length"]),
+        ("data/message", np.zeros((0, 2, LENGTH, 256), np.uint8), ["message.npy", "no pairs"]),
+        ("data/blstats", np.zeros((PAIRS - 1, 2, LENGTH, 27), np.int64), ["blstats.npy", "11", "12"]),
+        (
+            "data/blstats",
+            np.zeros((PAIRS, 2, LENGTH + 1, 27), np.int64),
+            ["blstats.npy", "3", r"\(12, 2, 2\)"],
+        ),
+        ("data/blstats", np.zeros((PAIRS, 2, LENGTH, 25), np.int64), ["blstats.npy", "25", "27", "26"]),
+        ("data/rewards", np.zeros((PAIRS, 2, LENGTH), "<U3"), ["rewards.npy", "dtype", "float32"]),
+        ("info/score", np.zeros((PAIRS, 3)), ["score.npy", r"\(12, 3\)", r"\(12, 2\)"]),
+    ],
+)
+def test_wrong_arrays_are_named(folder, name, array, needles):
+    np.save(folder / f"{name}.npy", array)
+    with refusal(*needles) as caught:
+        PairsDataset.open(folder, need=("message", "blstats", "rewards", "info/score"))
+    assert "\n" not in str(caught.value)
+
+
+def test_cut_off_file(folder):
+    path = folder / "data" / "message.npy"
+    path.write_bytes(path.read_bytes()[:-100])
+    with refusal("message.npy is damaged, cut off"):
+        PairsDataset.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("labels", "needles"),
+    [
+        (np.full(PAIRS, 4, np.int8), ["label 4 at pair 0", "12 such"]),
+        (np.array([0] * (PAIRS - 1) + [-1], np.int8), ["label -1 at pair 11"]),
+        (np.zeros(PAIRS, np.float32), ["dtype float32", "int8"]),
+        (np.zeros(PAIRS + 1, np.int8), [r"\(13,\)", r"\(12,\)"]),
+    ],
+)
+def test_wrong_labels_are_named(folder, labels, needles):
+    np.save(folder / "preference" / "bad.npy", labels)
+    with refusal("bad.npy", *needles):
+        PairsDataset.open(folder).preference("bad")
+
+
+def test_absent_annotation_names_those_there(folder):
+    with refusal("nobody.npy does not exist", "someone"):
+        PairsDataset.open(folder).preference("nobody")
+
+
+def test_folders_that_are_no_dataset(tmp_path, folder):
+    with refusal("no such folder"):
+        PairsDataset.open(tmp_path / "nowhere")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with refusal("no folder data/"):
+        PairsDataset.open(empty)
+    (empty / "dataset_part_aa").write_bytes(b"")
+    with refusal("join the split archive"):
+        PairsDataset.open(empty)
+    unfinished = tmp_path / "unfinished"
+    (unfinished / ".staging").mkdir(parents=True)
+    with refusal("what writes it was interrupted, run the same command again"):
+        PairsDataset.open(unfinished)
+    outer = tmp_path / "outer"
+    (outer / "inner" / "data").mkdir(parents=True)
+    with refusal("did you mean", "inner"):
+        PairsDataset.open(outer)
+
+
+def test_written_dataset_reads_back(tmp_path):
+    data, info = arrays(), {"score": np.arange(2 * PAIRS).reshape(PAIRS, 2)}
+    written = write_pairs(tmp_path / "set", data, info, {"origin": "a test"})
+    dataset = PairsDataset.open(tmp_path / "set", need=tuple(data))
+    for name, array in data.items():
+        np.testing.assert_array_equal(dataset.data[name], array)
+    assert dataset.meta["origin"] == "a test"
+    assert dataset.meta["num_pairs"] == PAIRS
+    assert dataset.content_hash() == written == dataset.meta["content_hash"]
+    assert sorted(p.name for p in (tmp_path / "set").iterdir()) == ["data", "dataset.json", "info"]
+    with refusal("already holds a dataset"):
+        write_pairs(tmp_path / "set", data)
+
+
+def test_content_hash_follows_the_content_alone(tmp_path):
+    data = arrays()
+    info = {"score": np.zeros((PAIRS, 2))}
+    first = write_pairs(tmp_path / "a", data, info)
+    screens = {"tty_chars": np.zeros((PAIRS, 2, LENGTH, 24, 80), np.uint8)}
+    assert write_pairs(tmp_path / "b", {**data, **screens}, info) == first
+    (tmp_path / "a" / "preference").mkdir()
+    np.save(tmp_path / "a" / "preference" / "x.npy", np.zeros(PAIRS, np.int8))
+    assert PairsDataset.open(tmp_path / "a").content_hash() == first
+    hashes = {first}
+    for name in data:
+        changed = {key: array.copy() for key, array in data.items()}
+        changed[name].reshape(-1)[-1] += 1
+        hashes.add(write_pairs(tmp_path / f"changed_{name}", changed, info))
+    hashes.add(write_pairs(tmp_path / "score", data, {"score": np.ones((PAIRS, 2))}))
+    assert len(hashes) == 5
+
+
+def test_changed_array_is_noticed(tmp_path):
+    write_pairs(tmp_path / "set", arrays())
+    path = tmp_path / "set" / "data" / "message.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with refusal("message.npy was changed"):
+        PairsDataset.open(tmp_path / "set").content_hash()
+
+
+def test_killed_writer_leaves_no_dataset(tmp_path):
+    with PairsWriter(tmp_path, PAIRS) as writer:
+        writer.create("data/message", (LENGTH, 256), np.uint8)[:] = 1
+    with refusal("is not whole"):
+        PairsDataset.open(tmp_path)
+    with PairsWriter(tmp_path, PAIRS) as writer:
+        writer.create("data/message", (LENGTH, 256), np.uint8)[:] = 2
+        writer.commit({})
+    assert PairsDataset.open(tmp_path).data["message"].min() == 2
+    assert json.loads((tmp_path / "dataset.json").read_text())["num_pairs"] == PAIRS
+
+
+@pytest.mark.parametrize("part", ["data", "info"])
+def test_a_writer_leaves_arrays_from_elsewhere_alone(tmp_path, part):
+    """The published dataset has no dataset.json."""
+    (tmp_path / part).mkdir()
+    (tmp_path / part / "x.npy").write_bytes(b"theirs")
+    with refusal(f"holds {part}/ of a dataset that was not written here"):
+        write_pairs(tmp_path, arrays())
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x.npy"]

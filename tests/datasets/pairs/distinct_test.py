@@ -1,0 +1,46 @@
+"""Distinct rows: exact, in the order of their first occurrence, also when hashes collide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from motif_jax.datasets.pairs import distinct
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=5, max_size=5), min_size=1, max_size=40))
+# The same examples every time, however long a busy machine takes for them.
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+def test_equal_to_a_dictionary(values):
+    rows = np.array(values, np.uint8)
+    table, ids = distinct.distinct_rows(rows)
+    expected = {}
+    for row in rows:
+        expected.setdefault(bytes(row), len(expected))
+    assert [bytes(row) for row in table] == list(expected)
+    assert ids.tolist() == [expected[bytes(row)] for row in rows]
+
+
+def test_colliding_hashes_do_not_matter(monkeypatch):
+    monkeypatch.setattr(distinct, "hash_rows", lambda rows: rows[:, 0].astype(np.uint64))
+    rows = np.array([[1, 1], [1, 2], [0, 3], [1, 1], [1, 2]], np.uint8)
+    table, ids = distinct.distinct_rows(rows)
+    assert table.tolist() == [[1, 1], [1, 2], [0, 3]]
+    assert ids.tolist() == [0, 1, 2, 0, 1]
+
+
+def test_hashes_differ_also_in_the_highest_bits():
+    rows = np.zeros((256, 256), np.uint8)
+    rows[np.arange(256), np.arange(256)] = 128
+    pairs = np.bitwise_or(rows[:, None], rows[None, :]).reshape(-1, 256)
+    unordered = np.unique(pairs, axis=0)
+    assert len(np.unique(distinct.hash_rows(unordered))) == len(unordered)
+
+
+@pytest.mark.parametrize(
+    ("rows", "length"), [([[0, 0, 0]], 0), ([[1, 0, 0], [0, 0, 5]], 3), ([[0, 7, 0]], 2)]
+)
+def test_used_length(rows, length):
+    assert distinct.used_length(np.array(rows, np.uint8)) == length

@@ -1,0 +1,210 @@
+"""Datasets as parquet and back."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from motif_jax.datasets.pairs import parquet
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.stages import import_dataset
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import launch, load_config, make_dataset, write_labels
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_there_and_back_without_loss(tmp_path, monkeypatch, length):
+    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 16)
+    make_dataset(tmp_path / "d", pairs=50, length=length, glyphs=True)
+    np.save(tmp_path / "d" / "info" / "character.npy", np.array([["Mon-hum", "Val-dwa"]] * 50))
+    chances = np.random.default_rng(0).dirichlet(np.ones(3), 50)
+    chances[3] = np.nan
+    write_labels(tmp_path / "d", "soft", np.arange(50, dtype=np.int8) % 4, chances)
+    dataset = PairsDataset.open(tmp_path / "d")
+    assert list(parquet.write(dataset, tmp_path / "p.parquet")) == [16, 32, 48, 50]
+    table = pq.read_table(tmp_path / "p.parquet")
+    assert table.num_rows == 50
+    message = table["data/message/second"][7].as_py()
+    message = message if length == 1 else message[0]
+    assert message == dataset.data["message"][7, 1, 0].tobytes().rstrip(b"\0")
+    assert table["preference/test"].to_pylist() == dataset.preference("test").tolist()
+    for _ in parquet.read(tmp_path / "p.parquet", tmp_path / "back"):
+        pass
+    back = PairsDataset.open(tmp_path / "back")
+    assert back.content_hash() == dataset.content_hash()
+    assert parquet.array_names(back) == parquet.array_names(dataset)
+    for group in ("data", "info"):
+        for name, array in getattr(dataset, group).items():
+            np.testing.assert_array_equal(getattr(back, group)[name], array)
+            assert getattr(back, group)[name].dtype == array.dtype
+    for name in ("test", "soft"):
+        np.testing.assert_array_equal(back.preference(name), dataset.preference(name))
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "back/annotations/soft/probabilities.npy"), chances.astype(np.float32)
+    )
+    assert not list((tmp_path / "back").glob(".*"))
+    with pytest.raises(UserError, match="already holds a dataset"):
+        next(parquet.read(tmp_path / "p.parquet", tmp_path / "back"))
+
+
+def test_what_is_no_such_file_is_refused(tmp_path):
+    make_dataset(tmp_path / "d", pairs=5)
+    (tmp_path / "x").write_bytes(b"nothing")
+    with pytest.raises(UserError, match="not a parquet file"):
+        next(parquet.read(tmp_path / "x", tmp_path / "back"))
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(UserError, match="not a pairs dataset"):
+        next(parquet.read(tmp_path / "other.parquet", tmp_path / "back"))
+
+
+def test_a_writer_that_was_stopped_leaves_no_file(tmp_path):
+    make_dataset(tmp_path / "d", pairs=5)
+    dataset = PairsDataset.open(tmp_path / "d")
+    writing = parquet.write(dataset, tmp_path / "p.parquet", ["data/message"])
+    next(writing)
+    writing.close()
+    assert not (tmp_path / "p.parquet").exists()
+
+
+@pytest.fixture
+def exported(tmp_path):
+    make_dataset(tmp_path / "d", pairs=50)
+    for _ in parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "p.parquet"):
+        pass
+    return tmp_path / "p.parquet"
+
+
+def import_all(path, folder):
+    for _ in parquet.read(path, folder):
+        pass
+
+
+def change(path, how):
+    """Writes the file again with `how` done to its table, which keeps its description."""
+    table = pq.read_table(path)
+    changed = how(table)
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), path)
+
+
+def column(table, name, values):
+    return table.set_column(table.schema.get_field_index(name), name, values)
+
+
+def describe_as(path, **values):
+    table = pq.read_table(path)
+    described = {**json.loads(table.schema.metadata[b"described"]), **values}
+    metadata = {**table.schema.metadata, b"described": json.dumps(described).encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (lambda t: t.slice(0, 20), "has 20 rows, and says that it holds 50 pairs"),
+        (lambda t: t.slice(0, 0), "has 0 rows"),
+        (lambda t: t.drop_columns(["data/message/second"]), "columns data/message/second are missing"),
+        (lambda t: column(t, "data/message/first", pa.array([b"x"] * 50)), "data/message is not what was exported"),
+        (lambda t: column(t, "preference/test", pa.array([0] * 50, pa.int8())), "preference/test is not what"),
+        (lambda t: column(t, "info/score/first", pa.array(["a"] * 50)), "column info/score/first"),
+        (lambda t: column(t, "info/score/first", pa.array([None, *[1] * 49])), "1 values are missing"),
+        (lambda t: column(t, "data/blstats/first", pa.array([[1]] * 50)), "column data/blstats/first"),
+        (lambda t: t.append_column("preference/../x", pa.array([0] * 50)), "no name of an annotation"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_what_was_exported_is_refused(tmp_path, exported, how, words):
+    change(exported, how)
+    with pytest.raises(UserError, match=words):
+        import_all(exported, tmp_path / "back")
+    with pytest.raises(UserError):
+        PairsDataset.open(tmp_path / "back")
+
+
+@pytest.mark.parametrize(
+    ("described", "words"),
+    [
+        ({"num_pairs": "many"}, "description cannot be read"),
+        ({"arrays": {"data/message": {}}}, "description cannot be read"),
+        ({"arrays": {"../message": {"shape": [1], "dtype": "uint8"}}}, "no array of a dataset"),
+    ],
+)
+def test_a_description_that_makes_no_sense_is_refused(tmp_path, exported, described, words):
+    describe_as(exported, **described)
+    with pytest.raises(UserError, match=words):
+        import_all(exported, tmp_path / "back")
+
+
+def test_a_damaged_row_group_is_one_error(tmp_path, exported):
+    content = bytearray(exported.read_bytes())
+    content[100:2000] = bytes(1900)
+    exported.write_bytes(content)
+    with pytest.raises(UserError, match="is damaged"):
+        import_all(exported, tmp_path / "back")
+
+
+def test_a_dataset_that_was_changed_is_not_exported(tmp_path, exported):
+    path = tmp_path / "d" / "data" / "message.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="was changed after the dataset was written"):
+        next(parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "q.parquet"))
+
+
+def importing(path):
+    config = load_config("import_dataset", "")
+    config.file = str(path)
+    return config
+
+
+@pytest.mark.parametrize("part", ["data", "info", "preference"])
+def test_a_dataset_without_dataset_json_is_not_written_over(tmp_path, exported, part):
+    """As the published one is."""
+    (tmp_path / "theirs" / part).mkdir(parents=True)
+    np.save(tmp_path / "theirs" / part / "x.npy", np.arange(3))
+    for attempt in (
+        lambda: import_dataset.check(importing(exported), tmp_path / "theirs"),
+        lambda: import_all(exported, tmp_path / "theirs"),
+    ):
+        with pytest.raises(UserError, match=f"holds {part}/ of a dataset that was not written here"):
+            attempt()
+    assert [path.name for path in (tmp_path / "theirs").rglob("*.npy")] == ["x.npy"]
+
+
+def test_an_import_that_was_killed_is_named_and_made_again(tmp_path, exported, monkeypatch):
+    config, workdir = importing(exported), tmp_path / "back"
+    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 16)
+
+    def killed(*_):
+        raise SystemError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("motif_jax.datasets.pairs.writer.atomic_write_json", killed)
+        with pytest.raises(SystemError):
+            import_dataset.run(config, workdir)
+    assert (workdir / "data").is_dir()
+    with pytest.raises(UserError, match="import_dataset was interrupted, run the same command again"):
+        PairsDataset.open(workdir)
+    import_dataset.check(config, workdir)
+    import_dataset.run(config, workdir)
+    assert PairsDataset.open(workdir).content_hash() == PairsDataset.open(tmp_path / "d").content_hash()
+    assert {"config.json", "versions.json", "import.json", "dataset.json"} <= {
+        p.name for p in workdir.iterdir()
+    }
+
+
+def test_through_the_flags_the_same_import_is_made_once(tmp_path, exported):
+    flag = f"--config.file={exported}"
+    assert "50 pairs" in launch("import_dataset", tmp_path / "back", flag, variant="")
+    written = (tmp_path / "back" / "dataset.json").stat().st_mtime_ns
+    assert "holds this import" in launch("import_dataset", tmp_path / "back", flag, variant="")
+    assert (tmp_path / "back" / "dataset.json").stat().st_mtime_ns == written
+    change(exported, lambda table: table.select(sorted(table.schema.names)))
+    said = launch("import_dataset", tmp_path / "back", flag, variant="", code=2)
+    assert "holds another import (file: " in said
+    export = ["export_dataset", tmp_path / "out", f"--config.dataset_dir={tmp_path / 'd'}"]
+    launch(*export, variant="")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["stage"] == "export_dataset"

@@ -1,0 +1,92 @@
+"""Targets from one or several annotations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.pairs.targets import read_targets
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import make_dataset, write_labels
+
+FIRST = np.array([0, 1, 2, 3, 0, 1], np.int8)
+SECOND = np.array([0, 0, 1, 3, 3, 1], np.int8)
+NAN = np.nan
+PROBABILITIES = np.array(
+    [[0.9, 0.1, 0], [0.2, 0.6, 0.2], [0.1, 0.1, 0.8], [NAN] * 3, [NAN] * 3, [0, 1, 0]], np.float32
+)
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    make_dataset(tmp_path / "d", pairs=6)
+    write_labels(tmp_path / "d", "a", FIRST, PROBABILITIES)
+    write_labels(tmp_path / "d", "b", SECOND)
+    return PairsDataset.open(tmp_path / "d")
+
+
+def test_hard_labels(dataset):
+    t = read_targets(dataset, ["a"])
+    assert t.targets.tolist() == [[1, 0], [0, 1], [0.5, 0.5], [0.5, 0.5], [1, 0], [0, 1]]
+    assert t.weights.tolist() == [1, 1, 1, 0, 1, 1]
+    assert t.known.tolist() == [0, 1, 2, 4, 5]
+    np.testing.assert_array_equal(t.labels, FIRST)
+
+
+def test_smoothing_and_dropped_ties(dataset):
+    t = read_targets(dataset, ["a"], smoothing=0.2, ties="drop")
+    np.testing.assert_allclose(t.targets[:3], [[0.9, 0.1], [0.1, 0.9], [0.5, 0.5]], rtol=1e-6)
+    assert t.weights.tolist() == [1, 1, 0, 0, 1, 1]
+    assert 2 in t.known
+
+
+def test_soft_labels_fall_back_to_the_label_where_there_is_no_probability(dataset):
+    t = read_targets(dataset, ["a"], soft=True)
+    expected = [[0.9, 0.1], [0.3, 0.7], [0.5, 0.5], [0.5, 0.5], [1, 0], [0, 1]]
+    np.testing.assert_allclose(t.targets, expected, rtol=1e-6)
+
+
+def test_confidence_weighs_pairs(dataset):
+    t = read_targets(dataset, ["a"], confidence="probability")
+    np.testing.assert_allclose(t.weights, [0.9, 0.6, 0.8, 0, 1, 1], rtol=1e-6)
+    assert t.targets[0].tolist() == [1, 0]
+
+
+def test_several_annotators(dataset):
+    t = read_targets(dataset, ["a", "b"])
+    assert t.targets.tolist() == [[1, 0], [0.5, 0.5], [0.25, 0.75], [0.5, 0.5], [1, 0], [0, 1]]
+    assert t.labels.tolist() == [0, 2, 1, 3, 0, 1]
+    assert t.weights.tolist() == [1, 1, 1, 0, 1, 1]
+    t = read_targets(dataset, ["a", "b"], annotator_weights=[3, 1])
+    np.testing.assert_allclose(t.targets[1], [0.25, 0.75])
+    assert t.labels[1] == 1
+    t = read_targets(dataset, ["a", "b"], annotator_weights=[3, 1], confidence="none", smoothing=1.0)
+    np.testing.assert_allclose(t.targets, 0.5)
+
+
+def test_what_is_missing_is_named(dataset):
+    with pytest.raises(UserError, match=r"b/probabilities\.npy is missing"):
+        read_targets(dataset, ["b"], soft=True)
+    with pytest.raises(UserError, match=r"annotations of this dataset are a, b, test"):
+        read_targets(dataset, ["c"])
+    write_labels(dataset.folder, "none", np.full(6, 3, np.int8), np.full((5, 3), 0.1))
+    with pytest.raises(UserError, match="no pair has a known label in none"):
+        read_targets(dataset, ["none"])
+    with pytest.raises(UserError, match=r"float32, shape \(5, 3\), expected \(6, 3\)"):
+        read_targets(dataset, ["none"], soft=True)
+    write_labels(dataset.folder, "odd", FIRST, np.full((6, 3), 0.9))
+    with pytest.raises(UserError, match="sum to 1"):
+        read_targets(dataset, ["odd"], soft=True)
+
+
+def test_damaged_probabilities_are_one_error(dataset):
+    write_labels(dataset.folder, "odd", FIRST, np.full((6, 3), 1 / 3))
+    path = dataset.folder / "annotations" / "odd" / "probabilities.npy"
+    for damaged in (path.read_bytes()[:-4], b"", b"nothing"):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"probabilities\.npy is damaged"):
+            read_targets(dataset, ["odd"], soft=True)
+    np.save(path, np.zeros((6, 3), int))
+    with pytest.raises(UserError, match="floating numbers"):
+        read_targets(dataset, ["odd"], soft=True)

@@ -1,0 +1,108 @@
+"""One host of two, started by hosts_test.py: `python -m tests.devices.host_program INDEX PORT FOLDER UPDATES`.
+
+Learns from its half of fixed batches on two devices, says things to the other host, and writes what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from motif_jax.algorithms import appo
+from motif_jax.algorithms.trajectory import BATCH_AXES
+from motif_jax.devices import hosts
+from motif_jax.devices.hosts import Agreement, Ballot, Hosts
+from motif_jax.devices.parallel import DataParallel, split_axis
+from motif_jax.online import settings
+from motif_jax.support.checkpoints import JSON, Checkpoints
+from motif_jax.support.errors import UserError
+from tests.playing.agent_runs import recall_config
+
+
+def message_of(work: Any) -> str | None:
+    """The UserError that `work` raises."""
+    try:
+        work()
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def refuse() -> None:
+    raise UserError("the folder is taken")
+
+
+def talk(here: Hosts) -> dict[str, Any]:
+    """What the hosts hear from each other; small and large messages."""
+    done: list[int] = []
+    return {
+        "gathered": here.gather({"host": here.index, "text": "é" * (5 if here.index else 3_000)}),
+        "refused": message_of(lambda: here.on_first(refuse)),
+        "accepted": message_of(lambda: here.on_first(lambda: done.append(1))),
+        "done_here": len(done),
+        "unequal": message_of(lambda: here.require_equal(here.index + 5, "newest checkpoint")),
+        "equal": message_of(lambda: here.require_equal("same", "newest checkpoint")),
+    }
+
+
+def learn(here: Hosts, parallel: DataParallel, updates: int) -> tuple[Any, list[list[int]]]:
+    """The state after so many updates of the tests' fixed batches, and what the hosts agreed on."""
+    # It makes the same batches, network and optimiser for every number of devices.
+    from tests.devices import parallel_test as fixed
+
+    update = parallel.wrap(fixed.UPDATE, donate_state=True)
+    agreement, agreed = Agreement(parallel), []
+    state: appo.TrainState = parallel.replicate(fixed.new_state())
+    axes = jax.tree.broadcast(BATCH_AXES, fixed.batch_of(0))
+    for number in range(updates):
+        halves = jax.tree.map(lambda x, axis: split_axis(x, axis, 2), fixed.batch_of(number % 10), axes)
+        mine = jax.tree.map(lambda x: x[here.index], halves)
+        state, _ = update(state, parallel.put_batch(mine, BATCH_AXES))
+        agreement.vote(Ballot(100 + here.index, int(here.index == 1 and number == 2), here.index == 0, 0))
+        ballot = agreement.result()
+        assert ballot is not None
+        assert agreement.result() is None
+        agreed.append(list(ballot))
+    return state, agreed
+
+
+def main(index: str, port: str, folder: str, updates: str) -> None:
+    config = recall_config(
+        devices__cpu_count=2,
+        devices__learner="all",
+        hosts__coordinator=f"localhost:{port}",
+        hosts__index=int(index),
+        hosts__count=2,
+        hosts__heartbeat_timeout_seconds=30.0,
+    )
+    settings.configure_jax(config)
+    hosts.connect(config)
+    here = Hosts()
+    parallel = DataParallel(settings.all_learner_devices(config))
+    assert (parallel.device_count, parallel.global_device_count) == (2, 4)
+    heard = talk(here)
+    state, agreed = learn(here, parallel, int(updates))
+    with Checkpoints(Path(folder) / "checkpoints") as checkpoints:
+        checkpoints.save(3, {"params": state.params, "progress": {"steps": 3}}, {"episode/return": 0.5})
+        checkpoints.wait()
+        abstract = jax.device_get(state.params)
+        restored = checkpoints.restore(3, {"params": abstract, "progress": JSON})
+    heard |= {"agreed": agreed, "steps": restored["progress"]["steps"], "columns": settings.columns(config)}
+    actors = settings.actors_configs(settings.resolved(config), 1)[0]
+    heard["env_steps"] = state.env_steps.tolist()
+    heard["envs"] = [actors.first_env, actors.num_envs]
+    copies = [[np.asarray(s.data) for s in leaf.addressable_shards] for leaf in jax.tree.leaves(state.params)]
+    assert all((copy == shards[0]).all() for shards in copies for copy in shards)
+    leaves = {str(i): shards[0] for i, shards in enumerate(copies)}
+    leaves |= {f"restored/{i}": leaf for i, leaf in enumerate(jax.tree.leaves(restored["params"]))}
+    np.savez(Path(folder) / f"params_{index}.npz", **leaves)
+    (Path(folder) / f"heard_{index}.json").write_text(json.dumps(heard))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

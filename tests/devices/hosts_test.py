@@ -1,0 +1,248 @@
+"""Which host this is, and two real processes of two devices each that learn, agree and save together."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax.devices import hosts
+from motif_jax.devices.hosts import Agreement, Ballot, Hosts, Place
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.online import settings
+from motif_jax.support import run_folder
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE
+from tests.devices import parallel_test as fixed
+from tests.playing.agent_runs import recall_config
+from tests.processes import REPOSITORY, Program, ended, free_port
+
+SLURM = {
+    "SLURM_JOB_ID": "70003",
+    "SLURM_PROCID": "2",
+    "SLURM_NTASKS": "4",
+    "SLURM_STEP_NODELIST": "gpu[03-05,09]",
+}
+
+
+def place(environment: dict[str, str] | None = None, **values: Any) -> Place:
+    changes = {f"hosts__{key}": value for key, value in values.items()}
+    return hosts.place(recall_config(**changes), environment or {})
+
+
+def test_a_run_without_coordinator_is_alone() -> None:
+    assert place() == Place(None, 0, 1)
+    assert place(SLURM) == Place(None, 0, 1), "a job's environment alone starts no run of several hosts"
+    assert place(coordinator="localhost:1", count=1, index=0) == Place(None, 0, 1)
+
+
+def test_place_comes_from_the_config_or_from_slurm() -> None:
+    assert place(coordinator="node1:4000", count=3, index=2) == Place("node1:4000", 2, 3)
+    assert place(SLURM, coordinator="slurm") == Place(f"gpu03:{61_440 + 70_003 % 4_096}", 2, 4)
+    job_wide = {**SLURM, "SLURM_JOB_NODELIST": SLURM["SLURM_STEP_NODELIST"]}
+    del job_wide["SLURM_STEP_NODELIST"]
+    assert place(job_wide, coordinator="slurm") == place(SLURM, coordinator="slurm")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [
+        ("gpu3", "gpu3"),
+        ("gpu3,gpu4", "gpu3"),
+        ("gpu[003-010,12],cpu1", "gpu003"),
+        ("gpu[7,9-11]", "gpu7"),
+        ("rack[1-2]n[05-08].x,z", "rack1n05.x"),
+    ],
+)
+def test_the_first_of_slurms_nodes(nodes: str, first: str) -> None:
+    assert hosts.first_node(nodes) == first
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"coordinator": "node1", "count": 2, "index": 0}, "config.hosts.coordinator='node1': must be HOST:PORT"),
+        ({"coordinator": "node1:99999", "count": 2, "index": 0}, "config.hosts.coordinator='node1:99999'"),
+        ({"coordinator": "node1:4000", "index": 0}, "config.hosts.count=None"),
+        ({"coordinator": "node1:4000", "count": 0, "index": 0}, "config.hosts.count=0"),
+        ({"coordinator": "node1:4000", "count": 2, "index": 2}, "config.hosts.index=2: must be this host's number, 0 to 1"),
+        ({"coordinator": "node1:4000", "count": 2}, "config.hosts.index=None"),
+        ({"count": 2}, "config.hosts.count=2: must be left out without config.hosts.coordinator"),
+        ({"coordinator": "slurm", "index": 1}, "config.hosts.index=1: must be left out: Slurm says it"),
+        ({"coordinator": "slurm"}, "needs SLURM_JOB_ID, SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_NODELIST: start the program with srun"),
+        ({"heartbeat_timeout_seconds": 0.0}, "config.hosts.heartbeat_timeout_seconds=0.0"),
+        ({"heartbeat_timeout_seconds": 4.5}, "config.hosts.heartbeat_timeout_seconds=4.5: must be at least 5"),
+    ],
+)  # fmt: skip
+def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        place(**values)
+    assert message in str(error.value)
+
+
+def test_a_batch_divides_over_hosts_and_their_devices() -> None:
+    several = {"hosts__coordinator": "n:4000", "hosts__count": 3, "hosts__index": 1}
+    config = recall_config(batch_size=8 * 12, **several)
+    assert settings.columns(config) == 4
+    settings.check(config)
+    with pytest.raises(
+        UserError, match="divide over 3 hosts of 2 learner devices and 1 minibatches; it is 15 rollouts"
+    ):
+        settings.check(recall_config(batch_size=8 * 15, devices__learner="0,1", **several))  # fmt: skip
+
+
+def test_hosts_play_different_games() -> None:
+    several = {"hosts__coordinator": "n:4000", "hosts__count": 3}
+    first = [
+        [actors.first_env for actors in settings.actors_configs(settings.resolved(config), 2)]
+        for config in (recall_config(hosts__index=index, **several) for index in range(3))
+    ]
+    assert first == [[0, 6], [12, 18], [24, 30]]
+
+
+def test_one_host_agrees_with_itself() -> None:
+    agreement = Agreement(DataParallel(jax.devices()[:2]))
+    assert agreement.result() is None
+    agreement.vote(Ballot(7, 0, 1, 0))
+    assert agreement.result() == Ballot(7, 0, 1, 0)
+    assert agreement.result() is None
+    here = Hosts()
+    assert (here.index, here.count, here.is_first) == (0, 1, True)
+    assert here.gather({"a": [1]}) == [{"a": [1]}]
+    with pytest.raises(UserError, match="taken"):
+        here.on_first(lambda: (_ for _ in ()).throw(UserError("taken")))
+
+
+class Threads(Hosts):
+    """A host that is a thread of the test; `Hosts.gather` by way of a list and a barrier."""
+
+    def __init__(self, index: int, said: list[Any], barrier: threading.Barrier) -> None:
+        self.index, self.count, self._said, self._barrier = index, len(said), said, barrier
+
+    def gather(self, value: Any) -> list[Any]:
+        self._said[self.index] = value
+        self._barrier.wait(60)
+        everyone = list(self._said)
+        self._barrier.wait(60)
+        return everyone
+
+
+def heard_of(folders: list[Path]) -> list[str | None]:
+    """What hosts with these run folders say to them."""
+    said, barrier = [None] * len(folders), threading.Barrier(len(folders))
+
+    def one(index: int) -> str | None:
+        try:
+            Threads(index, said, barrier).require_shared(folders[index], seconds=0.5)
+        except UserError as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(len(folders)) as threads:
+        return list(threads.map(one, range(len(folders))))
+
+
+def test_hosts_of_one_folder_go_on_and_leave_nothing_in_it(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    folders = [tmp_path / "run", tmp_path / "link", tmp_path / "run"]
+    assert heard_of(folders) == [None] * 3
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_hosts_of_different_folders_say_so(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    answers = heard_of([tmp_path / "run", tmp_path / "run", other, tmp_path / "none"])
+    assert answers[0] is not None
+    assert answers == [answers[0]] * 4
+    node = socket.gethostname()
+    assert answers[0] == (
+        f"--workdir is not a folder that all hosts share: host 2 ({other} on {node}) and host 3 ({tmp_path}/none on "
+        f"{node}) do not see what host 0 ({tmp_path}/run on {node}) writes; it has to lie on a file system that all see"
+    )
+    assert [list(folder.iterdir()) for folder in (tmp_path / "run", other)] == [[], []]
+
+
+def test_what_a_kill_leaves_of_it_is_removed_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
+    assert heard_of([tmp_path, tmp_path]) == [None, None]
+    monkeypatch.undo()
+    assert len(list(tmp_path.iterdir())) == 1
+    assert heard_of([tmp_path, tmp_path]) == [None, None]
+    run_folder.prepare(tmp_path, recall_config())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "versions.json"]
+
+
+def test_an_error_of_a_run_of_one_host_is_raised_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError), hosts.leave_at_once_on_error():
+        raise ZeroDivisionError
+
+
+def test_an_interrupted_host_of_several_leaves_at_once_with_one_line() -> None:
+    """At a second Ctrl-C: the first one ends all hosts in good order."""
+    code = (
+        "import jax; from motif_jax.devices import hosts\n"
+        "jax.distributed.is_initialized, jax.process_index = lambda: True, lambda: 1\n"
+        "with hosts.leave_at_once_on_error(): raise KeyboardInterrupt"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (INTERRUPTED_CODE, f"{INTERRUPTED}\n")
+
+
+@pytest.mark.slow
+def test_two_processes_of_two_devices_learn_what_one_device_learns(tmp_path: Path) -> None:
+    updates, port = 30, free_port()
+    programs: list[Program] = []
+    with ended(programs):
+        for index in range(2):
+            arguments = [sys.executable, "-m", "tests.devices.host_program"]
+            arguments += [str(index), str(port), str(tmp_path), str(updates)]
+            path = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests'}"
+            environment = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", "PYTHONPATH": path}
+            programs.append(Program(arguments, tmp_path / f"log_{index}", environment))
+        codes = [program.wait() for program in programs]
+        assert codes == [0, 0], [program.text()[-3000:] for program in programs]
+    params = [dict(np.load(tmp_path / f"params_{index}.npz")) for index in range(2)]
+    start = fixed.flatten(fixed.new_state().params)
+    on_one = fixed.run(1, updates)[0]
+    alone = fixed.flatten(on_one.params) - start
+    names = [str(i) for i in range(len(params[0]) // 2)]
+    for host in params:
+        together = np.concatenate([np.ravel(host[name]) for name in names]) - start
+        assert np.linalg.norm(together - alone) < 1e-3 * np.linalg.norm(alone)
+        for name in names:
+            np.testing.assert_array_equal(host[name], params[0][name])
+            np.testing.assert_array_equal(host[f"restored/{name}"], params[0][name])
+    heard = [json.loads((tmp_path / f"heard_{index}.json").read_text()) for index in range(2)]
+    check_what_they_heard(heard, updates)
+    assert [host["env_steps"] for host in heard] == [on_one.env_steps.tolist()] * 2
+    assert on_one.env_steps[1] > 0
+    with Checkpoints(tmp_path / "checkpoints", read_only=True) as checkpoints:
+        read = checkpoints.restore(3, {"params": fixed.new_state().params})["params"]
+    for name, leaf in zip(names, jax.tree.leaves(read), strict=True):
+        np.testing.assert_array_equal(leaf, params[0][name])
+
+
+def check_what_they_heard(heard: list[dict[str, Any]], updates: int) -> None:
+    for index, host in enumerate(heard):
+        assert host["gathered"] == [{"host": 0, "text": "é" * 3_000}, {"host": 1, "text": "é" * 5}]
+        assert host["refused"] == "the folder is taken"
+        assert host["accepted"] is host["equal"] is None
+        assert host["done_here"] == int(index == 0)
+        assert host["unequal"] == "newest checkpoint: host 0 sees 5, host 1 sees 6"
+        assert host["agreed"] == [[201, int(number == 2), 1, 0] for number in range(updates)]
+        assert host["columns"] == 8
+        assert host["envs"] == [12 * index, 12]

@@ -1,0 +1,202 @@
+"""One, two and four devices compute the same update, in the same units of everything."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.algorithms import appo, schedules
+from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
+from motif_jax.devices.parallel import AXIS, DataParallel, split_axis
+from motif_jax.networks.agent import AgentNetwork
+from tests.agents import FLAT_SPEC, agent_config, flat_network, random_batch
+
+NETWORK = flat_network()
+CONFIG = agent_config()
+CONFIG.algorithm.minibatches = 2  # of which every device, also of two hosts, has a part
+OPTIMIZER = schedules.make_optimizer(CONFIG.optimizer)
+UPDATE = functools.partial(appo.make_update(NETWORK, OPTIMIZER, CONFIG), axis_name=AXIS)
+
+
+def batch_of(seed: int, state_size: int = NETWORK.state_size) -> TrajectoryBatch:
+    """A batch whose quarters hold very different numbers of valid rows, the last none at all."""
+    batch = random_batch(FLAT_SPEC, state_size, 6, 8, seed, padding=0.1)
+    version = np.array(batch.parameter_version)
+    version[1:, 2:4] = -1
+    version[:, 6:] = -1
+    return batch._replace(parameter_version=version)
+
+
+def gradient_core(state: appo.TrainState, batch: TrajectoryBatch) -> tuple[Any, Any]:
+    rewards = appo.compute_rewards(CONFIG.reward, batch, None)
+    gradients, metrics, _ = appo.gradient(NETWORK, CONFIG, state, batch, rewards.total, AXIS)
+    return gradients, metrics
+
+
+def new_state(network: AgentNetwork = NETWORK) -> appo.TrainState:
+    return appo.make_state(network, OPTIMIZER, jax.random.key(0))
+
+
+def flatten(tree: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(tree)])
+
+
+def run(
+    devices: int, updates: int, update: Any = UPDATE, network: AgentNetwork = NETWORK
+) -> tuple[appo.TrainState, Any]:
+    parallel = DataParallel(jax.devices()[:devices])
+    program = parallel.wrap(update, donate_state=True)
+    state, metrics = parallel.replicate(new_state(network)), None
+    for seed in range(updates):
+        batch = batch_of(seed % 10, network.state_size)
+        state, metrics = program(state, parallel.put_batch(batch, BATCH_AXES))
+    return state, metrics
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_gradients_agree_however_they_are_run(devices: int) -> None:
+    state, batch = new_state(), batch_of(0)
+    rewards = appo.compute_rewards(CONFIG.reward, batch, None)
+    alone, described, _ = appo.gradient(NETWORK, CONFIG, state, batch, rewards.total)
+    axes = jax.tree.broadcast(BATCH_AXES, batch)
+    split = jax.tree.map(lambda x, axis: split_axis(x, axis, devices), batch, axes)
+    mapped = jax.vmap(gradient_core, in_axes=(None, 0), axis_name=AXIS)
+    parallel = DataParallel(jax.devices()[:devices])
+    results = {
+        "vmap": jax.tree.map(lambda x: x[0], mapped(state, split)),
+        "vmap under jit": jax.tree.map(lambda x: x[devices - 1], jax.jit(mapped)(state, split)),
+        "devices": parallel.wrap(gradient_core)(
+            parallel.replicate(state), parallel.put_batch(batch, BATCH_AXES)
+        ),
+    }
+    norm = np.linalg.norm(flatten(alone))
+    assert norm > 1e-3
+    for how, (gradients, metrics) in results.items():
+        assert np.linalg.norm(flatten(gradients) - flatten(alone)) < 1e-4 * norm, how
+        for name, value in metrics.items():
+            np.testing.assert_allclose(value, described[name], rtol=1e-4, atol=1e-5, err_msg=f"{how} {name}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("updates", [1, 100])
+def test_changes_of_the_parameters_agree(updates: int) -> None:
+    start = flatten(new_state().params)
+    alone = flatten(run(1, updates)[0].params) - start
+    for devices in (2, 4):
+        state, _ = run(devices, updates)
+        difference = flatten(state.params) - start - alone
+        assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(alone), devices
+        assert int(state.step) == updates
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("core", "settings"),
+    [
+        ("gru", {}),
+        ("lstm", {}),
+        ("gru", {"advantage": "gae", "exploration": "symmetric_kl"}),
+        ("gru", {"value_normalisation": "popart", "value_statistics_rate": 0.1}),
+        ("gru", {"value_normalisation": "running", "value_statistics_rate": 0.1, "minibatches": 2}),
+        ("gru", {"epochs": 2, "minibatches": 2}),
+    ],
+    ids=["plain", "lstm", "gae and symmetric_kl", "popart", "running", "epochs and minibatches"],
+)
+def test_changes_of_the_parameters_agree_with_any_settings(core: str, settings: dict[str, Any]) -> None:
+    network, config = flat_network(core=core), agent_config()
+    config.algorithm.update(settings)
+    config.optimizer.schedule, config.train_for_env_steps = "linear", 300
+    update = functools.partial(
+        appo.make_update(network, schedules.make_optimizer(config.optimizer), config), axis_name=AXIS
+    )
+    start = flatten(new_state(network).params)
+    alone, described = run(1, 5, update, network)
+    change = flatten(alone.params) - start
+    for devices in (2, 4):
+        state, metrics = run(devices, 5, update, network)
+        difference = flatten(state.params) - start - change
+        assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(change), devices
+        assert state.env_steps.tolist() == alone.env_steps.tolist()
+        for name, value in metrics.items():
+            np.testing.assert_allclose(value, described[name], rtol=2e-3, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
+def test_replicas_stay_equal() -> None:
+    state, metrics = run(4, 5)
+    for leaf in jax.tree.leaves((state._replace(key=jax.random.key_data(state.key)), metrics)):
+        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
+        assert len(copies) == 4
+        for copy in copies[1:]:
+            np.testing.assert_array_equal(copies[0], copy)
+
+
+def test_batches_are_split_in_order_along_their_axes() -> None:
+    parallel = DataParallel(jax.devices()[:2])
+    tree = {"rows": np.arange(12).reshape(3, 4), "state": jnp.arange(8).reshape(4, 2)}
+    placed = parallel.put_batch(tree, {"rows": 1, "state": 0})
+    np.testing.assert_array_equal(placed["rows"][1], tree["rows"][:, 2:])
+    np.testing.assert_array_equal(placed["state"][0], tree["state"][:2])
+    for leaf in placed.values():
+        assert [shard.device for shard in leaf.addressable_shards] == list(parallel.local_devices)
+    with pytest.raises(ValueError, match="a batch axis of 3 does not divide over 2 devices"):
+        parallel.put_batch(tree, 0)
+    assert parallel.device_count == parallel.global_device_count == 2
+
+
+def test_random_keys_and_donated_states_survive_the_round() -> None:
+    parallel = DataParallel(jax.devices()[:2])
+
+    def core(state: Any, batch: Any) -> tuple[Any, Any]:
+        key, draw = jax.random.split(state["key"])
+        total = jax.lax.psum(batch.sum(), AXIS)
+        return {"key": key, "sum": state["sum"] + total}, jax.random.uniform(draw)
+
+    fn = parallel.wrap(core, donate_state=True)
+    state = parallel.replicate({"key": jax.random.key(1), "sum": jnp.zeros(())})
+    kept = state["sum"]
+    for _ in range(2):
+        state, _ = fn(state, parallel.put_batch(np.ones((4, 3), np.float32), 0))
+    assert float(state["sum"]) == 24
+    assert kept.is_deleted()
+
+
+@pytest.mark.slow
+def test_a_call_on_several_cpu_devices_waits_for_the_one_before_it() -> None:
+    # Dozens that wait make XLA deadlock and end the process.
+    gate = threading.Event()
+
+    def wait(_: Any) -> np.ndarray:
+        assert gate.wait(60)
+        return np.float32(1)
+
+    def core(state: Any, batch: Any) -> Any:
+        one = jax.pure_callback(wait, jax.ShapeDtypeStruct((), np.float32), batch[0])
+        return jax.lax.psum(state * one, AXIS)
+
+    parallel = DataParallel(jax.devices()[:2])
+    program = parallel.wrap(core, donate_state=True)
+    state, batch = parallel.replicate(np.float32(1)), parallel.put_batch(np.ones(2, np.float32), 0)
+    results: list[jax.Array] = []
+
+    def three_calls() -> None:
+        value = state
+        for _ in range(3):
+            value = program(value, batch)
+            results.append(value)
+
+    caller = threading.Thread(target=three_calls)
+    caller.start()
+    caller.join(2)
+    assert caller.is_alive()
+    assert len(results) <= 1
+    gate.set()
+    caller.join(60)
+    assert float(results[-1]) == 8

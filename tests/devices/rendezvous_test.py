@@ -1,0 +1,160 @@
+"""Hosts that meet, and hosts that were told different things, as threads that talk over real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from motif_jax.devices.rendezvous import meet
+from motif_jax.support.errors import UserError
+from tests.processes import free_port, wait_until
+
+CONFIG = {"seed": 1, "actors": {"workers": 2}}
+
+
+def told(coordinator: str, guest: tuple[int, int, dict[str, Any]], seconds: float) -> str | None:
+    """What a host (index, count, config) is told; None: all is well."""
+    try:
+        meet(coordinator, *guest, seconds)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def run(guests: list[tuple[int, int, dict[str, Any]]], seconds: float = 20.0) -> list[str | None]:
+    """What each of the hosts was told that come at the same time."""
+    coordinator = f"localhost:{free_port()}"
+    with ThreadPoolExecutor(len(guests)) as threads:
+        return list(threads.map(lambda guest: told(coordinator, guest, seconds), guests))
+
+
+def connect(port: int) -> socket.socket:
+    """A connection to the first host, as soon as it listens."""
+    found: list[socket.socket] = []
+
+    def listens() -> bool:
+        with contextlib.suppress(OSError):
+            found.append(socket.create_connection(("localhost", port), 5))
+        return bool(found)
+
+    wait_until(listens, "the first host listens", 15, interval=0.01)
+    return found[0]
+
+
+def come_and_go(port: int, index: int, count: int, reset: bool = False) -> None:
+    """A host that says who it is and dies before the first one, busy with a stranger, looks at it."""
+    with connect(port), connect(port) as guest:
+        guest.sendall(json.dumps({"index": index, "count": count, "config": CONFIG}).encode() + b"\n")
+        if reset:  # closing then sends an error in place of the end
+            guest.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def test_hosts_of_one_config_meet() -> None:
+    assert run([(0, 3, CONFIG), (1, 3, CONFIG), (2, 3, CONFIG)]) == [None] * 3
+
+
+def test_all_hosts_hear_which_keys_differ() -> None:
+    other = {"seed": 2, "actors": {"workers": 7}}
+    answers = run([(0, 2, CONFIG), (1, 2, other)])
+    assert answers[0] == answers[1]
+    assert answers[0] is not None
+    assert "actors.workers: 2 on host 0, 7 on host 1; seed: 1 on host 0, 2 on host 1" in answers[0]
+
+
+def test_hosts_with_another_count_or_one_number_twice_are_told() -> None:
+    for answer in run([(0, 2, CONFIG), (1, 3, CONFIG)]):
+        assert answer == "config.hosts.count=2 on host 0 and 3 on host 1: must be the same"
+    for answer in run([(0, 3, CONFIG), (1, 3, CONFIG), (1, 3, CONFIG)]):
+        assert answer == "config.hosts.index=1 was given to two hosts: every host needs its own"
+
+
+def test_a_host_that_comes_after_a_mismatch_hears_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    coordinator, other = f"localhost:{free_port()}", {**CONFIG, "seed": 2}
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(told, coordinator, (0, 3, CONFIG), 60.0)
+        answer = told(coordinator, (1, 3, other), 60.0)  # at once: host 2 is not there yet
+        assert not first.done()
+        assert told(coordinator, (2, 3, CONFIG), 60.0) == first.result() == answer
+    assert answer == "the hosts of a run need the same config: seed: 1 on host 0, 2 on host 1"
+    assert capsys.readouterr().err == f"{answer} (waiting to tell 1 more of the run's 3 hosts)\n"
+
+
+def test_a_mismatch_is_the_answer_although_a_host_stays_away() -> None:
+    answers = run([(0, 3, CONFIG), (1, 3, {**CONFIG, "seed": 2})], seconds=3.0)
+    assert answers == ["the hosts of a run need the same config: seed: 1 on host 0, 2 on host 1"] * 2
+
+
+@pytest.mark.slow
+def test_hosts_that_stay_away_are_named() -> None:
+    answers = run([(0, 4, CONFIG), (2, 4, CONFIG)], seconds=3.0)
+    assert answers[0] is not None
+    assert "of the run's 4 hosts, number 1, 3 did not come to port" in answers[0]
+    assert answers[1] is not None
+    [alone] = run([(1, 2, CONFIG)], seconds=0.5)
+    assert alone is not None
+    assert "host 1 of 2 did not find host 0 at localhost:" in alone
+
+
+def test_strangers_on_the_port_are_ignored() -> None:
+    port = free_port()
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(meet, f"localhost:{port}", 0, 2, CONFIG, 20.0)
+        with connect(port) as stranger:
+            stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        second = threads.submit(meet, f"localhost:{port}", 1, 2, CONFIG, 20.0)
+        assert first.result() is second.result() is None
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_host_that_went_away_and_came_back_is_welcome(count: int, reset: bool) -> None:
+    """Of two it was the last one, too: the first does not leave before it is back."""
+    port = free_port()
+    with ThreadPoolExecutor(count) as threads:
+        first = threads.submit(told, f"localhost:{port}", (0, count, CONFIG), 30.0)
+        come_and_go(port, 1, count, reset)
+        others = [
+            threads.submit(told, f"localhost:{port}", (index, count, CONFIG), 30.0)
+            for index in range(1, count)
+        ]
+        assert [host.result() for host in [first, *others]] == [None] * count
+
+
+@pytest.mark.slow
+def test_a_host_that_went_away_and_stays_away_is_named() -> None:
+    port = free_port()
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(told, f"localhost:{port}", (0, 3, CONFIG), 5.0)
+        come_and_go(port, 1, 3)
+        last = threads.submit(told, f"localhost:{port}", (2, 3, CONFIG), 60.0)
+        assert first.result() == last.result()
+        assert first.result() == f"of the run's 3 hosts, number 1 did not come to port {port} in time"
+
+
+def test_a_host_that_reaches_itself_goes_on_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody listens yet, the system can give a connection the very port that it is to."""
+    port, connect, peers = free_port(), socket.create_connection, []
+
+    def to_itself(address: tuple[str, int], timeout: float) -> socket.socket:
+        connection = connect(address, timeout, source_address=("127.0.0.1", port))
+        peers.append(connection.getpeername())
+        return connection
+
+    monkeypatch.setattr(socket, "create_connection", to_itself)
+    answer = told(f"127.0.0.1:{port}", (1, 2, CONFIG), 0.5)
+    assert peers == [("127.0.0.1", port)], "connected once; after that the port rests for a while"
+    assert answer is not None
+    assert "host 1 of 2 did not find host 0" in answer
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"port {port} cannot be used here"):
+            meet(f"localhost:{port}", 0, 2, CONFIG, 0.3)

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax import rewards
+from motif_jax.devices.meters import Meters
+from motif_jax.devices.services import ServiceFailedError, Services
+from motif_jax.online import settings
+from motif_jax.online.system import BatchStream, System
+from motif_jax.rewards import IntrinsicReward
+from tests.playing.agent_runs import recall_config
+
+
+def test_first_failure_stops_all_and_is_told_with_its_cause() -> None:
+    services = Services()
+    seen = threading.Event()
+
+    def fail() -> None:
+        seen.wait()
+        raise ValueError("no more slots")
+
+    services.start("idle", lambda: services.stopping.wait(0.01) and None)
+    services.start("inference", fail)
+    services.check()
+    seen.set()
+    services.stopping.wait(10)
+    services.stop()
+    with pytest.raises(ServiceFailedError, match="inference thread failed: no more slots") as caught:
+        services.check()
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_stop_without_failure_is_quiet() -> None:
+    services = Services()
+    services.start("idle", lambda: services.stopping.wait(0.01) and None)
+    services.stop()
+    services.check()
+
+
+def test_meters_are_read_and_reset() -> None:
+    meters = Meters()
+    meters.add("rows", 3)
+    meters.add("rows", 5)
+    reading = meters.read()
+    assert (reading.total("rows"), reading.mean("rows"), reading.largest("rows")) == (8, 4, 5)
+    assert reading.rate("rows") == pytest.approx(8 / reading.seconds)
+    assert meters.read().total("rows") == 0
+
+
+class _System:
+    """As much of `System` as a stream needs."""
+
+    def __init__(self, start: Exception | None = None) -> None:
+        self.config = recall_config()
+        self.sources: list[object] = []
+        self.batcher, self.parallel, self.meters = None, None, Meters()
+        self._start, self.closed = start, False
+
+    def start(self) -> None:
+        if self._start is not None:
+            raise self._start
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = _System()
+    stream: Any = BatchStream(system)  # type: ignore[arg-type]
+    begun, end = threading.Event(), threading.Event()
+    monkeypatch.setattr(stream._prefetcher, "work", lambda: (begun.set(), end.wait()))
+    stop = stream._services.stop
+    monkeypatch.setattr(stream._services, "stop", lambda: stop(0.01))
+    with pytest.raises(RuntimeError, match="the batcher thread did not end"), stream:
+        assert begun.wait(60)  # a thread that has not begun when it is stopped ends at once
+    assert system.closed
+    end.set()
+
+
+def test_a_system_has_compiled_its_reward_when_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    def load(config: Any, spec: Any, two_decimals: Any, device: Any) -> IntrinsicReward:
+        told.append(device)
+        lookup = lambda texts: np.zeros(len(texts), np.float32)  # noqa: E731
+        return IntrinsicReward(("sign",), lookup, compile=lambda: told.append("compiled"))
+
+    monkeypatch.setattr(rewards, "load_intrinsic", load)
+    config = settings.resolved(recall_config(serial=True, devices__learner="0", devices__actor="0,1"))
+    system = System(config)
+    try:
+        assert told == [jax.devices()[1]]
+        system.start()
+        assert told == [jax.devices()[1], "compiled"]
+    finally:
+        system.close()
+
+
+def test_actors_are_closed_when_the_start_fails() -> None:
+    system = _System(start=ValueError("no process"))
+    with pytest.raises(ValueError, match="no process"), BatchStream(system):  # type: ignore[arg-type]
+        pass
+    assert system.closed

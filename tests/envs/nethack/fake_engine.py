@@ -1,0 +1,64 @@
+"""A game of given frames, for tests of the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from motif_jax.envs.nethack.buffers import Buffers
+
+BLANK = 2359
+_STATUS = {
+    "x": 0, "y": 1, "score": 9, "depth": 12, "gold": 13, "xlvl": 18, "time": 20, "dnum": 23, "dlevel": 24, "cond": 25
+}  # fmt: skip
+FRAME: dict[str, Any] = {
+    "msg": "", "x": 10, "y": 10, "score": 0, "depth": 1, "gold": 0, "xlvl": 1, "time": 1, "dlevel": 1, "cond": 0,
+    "dnum": 0, "more": 0, "yn": 0, "getlin": 0, "over": 0, "done": 0, "glyphs": [], "ingame": 1,
+}  # fmt: skip
+
+
+class FakeEngine:
+    """Shows `first`, then one frame of `frames` for each key; stays at the last one."""
+
+    def __init__(
+        self,
+        first: Mapping[str, Any],
+        frames: Sequence[Mapping[str, Any]] = (),
+        buffers: Buffers | None = None,
+    ) -> None:
+        self.buffers = buffers if buffers is not None else Buffers()
+        self.first = first
+        self.frames = list(frames)
+        self.keys: list[int] = []
+        self.closed = False
+        self._show(first)
+
+    def _show(self, frame: Mapping[str, Any]) -> None:
+        frame = FRAME | dict(frame)
+        buffers = self.buffers
+        for name, index in _STATUS.items():
+            buffers.blstats[index] = frame[name]
+        buffers.misc[0], buffers.misc[1], buffers.misc[2] = frame["yn"], frame["getlin"], frame["more"]
+        text = frame["msg"].encode()
+        buffers.message[:] = list(text.ljust(256, b"\0"))
+        buffers.glyphs[:] = BLANK
+        for row, column, glyph in frame["glyphs"]:
+            buffers.glyphs[row, column] = glyph
+        self._frame = frame
+
+    def start(self, core: int, disp: int) -> None:
+        self._show(self.first)
+
+    def step(self, key: int) -> None:
+        self.keys.append(key)
+        if self.frames:
+            self._show(self.frames.pop(0))
+
+    def done(self) -> bool:
+        return bool(self._frame["done"])
+
+    def in_normal_game(self) -> bool:
+        return bool(self._frame["ingame"])
+
+    def close(self) -> None:
+        self.closed = True

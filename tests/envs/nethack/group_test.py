@@ -1,0 +1,145 @@
+"""A group of games shows what as many single games show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.envs import registry
+from motif_jax.envs.nethack.environment import NetHackEnvironment
+from motif_jax.envs.nethack.group import NetHackGroup
+from motif_jax.envs.nethack.tasks import ORACLE_GLYPH
+from motif_jax.envs.spec import RUNNING, empty_observation, row
+from tests.envs.nethack.fake_engine import FakeEngine
+
+FIELDS = ("glyphs", "tty_chars", "tty_colors")
+
+
+def assert_same(group, singles, steps, seed):
+    """Plays both with the same actions; ended episodes rest for a step now and then before they start again."""
+    rng = np.random.default_rng(seed)
+    count = len(singles)
+    out, expected = empty_observation(group.spec, (count,)), empty_observation(group.spec, (count,))
+    rows = [row(expected, column) for column in range(count)]
+    episode, ended = 0, [True] * count
+    finished = 0
+    for _ in range(steps):
+        started = [column for column in range(count) if ended[column] and rng.random() < 0.7]
+        for column in started:
+            episode += 1
+            group.start(column, episode)
+            singles[column].reset(episode, rows[column])
+            ended[column] = False
+        playing = [column for column in range(count) if not ended[column] and column not in started]
+        actions = rng.integers(0, 23, count).tolist()
+        rewards, ends = group.step(actions, playing)
+        group.observe(out)
+        for column in range(count):
+            if column not in playing:
+                assert (rewards[column], ends[column]) == (0.0, RUNNING)
+                continue
+            assert singles[column].step(actions[column], rows[column]) == (rewards[column], ends[column])
+            assert group.episode_info(column) == singles[column].episode_info()
+            ended[column] = ends[column] != RUNNING
+            finished += ended[column]
+        shown = [column for column in range(count) if not ended[column] or column in playing]
+        for name, array in expected.items():
+            np.testing.assert_array_equal(out[name][shown], array[shown], name)
+    return finished
+
+
+@pytest.mark.parametrize(
+    ("task", "compat"),
+    [
+        ("NetHackScore-v1", None),
+        (
+            "NetHackScore-v1",
+            {"crop_row_offset": True, "timeout_as_terminal": True, "message_count_off": True},
+        ),
+        ("NetHackStaircase-v1", None),
+        ("NetHackStaircaseContinual-v1", None),
+        ("NetHackOracle-v1", None),
+    ],
+)
+def test_a_group_is_so_many_single_games(task, compat):
+    options = {"fields": FIELDS, "max_episode_steps": 120, "compat": compat}
+    group = registry.make_group(task, 3, **options)
+    singles = [registry.make(task, **options) for _ in range(3)]
+    assert assert_same(group, singles, 300, seed=1) >= 5
+    group.close()
+    group.close()
+    for single in singles:
+        single.close()
+
+
+class ScriptedEngine(FakeEngine):
+    """A fake game whose frames are drawn from its seed, with everything that the rules look at."""
+
+    def __init__(self, buffers=None):
+        super().__init__({}, buffers=buffers)
+
+    def start(self, core, disp):
+        self._rng = np.random.default_rng(core)
+        self.frames = []
+        super().start(core, disp)
+
+    def step(self, key):
+        rng = self._rng
+        waits = dict.fromkeys(("more", "yn", "getlin"), 0)
+        if rng.random() < 0.3:
+            waits[rng.choice(list(waits))] = 1
+        over = rng.random() < 0.01
+        messages = [
+            "",
+            "You descend the stairs.",
+            "What do you want to eat? [bc or ?*] ",
+            "Really attack?",
+            "Hm?",
+        ]
+        self.frames = [
+            {
+                "msg": str(rng.choice(messages)),
+                "x": int(rng.integers(79)),
+                "y": int(rng.integers(21)),
+                "score": int(rng.integers(5)),
+                "time": 0 if over else int(rng.integers(1, 4)),
+                "dlevel": int(rng.integers(1, 4)),
+                "dnum": int(rng.integers(2)),
+                "cond": int(rng.choice([0, 0x200, 0x201])),
+                "glyphs": [
+                    [*cell, ORACLE_GLYPH] for cell in (rng.random((60, 2)) * (21, 79)).astype(int).tolist()
+                ],
+                "done": int(over),
+                "ingame": int(not over),
+                **waits,
+            }
+        ]
+        super().step(key)
+
+
+@pytest.mark.parametrize("task", registry.NETHACK_TASKS)
+@pytest.mark.parametrize("compat", [None, {"sober_mask": True, "oracle_patch_edge": True}])
+def test_groups_and_single_games_judge_alike(task, compat):
+    group = NetHackGroup(task, 4, max_episode_steps=40, compat=compat, make_engine=ScriptedEngine)
+    singles = [
+        NetHackEnvironment(task, max_episode_steps=40, compat=compat, engine=ScriptedEngine())
+        for _ in range(4)
+    ]
+    assert assert_same(group, singles, 150, seed=2) > 5
+
+
+def test_single_environments_behave_as_a_group():
+    group = registry.make_group("Recall-v0", 2)
+    out = empty_observation(group.spec, (2,))
+    for column in range(2):
+        group.start(column, column)
+    single = registry.make("Recall-v0")
+    expected = empty_observation(single.spec)
+    single.reset(1, expected)
+    for _ in range(3):
+        group.observe(out)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(out[name][1], array)
+        rewards, ends = group.step([0, 0], [0, 1])
+        assert (rewards[1], ends[1]) == single.step(0, expected)
+    group.close()

@@ -1,0 +1,108 @@
+"""Window, tiles and status features against pictures and numbers of the published system."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.envs.nethack import tiles
+from motif_jax.envs.nethack.environment import NetHackEnvironment
+from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE
+from motif_jax.envs.spec import empty_observation
+from motif_jax.networks.status import scale_status
+from motif_jax.support.errors import UserError
+from tests.envs.nethack.fake_engine import FakeEngine
+
+
+@pytest.fixture(scope="module")
+def table():
+    return tiles.load_tiles()
+
+
+def observe(tty_chars, tty_colors, x, y, compat=None):
+    """The observation of a screen with the hero on map column x, row y."""
+    engine = FakeEngine({"x": int(x), "y": int(y)})
+    engine.buffers.tty_chars[:] = tty_chars
+    engine.buffers.tty_colors[:] = tty_colors
+    env = NetHackEnvironment("NetHackScore-v1", compat=compat, engine=engine)
+    out = {name: np.full_like(array, 0x55) for name, array in empty_observation(env.spec).items()}
+    env.reset(0, out)
+    return out
+
+
+def picture(table, out):
+    """uint8 [3, 72, 72] from the window's characters and colours."""
+    cells = table[out["window_chars"], out["window_colors"]]  # [12, 12, 6, 6, 3]
+    return cells.transpose(4, 0, 2, 1, 3).reshape(3, 72, 72)
+
+
+def screens(golden):
+    data = golden("render_and_vector.npz")
+    real = zip(data["tty_chars"], data["tty_colors"], data["blstats"][:, :2], data["obs"], strict=True)
+    edge = zip(data["syn_tty_chars"], data["syn_tty_colors"], data["syn_xy"], data["syn_obs"], strict=True)
+    return [*real, *edge]
+
+
+def test_published_pictures(golden, table):
+    cases = screens(golden)
+    assert len(cases) == 104
+    for chars, colors, (x, y), expected in cases:
+        out = observe(chars, colors, x, y, {"crop_row_offset": True})
+        np.testing.assert_array_equal(picture(table, out), expected)
+
+
+def test_hero_is_in_the_middle_cell(golden):
+    heroes = 0
+    for chars, colors, (x, y), _ in screens(golden)[:96]:
+        out = observe(chars, colors, x, y)
+        assert out["window_chars"][6, 6] == chars[y + 1, x]
+        assert out["window_colors"][6, 6] == colors[y + 1, x]
+        heroes += chars[y + 1, x] == ord("@")
+    assert heroes > 80
+
+
+@pytest.mark.parametrize("compat", [None, {"crop_row_offset": True}])
+def test_every_place_on_the_map(compat):
+    rng = np.random.default_rng(0)
+    chars = rng.integers(1, 256, (24, 80)).astype(np.uint8)
+    colors = rng.integers(1, 16, (24, 80)).astype(np.int8)
+    around = [np.pad(array.view(np.uint8), 16) for array in (chars, colors)]
+    shift = 0 if compat else 1
+    engine = FakeEngine({})
+    env = NetHackEnvironment("NetHackScore-v1", compat=compat, engine=engine)
+    out = empty_observation(env.spec)
+    for y in range(21):
+        for x in range(79):
+            engine.first = {"x": x, "y": y}
+            engine.buffers.tty_chars[:] = chars
+            engine.buffers.tty_colors[:] = colors
+            env.reset(0, out)
+            for name, array in zip(("window_chars", "window_colors"), around, strict=True):
+                top, left = 16 + y - 6 + shift, 16 + x - 6
+                np.testing.assert_array_equal(out[name], array[top : top + 12, left : left + 12], f"{x}, {y}")
+
+
+def test_outside_the_screen_is_black(table):
+    assert not table[0, 0].any()
+
+
+def test_status_features(golden):
+    data = golden("render_and_vector.npz")
+    np.testing.assert_allclose(scale_status(data["blstats"]), data["vector_obs"], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(BLSTATS_SCALE, data["blstat_scale"], rtol=1e-6)
+    np.testing.assert_array_equal([-BLSTATS_CLIP, BLSTATS_CLIP], data["blstat_clip"])
+    assert scale_status(np.full((2, 27), 10**6, np.int32)).max() == 5
+    assert scale_status(np.full((2, 27), -(10**6), np.int32)).min() == -5
+
+
+def test_tiles_are_the_golden_ones(golden, table):
+    np.testing.assert_array_equal(table, golden("render_and_vector.npz")["char_cache"])
+
+
+def test_missing_tiles_are_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(tiles, "_PATH", tmp_path / "tiles.npy")
+    with pytest.raises(UserError, match=r"tiles\.npy is missing"):
+        tiles.load_tiles()
+    np.save(tmp_path / "tiles.npy", np.zeros((2, 2), np.uint8))
+    with pytest.raises(UserError, match="not the tile table"):
+        tiles.load_tiles()

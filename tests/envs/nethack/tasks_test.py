@@ -1,0 +1,226 @@
+"""The published rules on given frames, and what is different when the switches are off."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from motif_jax.envs.nethack.environment import SWITCHES, NetHackEnvironment
+from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, TASKS
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
+from tests.conftest import load_golden
+from tests.envs.nethack.fake_engine import FakeEngine
+
+PUBLISHED = dict.fromkeys(SWITCHES, True)
+GOLDEN = load_golden("task_rules.json")
+STAIRS = "You descend the stairs."
+
+
+def play(env_name, prev, steps, *, start_steps=0, compat=None, max_steps=5000):
+    """Plays (action, frames) on a fake engine; a list of (reward, end, keys, message, info), one a step."""
+    engine = FakeEngine(prev)
+    env = NetHackEnvironment(
+        env_name, max_episode_steps=max_steps - start_steps, compat=compat, engine=engine
+    )
+    out = empty_observation(env.spec)
+    env.reset(0, out)
+    results = []
+    for action, frames in steps:
+        engine.frames = list(frames)
+        engine.keys.clear()
+        reward, end = env.step(action, out)
+        message = out["message"].tobytes().rstrip(b"\0").decode()
+        results.append((reward, end, list(engine.keys), message, env.episode_info()))
+        env._game._final = None  # one published case goes on after an end
+    return results
+
+
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['env']}-{case['scenario']}")
+def test_published_rules(case):
+    steps = [(step["action_index"], step["frames"]) for step in case["steps"]]
+    results = play(case["env"], case["prev"], steps, start_steps=case["start_steps"], compat=PUBLISHED)
+    for (reward, end, keys, message, info), expected in zip(results, case["result"], strict=True):
+        assert reward == pytest.approx(expected["reward"], abs=1e-12)
+        assert (end != RUNNING) == expected["done"]
+        assert info["end"] == expected["end_status"]
+        assert keys == expected["keys_sent"]
+        assert message == expected["message"]
+        assert {name: info[name] for name in ("dlvl", "gold", "xlvl", "scout")} == {
+            name: expected[name] for name in ("dlvl", "gold", "xlvl", "scout")
+        }
+
+
+def test_every_task_and_key_is_in_the_golden_file():
+    from motif_jax.envs.nethack.actions import TASK_KEYS
+
+    assert {case["env"] for case in GOLDEN["cases"]} == set(TASKS)
+    assert list(TASK_KEYS) == GOLDEN["action_keys"]
+    assert GOLDEN["oracle_glyph"] == ORACLE_GLYPH
+
+
+ORACLE_BESIDE = [[10, 11, ORACLE_GLYPH]]
+
+
+@pytest.mark.parametrize(
+    ("condition", "fixed", "published"),
+    [(0, True, True), (0x200, False, False), (0x201, False, True), (0x001, True, True)],
+)
+def test_sober_looks_at_the_hallucination_bit(condition, fixed, published):
+    steps = [(1, [{"time": 2, "cond": condition, "glyphs": ORACLE_BESIDE}])]
+    for compat, success in ((None, fixed), ({"sober_mask": True}, published)):
+        ((reward, end, _, _, info),) = play("NetHackOracleSober-v1", {}, steps, compat=compat)
+        assert (reward, end) == ((50.0, TERMINATED) if success else (0.0, RUNNING))
+        assert info["success"] == float(success)
+
+
+def test_the_share_of_hallucinating_steps_is_counted():
+    conditions = [0, HALLUCINATION, HALLUCINATION | 1, 1]
+    steps = [(1, [{"time": 2 + step, "cond": condition}]) for step, condition in enumerate(conditions)]
+    shares = [info["hallucination"] for *_, info in play("NetHackScore-v1", {}, steps)]
+    assert shares == [0, 1 / 2, 2 / 3, 2 / 4]
+
+
+@pytest.mark.parametrize("hero", [(0, 10), (10, 0), (0, 0), (78, 20)])
+@pytest.mark.parametrize("offset", [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)])
+def test_oracle_is_seen_from_the_edge_of_the_map(hero, offset):
+    x, y = hero[0] + offset[0], hero[1] + offset[1]
+    if not (0 <= x < 79 and 0 <= y < 21):
+        return
+    frame = {"x": hero[0], "y": hero[1], "time": 2, "glyphs": [[y, x, ORACLE_GLYPH]]}
+    ((reward, end, *_),) = play("NetHackOracle-v1", {}, [(1, [frame])])
+    assert (reward, end) == (50.0, TERMINATED)
+    ((reward, end, *_),) = play("NetHackOracle-v1", {}, [(1, [frame])], compat={"oracle_patch_edge": True})
+    assert (end == RUNNING) == (0 in hero)
+
+
+@pytest.mark.parametrize("cell", [(10, 12), (12, 10), (8, 10), (10, 8), (9, 78), (11, 0)])
+def test_oracle_further_away_does_not_count(cell):
+    ((reward, end, *_),) = play(
+        "NetHackOracle-v1", {}, [(1, [{"time": 2, "glyphs": [[*cell, ORACLE_GLYPH]]}])]
+    )
+    assert (reward, end) == (0.0, RUNNING)
+
+
+def test_two_glyphs_whose_bytes_spell_the_oracle_are_not_the_oracle():
+    glyphs = [[10, 9, 0x0E00], [10, 10, 0x0001]]  # bytes 00 0E 01 00
+    ((_, end, *_),) = play("NetHackOracle-v1", {}, [(1, [{"time": 2, "glyphs": glyphs}])])
+    assert end == RUNNING
+
+
+@pytest.mark.parametrize(("compat", "end"), [(None, TRUNCATED), ({"timeout_as_terminal": True}, TERMINATED)])
+@pytest.mark.parametrize("task", TASKS)
+def test_step_limit_is_a_truncation(task, compat, end):
+    results = play(task, {}, [(1, [{"time": 2}]), (1, [{"time": 3}])], compat=compat, max_steps=2)
+    assert [result[1] for result in results] == [RUNNING, end]
+    assert results[1][4]["end"] == -1
+
+
+def test_death_on_the_last_step_is_a_death():
+    dying = [
+        {"msg": "You die...", "more": 1, "over": 1},
+        {"time": 0, "depth": 0, "over": 1, "done": 1, "ingame": 0},
+    ]
+    ((_, end, keys, _, info),) = play("NetHackScore-v1", {"depth": 3, "score": 7}, [(1, dying)], max_steps=1)
+    assert (end, info["end"]) == (TERMINATED, 1)
+    assert keys == [107, 32]
+    assert (info["dlvl"], info["score"], info["turns"]) == (3, 7, 1)
+
+
+@pytest.mark.parametrize(
+    ("task", "reward"), [("NetHackStaircase-v1", 0.0), ("NetHackStaircaseContinual-v1", 50.0)]
+)
+def test_continual_pays_on_a_deadly_step(task, reward):
+    frames = [{"msg": STAIRS, "time": 2, "dlevel": 2, "done": 1, "over": 1, "ingame": 0, "more": 1}]
+    ((paid, end, *_),) = play(task, {}, [(17, frames)])
+    assert (paid, end) == (reward, TERMINATED)
+
+
+def test_continual_pays_again_in_the_next_episode():
+    engine = FakeEngine({})
+    env = NetHackEnvironment("NetHackStaircaseContinual-v1", engine=engine)
+    out = empty_observation(env.spec)
+    for _ in range(2):
+        env.reset(0, out)
+        engine.frames = [{"msg": STAIRS, "time": 2, "dlevel": 2}]
+        assert env.step(17, out) == (50.0, RUNNING)
+        assert env.episode_info()["success"] == 1
+        engine.frames = [{"msg": STAIRS, "time": 3, "dlevel": 2}]
+        assert env.step(17, out) == (0.0, RUNNING)
+        assert env.episode_info()["success"] == 1
+
+
+def test_questions_and_lines():
+    name = [
+        {"msg": "What do you want to call it?", "getlin": 1},
+        {"msg": "Call it what?", "getlin": 1},
+        {"time": 2},
+    ]
+    ((_, _, keys, *_),) = play("NetHackScore-v1", {}, [(1, name)])
+    assert keys == [107, 27, 27]
+    pray = [{"msg": "Are you sure you want to pray?", "yn": 1}]
+    ((_, _, keys, *_),) = play("NetHackScore-v1", {}, [(1, pray)])
+    assert keys == [107]
+
+
+def test_other_keys_let_go_of_the_eat_question():
+    question = {"msg": "What do you want to eat? [bc or ?*] ", "yn": 1}
+    results = play("NetHackScore-v1", question, [(1, [question]), (8, [{"time": 2}]), (8, [{"time": 3}])])
+    assert [result[2] for result in results] == [[32], [ord("b")], [ord("y")]]
+
+
+def test_scout_counts_the_latest_view_of_each_level():
+    def seen(count, **fields):
+        return {"glyphs": [[1, column, 5] for column in range(count)]} | fields
+
+    steps = [
+        (1, [seen(8, time=2)]),
+        (17, [seen(4, time=3, dlevel=2, depth=2)]),
+        (1, [seen(6, time=4, dlevel=2, depth=2)]),
+        (18, [seen(7, time=5)]),
+        (1, [seen(9, time=6, dnum=2)]),
+        (1, [seen(1, time=7, dnum=2)]),
+    ]
+    scouts = [result[4]["scout"] for result in play("NetHackScore-v1", seen(5), steps)]
+    # Each is read before its step: first level 5, then 8; second level 4 and 6 on top; back on the first level 7.
+    assert scouts == [5, 8, 8 + 4, 8 + 6, 6 + 7, 6 + 7 + 9]
+
+
+def test_message_count_is_exact_and_per_episode():
+    engine = FakeEngine({"msg": "a"})
+    env = NetHackEnvironment("NetHackScore-v1", engine=engine)
+    out = empty_observation(env.spec)
+    for _ in range(2):
+        env.reset(0, out)
+        counts = [int(out["message_count"])]
+        for message in ("a", "b", "", "a", "", "a "):
+            engine.frames = [{"msg": message}]
+            env.step(1, out)
+            counts.append(int(out["message_count"]))
+        assert counts == [1, 2, 1, 1, 3, 2, 1]
+
+
+def test_message_count_off():
+    engine = FakeEngine({"msg": "a"})
+    env = NetHackEnvironment("NetHackScore-v1", engine=engine, compat={"message_count_off": True})
+    out = empty_observation(env.spec)
+    env.reset(0, out)
+    env.step(1, out)
+    assert out["message_count"] == 1
+
+
+def test_message_counts_are_the_golden_ones():
+    numbers = load_golden("reward_norm.npz")
+    episodes, expected = (json.loads(str(numbers[name])) for name in ("msg_episodes", "msg_counts"))
+    engine = FakeEngine({})
+    env = NetHackEnvironment("NetHackScore-v1", engine=engine)
+    out = empty_observation(env.spec)
+    for messages, counts in zip(episodes, expected, strict=True):
+        engine.first = {"msg": messages[0]}
+        env.reset(0, out)
+        seen = [float(out["message_count"])]
+        for message in messages[1:]:
+            engine.frames = [{"msg": message}]
+            env.step(1, out)
+            seen.append(float(out["message_count"]))
+        assert seen == counts

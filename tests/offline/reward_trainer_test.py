@@ -1,0 +1,258 @@
+"""The reward training against a plain loop that encodes every message of every pair."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.offline import reward_data
+from motif_jax.offline.reward_trainer import RewardTrainer
+from motif_jax.rewards.trained import architecture_of
+from tests.reward_fixtures import make_dataset, reward_config, write_labels
+
+LENGTH = 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    make_dataset(folder / "long", pairs=130, length=LENGTH, glyphs=True)
+    make_dataset(folder / "plain", pairs=400, messages=50)
+    labels = np.load(folder / "plain" / "preference" / "test.npy")
+    write_labels(folder / "plain", "test", labels, np.random.default_rng(0).dirichlet((1, 1, 1), 400))
+    return folder
+
+
+def make_trainer(folder, devices=1, **overrides):
+    overrides = {"epochs": 2, "chunk_steps": 2, "network.hidden_dim": 32, **overrides}
+    config = reward_config(folder, **overrides)
+    data = reward_data.load(config, architecture_of(config.network, config.compat))
+    return RewardTrainer(config, data, DataParallel(jax.local_devices()[:devices]))
+
+
+def train_epochs(trainer, epochs=1):
+    state, numbers = trainer.init_state(), []
+    for epoch in range(epochs):
+        for _, batches in trainer.plan.chunks(epoch):
+            state, metrics = trainer.train_chunk(state, batches)
+            numbers += jax.device_get(metrics)
+    return state, {name: np.concatenate([m[name] for m in numbers]) for name in numbers[0]}
+
+
+def plain_loop(trainer, epochs=1):
+    """Every message of every pair, one batch after the other."""
+    data, network, optimizer = trainer.data, trainer.network, trainer.optimizer
+    params = jax.device_get(trainer.init_state().params)
+    opt_state, losses = optimizer.init(params), []
+
+    def loss(params, inputs, targets, weights):
+        rows = {name: x.reshape(-1, *x.shape[3:]) for name, x in inputs.items()}
+        rewards = network.reward(params, rows).reshape(-1, 2, data.dataset.length).mean(-1)
+        each = -(targets * jax.nn.log_softmax(rewards)).sum(-1)
+        return (each * weights).sum() / weights.sum()
+
+    @jax.jit
+    def update(params, opt_state, *batch):
+        value, gradient = jax.value_and_grad(loss)(params, *batch)
+        updates, opt_state = optimizer.update(gradient, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, value
+
+    for epoch in range(epochs):
+        for pairs in trainer.plan.order(epoch).reshape(-1, trainer.plan.batch_size):
+            there = np.maximum(pairs, 0)
+            inputs = {
+                name: jnp.asarray(data.dataset.data[name][there]) for name in network.architecture.fields
+            }
+            weights = np.where(pairs >= 0, data.targets.weights[there], 0)
+            params, opt_state, value = update(params, opt_state, inputs, data.targets.targets[there], weights)
+            losses.append(float(value))
+    return params, losses
+
+
+def assert_same_change(start, one, other, tolerance=1e-3):
+    change = [np.asarray(a) - np.asarray(s) for a, s in zip(*map(jax.tree.leaves, (one, start)), strict=True)]
+    wanted = [
+        np.asarray(a) - np.asarray(s) for a, s in zip(*map(jax.tree.leaves, (other, start)), strict=True)
+    ]
+    difference = np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(change, wanted, strict=True)))
+    assert difference <= tolerance * np.sqrt(sum(np.sum(b**2) for b in wanted))
+
+
+CASES = {
+    "message_long": ("long", {}),
+    "everything": (
+        "long",
+        {"network.status": True, "network.crop": True, "network.glyphs": True, "network.embedding_dim": 8},
+    ),
+    "no_message": ("plain", {"network.status": True, "network.message": "none"}),
+    "tuned": ("plain", {"labels.ties": "drop", "labels.smoothing": 0.1}),
+    "soft": (
+        "plain",
+        {
+            "labels.soft": True,
+            "labels.confidence": "probability",
+            "optimizer.schedule": "cosine",
+            "optimizer.warmup_steps": 3,
+        },
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_training_equals_the_plain_loop(folder, case):
+    name, overrides = CASES[case]
+    # Momentum instead of Adam's second moment: Adam turns rounding of tiny gradients into whole steps.
+    trainer = make_trainer(folder / name, **{"optimizer.eps": 1e-2, **overrides})
+    start = jax.device_get(trainer.init_state().params)
+    state, numbers = train_epochs(trainer)
+    params, losses = plain_loop(trainer)
+    np.testing.assert_allclose(numbers["loss"], losses, rtol=1e-4)
+    assert_same_change(start, state.params, params)
+    assert numbers["pairs"].sum() == (trainer.data.targets.weights[trainer.data.train] > 0).sum()
+
+
+@pytest.mark.slow
+def test_training_in_bfloat16_learns_the_same(folder):
+    half, whole = (
+        make_trainer(folder / "plain", **{"network.dtype": dtype, "epochs": 6, "optimizer.eps": 1e-4})
+        for dtype in ("bfloat16", "float32")
+    )
+    (low, numbers), (exact, others) = train_epochs(half, 6), train_epochs(whole, 6)
+    for leaf in jax.tree.leaves(jax.device_get((low.params, low.opt_state[1].mu, low.opt_state[1].nu))):
+        assert leaf.dtype == np.float32
+        # Nor are they rounded numbers.
+        assert leaf.size == 1 or np.mean(leaf != leaf.astype(jnp.bfloat16).astype(np.float32)) > 0.3
+    assert not np.array_equal(numbers["loss"], others["loss"]), "it was not computed in bfloat16"
+    assert others["loss"][-8:].mean() < 0.9 * others["loss"][:8].mean()
+    # Rounding decides where a single batch lies (up to 13 % apart), not where the training goes.
+    apart = np.abs(numbers["loss"] - others["loss"]) / others["loss"]
+    assert apart.mean() < 0.04
+    assert apart.max() < 0.25
+    rewards, wanted = half.member_rewards(low)[0], whole.member_rewards(exact)[0]
+    assert np.corrcoef(rewards, wanted)[0, 1] > 0.98
+
+
+@pytest.mark.slow
+def test_a_smoothed_run_is_measured_by_the_targets_themselves(folder):
+    plain, smoothed = (make_trainer(folder / "plain", **{"labels.smoothing": s}) for s in (0.0, 0.5))
+    state, _ = train_epochs(plain)
+    (_, measured), (_, wanted) = smoothed.evaluate(state), plain.evaluate(state)
+    assert wanted["validation/loss"] < 0.68
+    np.testing.assert_equal(measured, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("devices", "overrides"),
+    [(4, {"ensemble.members": 2, "ensemble.bootstrap": True, "network.status": True}), (2, {})],
+    ids=["ensemble_with_status", "message_alone"],
+)
+def test_devices_agree(folder, devices, overrides):
+    overrides = {"optimizer.eps": 1e-2, **overrides}
+    one, many = (make_trainer(folder / "plain", n, **overrides) for n in (1, devices))
+    start = jax.device_get(one.init_state().params)
+    (first, numbers), (second, others) = train_epochs(one), train_epochs(many)
+    for name, values in numbers.items():
+        np.testing.assert_allclose(others[name], values, rtol=1e-3, err_msg=name)
+    assert_same_change(start, second.params, first.params)
+    for leaf in jax.tree.leaves(second.params):
+        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
+        assert all(np.array_equal(copy, copies[0]) for copy in copies)
+    np.testing.assert_allclose(many.member_rewards(first), one.member_rewards(first), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("running", [False, True])
+def test_evaluation_equals_a_pass_over_every_message(folder, running):
+    trainer = make_trainer(folder / "plain", **{"compat.running_statistics": running})
+    # Trained a little: a fresh network's rewards spread by little more than their rounding.
+    data, (state, _) = trainer.data, train_epochs(trainer)
+    statistics, pairs = trainer.evaluate(state)
+    rewards = np.asarray(
+        trainer.network.reward(state.params, {"message": data.dataset.data["message"].reshape(-1, 256)})
+    ).astype(np.float64)
+    rewards = rewards.reshape(-1, 2)
+    train, validation = rewards[data.train], rewards[data.validation]
+    if running:
+        assert statistics["variance"] != pytest.approx(train.var(), rel=1e-5)
+        assert statistics["variance"] == pytest.approx(train.var(), rel=0.05)
+    else:
+        assert statistics["mean"] == pytest.approx(train.mean(), rel=1e-5)
+        assert statistics["variance"] == pytest.approx(train.var(), rel=1e-5)
+        shown = np.unique(data.ids[data.train])
+        table = np.asarray(trainer.network.reward(state.params, {"message": data.messages[shown]}))
+        normalised = (table - train.mean()) / train.std()
+        expected = np.quantile(normalised, statistics["quantile_levels"])
+        np.testing.assert_allclose(statistics["quantiles"], expected, atol=1e-3)
+    labels = data.targets.labels[data.validation]
+    clear = labels < 2
+    assert pairs["validation/accuracy"] == pytest.approx((validation.argmax(1) == labels)[clear].mean())
+    assert pairs["validation/accuracy_pairs"] == clear.sum()
+    seen = set(map(bytes, data.dataset.data["message"][data.train].reshape(-1, 256)))
+    new = [
+        not any(bytes(message) in seen for message in data.dataset.data["message"][pair].reshape(-1, 256))
+        for pair in data.validation
+    ]
+    assert pairs["validation_unseen/loss_pairs"] == sum(new)
+
+
+def test_the_plan_covers_every_training_pair_once_and_fits_its_bucket(folder):
+    trainer = make_trainer(folder / "plain", devices=2, batch_size=48)
+    plan, data = trainer.plan, trainer.data
+    orders = []
+    for epoch in range(2):
+        order = plan.order(epoch)
+        orders.append(order[order >= 0])
+        assert sorted(orders[-1]) == sorted(data.train)
+        for steps, batches in plan.chunks(epoch):
+            assert batches.unique.shape == (steps, 2 * plan.bucket)
+            shown = batches.unique.reshape(steps, 2, plan.bucket)
+            for step in range(steps):
+                for device in range(2):
+                    part = slice(24 * device, 24 * device + 24)
+                    ids = shown[step, device][batches.inverse[step, part]]
+                    there = batches.weights[step, 0, part] > 0
+                    assert ids.shape == (24, 2, 1)
+                    labels = data.targets.labels[data.train]
+                    assert set(ids[there].reshape(-1)) <= set(data.ids[data.train].reshape(-1))
+                    assert set(batches.labels[step, part][there]) <= set(labels)
+    assert orders[0].tolist() != orders[1].tolist()
+    first = next(plan.chunks(0))[1]
+    again = next(make_trainer(folder / "plain", devices=2, batch_size=48).plan.chunks(0))[1]
+    np.testing.assert_array_equal(first.unique, again.unique)
+
+
+def test_batches_hold_the_pairs_that_the_order_names(folder):
+    trainer = make_trainer(folder / "long", **{"network.glyphs": True, "network.embedding_dim": 4})
+    plan, data = trainer.plan, trainer.data
+    pairs = plan.order(0).reshape(-1, plan.batch_size)[:2]
+    _, batches = next(plan.chunks(0))
+    for step in range(2):
+        rows = np.flatnonzero(pairs[step] >= 0)
+        messages = data.messages[batches.unique[step]][batches.inverse[step, rows]]
+        np.testing.assert_array_equal(messages, data.dataset.data["message"][pairs[step, rows]])
+        np.testing.assert_array_equal(
+            batches.rows["glyphs"][step, rows], data.dataset.data["glyphs"][pairs[step, rows]]
+        )
+        np.testing.assert_array_equal(batches.targets[step, rows], data.targets.targets[pairs[step, rows]])
+
+
+def test_the_digests_say_what_is_not_the_same(folder):
+    def changed(name, **overrides):
+        now = make_trainer(folder / name, **overrides).data.digests
+        return {key for key in {*now, *base} if now.get(key) != base.get(key)}
+
+    base = make_trainer(folder / "plain").data.digests
+    assert set(base) == {"data/message", "info/score", "labels", "targets", "weights of pairs"}
+    assert changed("plain", **{"optimizer.learning_rate": 1.0}) == set()
+    assert changed("plain", **{"labels.smoothing": 0.1}) == {"targets"}
+    assert changed("plain", **{"labels.ties": "drop"}) == {"weights of pairs"}
+    assert changed("plain", **{"network.status": True}) == {"data/blstats"}
+    assert changed("long") == set(base)
+    glyphs = {"network.glyphs": True, "network.embedding_dim": 4}
+    assert "data/glyphs" in make_trainer(folder / "long", **glyphs).data.digests

@@ -1,0 +1,68 @@
+"""Every row of a training's metrics.jsonl has the names of docs/metrics.md, and what every update said is in one."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from motif_jax.online.learner import Learner
+from motif_jax.online.training import Training
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.metrics import read_metrics
+from tests.playing.agent_runs import CONFIG, recall_config
+from tests.reward_fixtures import REPOSITORY, make_dataset, reward_config, train
+
+ALWAYS = {"step", "time"}
+OF_NETHACK = {"turns", "score", "dlvl", "gold", "xlvl", "scout", "hallucination"}
+
+
+def documented(heading: str) -> set[str]:
+    """The names in the first column of the table below `heading`."""
+    section = (REPOSITORY / "docs/metrics.md").read_text(encoding="utf-8").split(f"\n## {heading}")[1]
+    cells = [line.split("|")[1] for line in section.split("\n## ")[0].splitlines() if line.startswith("| `")]
+    return set(re.findall(r"`([^`]+)`", " ".join(cells)))
+
+
+@pytest.mark.slow
+def test_rows_of_a_training_without_rewards_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses: list[float] = []
+    read = Learner.metrics
+
+    def kept(self: Learner) -> dict[str, float]:
+        metrics = read(self)
+        losses.extend([metrics["loss/total"]] if metrics else [])
+        return metrics
+
+    monkeypatch.setattr(Learner, "metrics", kept)
+    absent = {f"episode/{name}" for name in {*OF_NETHACK, "intrinsic_return"}}
+    for steps in (300, 600):
+        config = recall_config(serial=True, train_for_env_steps=steps, log_every_seconds=1e-9)
+        assert Training(config, tmp_path).run(Interruption())
+    rows = list(read_metrics(tmp_path))
+    for row in rows:
+        assert set(row) == documented("Agent training") - absent | ALWAYS
+    assert [row["time/updates"] for row in rows] == list(range(1, len(rows) + 1))
+    assert [row["loss/total"] for row in rows] == pytest.approx(losses)
+
+
+@pytest.mark.slow
+def test_rows_of_a_training_with_a_reward(tmp_path: Path) -> None:
+    make_dataset(tmp_path / "dataset", pairs=60)
+    reward = train(tmp_path / "reward", reward_config(tmp_path / "dataset"))
+    config = runpy.run_path(str(CONFIG))["get_config"]("smoke")
+    config.reward.dir, config.reward.intrinsic_coefficient = str(reward), 0.1
+    config.serial, config.log_every_seconds, config.train_for_env_steps = True, 1e-9, 512
+    config.environment.max_episode_steps = 40
+    config.devices.learner, config.compile_cache = "0", ""
+    assert Training(config.lock(), tmp_path / "agent").run(Interruption())
+    rows = list(read_metrics(tmp_path / "agent"))
+    for row in rows:
+        assert set(row) == documented("Agent training") | ALWAYS
+    for name in ("episode/return", "episode/intrinsic_return"):
+        assert rows[0][name] is None
+        assert rows[-1][name] is not None

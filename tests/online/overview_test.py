@@ -1,0 +1,47 @@
+"""The line of what runs where."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from motif_jax.online.training import overview
+from tests.playing.agent_runs import recall_config
+
+
+def gpus(*numbers: int) -> list[Any]:
+    return [SimpleNamespace(platform="gpu", id=number, device_kind="NVIDIA H200") for number in numbers]
+
+
+CPU: Any = SimpleNamespace(platform="cpu", id=0, device_kind="cpu")
+ONE = ["node1"]
+
+
+@pytest.mark.parametrize(
+    ("learning", "acting", "expected"),
+    [
+        (gpus(0), gpus(0), "learn on gpu:0 (NVIDIA H200), which also acts"),
+        (gpus(0, 1), gpus(0, 1), "learn on gpu:0,1 (2 x NVIDIA H200), which also act"),
+        (gpus(0, 1), gpus(0), "learn on gpu:0,1 (2 x NVIDIA H200); gpu:0 (NVIDIA H200) acts"),
+        (gpus(0), gpus(1, 2), "learn on gpu:0 (NVIDIA H200); gpu:1,2 (2 x NVIDIA H200) act"),
+        ([CPU], [CPU], "learn on cpu:0 (no GPU), which also acts"),
+    ],
+)
+def test_devices_are_named_with_their_kind(learning: list[Any], acting: list[Any], expected: str) -> None:
+    line = overview(recall_config(reward__dir="runs/reward"), 2_818_304, learning, acting, ONE)
+    assert (
+        line
+        == f"2 actors x 6 environments of Recall-v0; 2.8 million parameters {expected}; intrinsic reward of runs/reward"
+    )
+
+
+def test_hosts_are_named() -> None:
+    line = overview(recall_config(), 1_234, [CPU], [CPU], ["node1", "node2"])
+    assert line == (
+        "2 hosts (node1, node2), each with 2 actors x 6 environments of Recall-v0; 1,234 parameters learn on cpu:0 "
+        "(no GPU), which also acts; the task's reward alone"
+    )
+    processes = overview(recall_config(), 1_234, [CPU], [CPU], ["node1"] * 8 + ["node2"] * 8)
+    assert processes.startswith("16 hosts (8 x node1, 8 x node2), each with 2 actors")

@@ -1,0 +1,67 @@
+"""An agent that is continued keeps its reward, though the reward run has newer evaluations."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from motif_jax.online import agent_checkpoints, reward_choice
+from motif_jax.online.training import Training
+from motif_jax.playing import agent_policy
+from motif_jax.stages import train_agent
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import Interruption
+from tests.playing.agent_runs import recall_config
+from tests.reward_fixtures import make_dataset, reward_config, train
+
+
+def evaluations(reward: Path) -> Path:
+    return reward / "checkpoints"
+
+
+def step_learned_from(config: object, folder: Path) -> int:
+    run = Training(config, folder)  # type: ignore[arg-type]
+    run.run(Interruption())
+    return run._config.reward.step
+
+
+@pytest.mark.slow
+def test_a_run_that_is_continued_keeps_its_reward(tmp_path: Path) -> None:
+    make_dataset(tmp_path / "dataset")
+    reward = train(tmp_path / "reward", reward_config(tmp_path / "dataset"))
+    later = tmp_path / "later"
+    later.mkdir()
+    shutil.move(evaluations(reward) / "1", later / "1")
+    folder = tmp_path / "agent"
+    serial = {"serial": True, "reward__dir": str(reward), "reward__intrinsic_coefficient": 0.1}
+    config = recall_config(train_for_env_steps=200, **serial)
+    train_agent.check(config, folder)
+    run_folder.prepare(folder, config, train_agent.IDENTITY)
+    young = tmp_path / "without_a_checkpoint"
+    with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
+        reward_choice.settle(config, young, checkpoints)
+    assert step_learned_from(config, folder) == 0
+
+    shutil.move(later / "1", evaluations(reward) / "1")
+    for workdir in (young, folder):
+        assert reward_choice.apply(config, workdir).reward.step == 0
+    with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
+        reward_choice.settle(config, young, checkpoints)
+        assert reward_choice.settled(young) == 0
+        (young / reward_choice.FILE).unlink()
+        reward_choice.settle(config, young, checkpoints)
+        assert reward_choice.settled(young) == 1, "a new run takes the newest"
+    assert agent_policy.read_config(folder).reward.step == 0, (
+        "it is judged by the reward that it learned from"
+    )
+    (folder / reward_choice.FILE).unlink()  # its checkpoints know too
+    more = recall_config(train_for_env_steps=400, **serial)
+    train_agent.check(more, folder)
+    assert step_learned_from(more, folder) == 0
+
+    shutil.rmtree(evaluations(reward) / "0")
+    with pytest.raises(UserError, match="has no evaluation 0: it has 1 to 1"):
+        train_agent.check(more, folder)

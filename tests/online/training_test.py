@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.actors.pool import ActorPool
+from motif_jax.devices.services import ServiceFailedError
+from motif_jax.online import agent_checkpoints, settings
+from motif_jax.online.batcher import DeviceBatch
+from motif_jax.online.inference import bucket_sizes, choose
+from motif_jax.online.learner import Learner
+from motif_jax.online.publishing import Publisher
+from motif_jax.online.settings import make_network
+from motif_jax.online.system import BatchStream, System
+from motif_jax.online.training import Training
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.metrics import read_metrics
+from tests.playing.agent_runs import recall_config
+
+
+def train(config: ConfigDict, folder: Path, stop: Interruption | None = None) -> bool:
+    return Training(config, folder).run(stop or Interruption())
+
+
+def params_of(folder: Path, config: ConfigDict, step: int | None = None) -> Any:
+    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
+        return agent_checkpoints.restore_params(checkpoints, step, make_network(config))
+
+
+def steps_of(folder: Path) -> list[int]:
+    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
+        return checkpoints.steps()
+
+
+def assert_equal_trees(one: Any, other: Any) -> None:
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+@pytest.mark.slow
+def test_serial_runs_are_equal_bit_for_bit(tmp_path: Path) -> None:
+    config = recall_config(serial=True, train_for_env_steps=1_000)
+    for name in ("one", "two"):
+        assert train(config, tmp_path / name)
+    assert_equal_trees(params_of(tmp_path / "one", config), params_of(tmp_path / "two", config))
+    other = recall_config(serial=True, train_for_env_steps=1_000, seed=1)
+    assert train(other, tmp_path / "other")
+    different = jax.tree.map(
+        np.array_equal, params_of(tmp_path / "one", config), params_of(tmp_path / "other", other)
+    )
+    assert not all(jax.tree.leaves(different))
+    rows = [[{k: v for k, v in row.items() if k.split("/")[0] in ("step", "loss", "policy", "episode")}
+             for row in read_metrics(tmp_path / name)] for name in ("one", "two")]  # fmt: skip
+    assert rows[0][-1]["step"] == rows[1][-1]["step"]
+    episodes = [(tmp_path / name / "episodes.jsonl").read_text() for name in ("one", "two")]
+    assert episodes[0] == episodes[1]
+
+
+def test_serial_mode_has_no_lag_beyond_the_rollouts_under_way(tmp_path: Path) -> None:
+    config = recall_config(serial=True, train_for_env_steps=3_000, log_every_seconds=1e-9)
+    train(config, tmp_path)
+    lags = [row["lag/max"] for row in read_metrics(tmp_path)]
+    assert max(lags) <= 2
+
+
+def test_metrics_are_read_when_the_next_update_has_been_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading waits for the device: between two updates it would keep it idle, which only a row that is written does."""
+    events: list[tuple[str, int]] = []
+    step, metrics = Learner.step, Learner.metrics
+
+    def launch(self: Learner, batch: DeviceBatch) -> None:
+        step(self, batch)
+        events.append(("launch", self.version))
+
+    def read(self: Learner) -> dict[str, float]:
+        values = metrics(self)
+        if values:
+            events.append(("read", 1 + sum(kind == "read" for kind, _ in events)))
+        return values
+
+    monkeypatch.setattr(Learner, "step", launch)
+    monkeypatch.setattr(Learner, "metrics", read)
+    train(recall_config(serial=True, train_for_env_steps=400, log_every_seconds=1e9), tmp_path)
+    last = max(number for _, number in events)
+    assert last >= 3
+    expected = [("launch", 1)]
+    for number in range(1, last):
+        expected += [("launch", number + 1), ("read", number)]
+    assert events == [*expected, ("read", last)]
+
+
+@pytest.mark.slow
+def test_processes_train_resume_and_keep_counting(tmp_path: Path) -> None:
+    config = recall_config(save_every_steps=500, keep_checkpoints=2)
+    assert train(config, tmp_path)
+    first = steps_of(tmp_path)
+    assert first[-1] >= 2_000
+    assert len([step for step in first if step >= first[-2]]) == 2
+    episodes = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    more = recall_config(train_for_env_steps=4_000)
+    assert train(more, tmp_path)
+    last = steps_of(tmp_path)[-1]
+    assert 4_000 <= last <= 4_000 + 128
+    rows = list(read_metrics(tmp_path))
+    steps = [row["step"] for row in rows]
+    assert steps == sorted(set(steps))
+    assert rows[-1]["time/updates"] == pytest.approx(last / 128 * 7 / 6, rel=0.1)
+    all_episodes = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    assert all_episodes[: len(episodes)] == episodes
+    played = [(row["env"], row["episode"]) for row in all_episodes]
+    assert len(set(played)) == len(played), "a resumed run plays new episodes"
+    assert train(more, tmp_path), "a finished run has nothing to do"
+    assert steps_of(tmp_path)[-1] == last
+
+
+@pytest.mark.slow
+def test_a_stop_saves_and_a_restored_checkpoint_gives_the_same_logits(tmp_path: Path) -> None:
+    config = recall_config(train_for_env_steps=10**9, devices__learner="0,1")
+    stop = Interruption()
+    run = Training(config, tmp_path)
+    thread, errors = run_in_thread(run, stop)
+    wait_for(lambda: getattr(run, "_steps", 0) > 300)
+    stop.requested = True
+    thread.join(240)
+    assert not errors
+    trained = run._system.learner.state
+    restored = params_of(tmp_path, config)
+    network = make_network(config)
+    rng = np.random.default_rng(0)
+    observation = {
+        name: jnp.asarray(rng.integers(0, 2, (4, 3, *field.shape)).astype(field.dtype))
+        for name, field in network.spec.observation.items()
+    }
+    first = jnp.zeros((4, 3), bool)
+    apply = jax.jit(network.apply)
+    host = jax.device_get(trained.params)
+    assert_equal_trees(apply(host, observation, network.initial_state(3), first),
+                       apply(restored, observation, network.initial_state(3), first))  # fmt: skip
+    latest = steps_of(tmp_path)[-1]
+    with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
+        state, progress = checkpoints.restore(checkpoints, latest, network, settings.make_optimizer(config))
+    assert_equal_trees(jax.device_get(trained), state)
+    assert progress["env_steps"] == latest
+    assert progress["updates"] == int(state.step) == int(jax.device_get(trained.step))
+    # Adam has moved: a resume that forgot it would start from zeros.
+    assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(state.opt_state) if leaf.size > 1)
+
+
+def run_in_thread(run: Training, stop: Interruption) -> tuple[threading.Thread, list[BaseException]]:
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run.run(stop)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, errors
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 240.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+def both_groups_are_owed_an_answer(pool: ActorPool, stopped_at: float) -> bool:
+    """All that the first worker had written by then has been read, and both its groups were told to go on."""
+    commanded_at = pool._commanded_at[:2]
+    return None not in commanded_at and pool._all_read_at > max(stopped_at, *commanded_at)
+
+
+def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
+    run, stop = (
+        Training(recall_config(train_for_env_steps=10**9, log_every_seconds=0.2), tmp_path),
+        Interruption(),
+    )
+    thread, errors = run_in_thread(run, stop)
+    wait_for(lambda: getattr(run, "_steps", 0) > 500)
+    pool = run._system.sources[0].actors
+    # Stopped first: killed at any moment, a group could be one that waits for a slot, and would have none to drop.
+    worker = pool.pids()[0]
+    os.kill(worker, signal.SIGSTOP)
+    os.waitid(os.P_PID, worker, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    stopped_at = pool._clock
+    wait_for(lambda: both_groups_are_owed_an_answer(pool, stopped_at))
+    os.kill(worker, signal.SIGKILL)
+    wait_for(lambda: pool.restarts == 1 and pool.dropped_slots == 2)
+    steps = run._steps
+    wait_for(lambda: run._steps > steps + 2_000)
+    stop.requested = True
+    thread.join(240)
+    assert not errors
+    assert list(read_metrics(tmp_path))[-1]["actors/dropped_slots"] == 2
+
+
+def test_metrics_are_of_all_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gather, mine = Training._gather, []
+
+    def of_two(self: Training, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
+        [here] = gather(self, system)
+        if system is None:
+            return [here]
+        mine.append(system)
+        return [here, {**here, "system": {name: 3 * value for name, value in system.items()}}]
+
+    monkeypatch.setattr(Training, "_gather", of_two)
+    assert train(recall_config(serial=True, train_for_env_steps=300, log_every_seconds=1e9), tmp_path)
+    [row], [here] = list(read_metrics(tmp_path)), mine
+    assert here["inference/rows_per_second"] > 0
+    assert row["inference/rows_per_second"] == 4 * here["inference/rows_per_second"]
+    assert row["inference/host_share"] == pytest.approx(2 * here["inference/host_share"])
+    assert row["inference/device_milliseconds_max"] == 3 * here["inference/device_milliseconds_max"]
+
+
+def test_a_run_begins_with_a_line_of_what_runs_where(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert train(recall_config(serial=True, train_for_env_steps=100), tmp_path)
+    first, *_ = [line for line in capfd.readouterr().err.splitlines() if line]
+    assert first.startswith("2 actors x 6 environments of Recall-v0; ")
+    assert " parameters learn on cpu:0 (no GPU), which also acts; the task's reward alone" in first
+
+
+def test_a_failing_part_ends_the_run_with_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, stop = Training(recall_config(train_for_env_steps=10**9), tmp_path), Interruption()
+    thread, errors = run_in_thread(run, stop)
+    wait_for(lambda: getattr(run, "_steps", 0) > 200)
+    monkeypatch.setattr(run._system.batcher, "_assemble", lambda parts: 1 / 0)
+    thread.join(240)
+    assert not thread.is_alive()
+    assert isinstance(errors[0], ServiceFailedError)
+    assert "batcher thread failed: division by zero" in str(errors[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("learner", "actor", "count"), [("0,1", "2,3", 2), ("all", "all", 4)])
+def test_several_devices_act_and_learn(learner: str, actor: str, count: int, tmp_path: Path) -> None:
+    config = recall_config(
+        devices__learner=learner,
+        devices__actor=actor,
+        actors__workers=4,
+        train_for_env_steps=10**9,
+        log_every_seconds=1e9,  # one row, of all updates
+    )
+    run, stop = Training(config, tmp_path), Interruption()
+    thread, errors = run_in_thread(run, stop)
+    wait_for(lambda: getattr(run, "_steps", 0) > 3_000)
+    sources = run._system.sources
+    assert len(sources) == count
+    # A device whose actors are slow to start comes late; it has only to come.
+    wait_for(lambda: all(source.inference.counter > 0 for source in sources))
+    stop.requested = True
+    thread.join(240)
+    assert not errors
+    assert len({source.inference._device for source in sources}) == count
+    assert run._system.parallel.device_count == (4 if learner == "all" else 2)
+    row = list(read_metrics(tmp_path))[-1]
+    assert row["batch/valid_share"] == 1.0
+    assert row["policy/ratio_mean"] == pytest.approx(1.0, abs=0.05)
+
+
+def test_behaviour_is_what_the_learner_recomputes(tmp_path: Path) -> None:
+    """Log-probabilities, values and recurrent states of inference agree with one pass over the whole rollout."""
+    config = recall_config(serial=True)
+    system = System(settings.resolved(config))
+    stream = BatchStream(system)
+    with stream:
+        for _ in range(3):
+            batch = stream.get()
+            assert batch is not None
+    rows = jax.tree.map(lambda x: np.asarray(x)[0], batch.trajectories)
+    params = jax.device_get(system.learner.state.params)
+    logits, value, _ = system.network.apply(params, rows.observation, rows.initial_state, rows.first)
+    log_prob = np.take_along_axis(jax.nn.log_softmax(logits[:-1]), rows.action[..., None], -1)[..., 0]
+    np.testing.assert_allclose(log_prob, rows.behaviour_log_prob, atol=1e-5)
+    np.testing.assert_allclose(value[:-1], rows.behaviour_value, atol=1e-5)
+    assert np.abs(rows.initial_state).max() > 0.01
+
+
+def test_published_parameters_survive_the_learners_next_update() -> None:
+    publisher = Publisher([jax.devices()[1]], prepare=lambda tree: tree)
+    params = {"w": jax.device_put(jnp.arange(4.0), jax.devices()[0])}
+    publisher.publish(3, params)
+    step = jax.jit(lambda tree: jax.tree.map(lambda x: x + 1, tree), donate_argnums=0)
+    step(params)
+    version, copy = publisher.newest(jax.devices()[1])
+    assert version == 3
+    np.testing.assert_array_equal(copy["w"], np.arange(4.0))
+
+
+def test_draws_depend_on_key_and_counter_alone() -> None:
+    network = make_network(recall_config())
+    params = network.init(jax.random.PRNGKey(0))
+    table = network.initial_state(5)
+    observation = {n: jnp.zeros((4, *f.shape), f.dtype) for n, f in network.spec.observation.items()}
+
+    def draw(counter: int, seed: int = 0) -> np.ndarray:
+        key, first = jax.random.PRNGKey(seed), jnp.ones(4, jnp.uint8)
+        envs = jnp.arange(4)
+        return np.concatenate(
+            [choose(network, params, table, envs, observation, first, key, jnp.int32(counter + i))[0].action
+             for i in range(8)]
+        )  # fmt: skip
+
+    np.testing.assert_array_equal(draw(0), draw(0))
+    assert not np.array_equal(draw(0), draw(100))
+    assert not np.array_equal(draw(0), draw(0, seed=1))
+
+
+def test_bucket_sizes_end_with_all_groups() -> None:
+    assert bucket_sizes(1) == [1]
+    assert bucket_sizes(2) == [1, 2]
+    assert bucket_sizes(48) == [1, 2, 4, 8, 16, 32, 48]

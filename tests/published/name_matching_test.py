@@ -1,0 +1,55 @@
+"""Matching foreign tensors to layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.published.name_matching import match
+
+
+def arrays(**shapes):
+    return [(name, np.zeros(shape)) for name, shape in shapes.items()]
+
+
+def test_by_shape_and_order():
+    wanted = {"conv1/weight": (4, 2), "conv2/weight": (4, 4), "conv3/weight": (4, 4), "conv1/bias": (4,)}
+    found = match(arrays(a=(4, 4), b=(4, 2), c=(4,), d=(4, 4), e=(9,)), wanted)
+    assert found.names == {"conv1/weight": "b", "conv2/weight": "a", "conv3/weight": "d", "conv1/bias": "c"}
+    assert found.left_over == ("e",)
+    assert found.notes == ()
+
+
+def test_a_hint_decides_between_heads():
+    found = match(arrays(critic=(1, 8), reward_linear=(1, 8)), {"reward_head/weight": (1, 8)})
+    assert found.names == {"reward_head/weight": "reward_linear"}
+    assert "by its name" in found.notes[0]
+
+
+def test_without_a_hint_a_choice_must_be_made_by_hand():
+    wanted = {"reward_head/weight": (1, 8)}
+    with pytest.raises(ValueError, match="choose by hand"):
+        match(arrays(x=(1, 8), y=(1, 8)), wanted)
+    with pytest.raises(ValueError, match="choose by hand"):
+        match([("reward.x", np.zeros((1, 8))), ("reward.y", np.zeros((1, 8)))], wanted)
+    assert (
+        match(arrays(x=(1, 8), y=(1, 8)), wanted, {"reward_head/weight": "y"}).names["reward_head/weight"]
+        == "y"
+    )
+
+
+def test_hints_win_over_the_order_of_the_file():
+    wanted = {"vector_fc2/weight": (8, 8), "message_fc2/weight": (8, 8)}
+    found = match(arrays(msg_net=(8, 8), blstats_net=(8, 8)), wanted)
+    assert found.names == {"vector_fc2/weight": "blstats_net", "message_fc2/weight": "msg_net"}
+
+
+def test_what_does_not_fit_is_named():
+    with pytest.raises(
+        ValueError, match=r"fc1/weight, fc2/weight: shape \[2, 3\] is wanted 2 times, the file has it 1"
+    ):
+        match(arrays(a=(2, 3)), {"fc1/weight": (2, 3), "fc2/weight": (2, 3)})
+    with pytest.raises(ValueError, match="a has shape"):
+        match(arrays(a=(2, 3)), {"fc1/weight": (3, 2)}, {"fc1/weight": "a"})
+    with pytest.raises(ValueError, match="has no fc9/weight"):
+        match(arrays(a=(2, 3)), {"fc1/weight": (3, 2)}, {"fc9/weight": "a"})

@@ -1,0 +1,163 @@
+"""Reading PyTorch's checkpoints: what is in them, and that nothing in them runs."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zipfile
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+from motif_jax.published.torch_file import Unread, read_checkpoint, tensors
+from motif_jax.support.errors import UserError
+from tests import torch_files
+from tests.torch_files import Storage, Tensor, tensor
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_everything_plain_is_read(tmp_path, protocol):
+    rng = np.random.default_rng(0)
+    arrays = {
+        "weight": rng.normal(size=(3, 4)).astype("f"), "double": rng.normal(size=2), "ids": np.arange(5),
+        "flag": np.array([True, False]), "half": np.float16([1.5, -2]), "scalar": np.float32(2.5).reshape(()),
+    }  # fmt: skip
+    content = {
+        "model": OrderedDict((name, tensor(array)) for name, array in arrays.items()),
+        "list": [1, -70000, 2**40, 1.5, None, True, "text", (1, 2, 3, 4), b"bytes"],
+        "nested": {"a": {"b": tensor(np.ones(2, "f"))}, "mean": np.float64(0.25), "empty": {}},
+    }
+    found = read_checkpoint(torch_files.write(tmp_path / "a.pth", content, protocol=protocol))
+    assert list(found["model"]) == list(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found["model"][name], array)
+        assert found["model"][name].dtype == array.dtype
+    assert found["list"] == content["list"]
+    assert found["nested"]["mean"] == 0.25
+    assert [name for name, _ in tensors(found)] == [f"model.{name}" for name in arrays] + ["nested.a.b"]
+
+
+def test_views_of_a_shared_storage(tmp_path):
+    storage = Storage(np.arange(12, dtype="f"))
+    content = {
+        "transposed": Tensor(storage, 0, (4, 3), (1, 4)),
+        "part": Tensor(storage, 5, (2, 2), (4, 1)),
+        "wide": Tensor(Storage(np.array([0x3FC0, 0xC000], np.uint16), "BFloat16"), 0, (2,), (1,)),
+        "none": Tensor(storage, 12, (0, 3), (3, 1)),
+    }
+    found = read_checkpoint(torch_files.write(tmp_path / "a.pth", content))
+    np.testing.assert_array_equal(found["transposed"], np.arange(12).reshape(3, 4).T)
+    np.testing.assert_array_equal(found["part"], [[5, 6], [9, 10]])
+    np.testing.assert_array_equal(found["wide"], [1.5, -2.0])
+    assert found["none"].shape == (0, 3)
+
+
+class Harmful:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+class Settings:
+    def __init__(self):
+        self.rate = 3
+
+
+def test_nothing_in_the_file_runs(tmp_path):
+    path = torch_files.write(tmp_path / "a.pth", {"x": Harmful(tmp_path / "made"), "y": 1, "s": Settings()})
+    found = read_checkpoint(path)
+    assert not (tmp_path / "made").exists()
+    assert found["x"] == Unread("posix.mkdir", (str(tmp_path / "made"),))
+    assert found["y"] == 1
+    assert isinstance(found["s"], Unread)
+    pickle.loads(pickle.dumps(Harmful(tmp_path / "made")))
+    assert (tmp_path / "made").exists(), "the harmful object would have done harm"
+
+
+def test_what_is_no_checkpoint_is_refused(tmp_path):
+    path = tmp_path / "old.pth"
+    path.write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(UserError, match="no PyTorch checkpoint in zip format"):
+        read_checkpoint(path)
+    with zipfile.ZipFile(tmp_path / "b.pth", "w") as archive:
+        archive.writestr("other", "x")
+    with pytest.raises(UserError, match=r"no data\.pkl"):
+        read_checkpoint(tmp_path / "b.pth")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_checkpoint(tmp_path / "absent.pth")
+
+
+def test_a_tensor_beyond_its_storage_is_refused(tmp_path):
+    for offset, shape, strides in (
+        (0, (13,), (1,)),
+        (10, (2, 2), (1, 1)),
+        (0, (2, 2), (-1, 1)),
+        (-1, (2,), (1,)),
+    ):
+        storage = Storage(np.arange(12, dtype="f"))
+        path = torch_files.write(tmp_path / "a.pth", {"t": Tensor(storage, offset, shape, strides)})
+        with pytest.raises(UserError, match="damaged"):
+            read_checkpoint(path)
+
+
+def test_damaged_files_are_one_error(tmp_path):
+    good = torch_files.write(tmp_path / "a.pth", {"t": tensor(np.arange(6, dtype="f"))})
+    with zipfile.ZipFile(good) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    pickled = parts["archive/data.pkl"]
+    damaged = [pickled[:cut] for cut in range(0, len(pickled), 7)] + [b"garbage"]
+    for number, data in enumerate(damaged):
+        path = tmp_path / f"{number}.pth"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in {**parts, "archive/data.pkl": data}.items():
+                archive.writestr(name, content)
+        with pytest.raises(UserError):
+            read_checkpoint(path)
+    path = tmp_path / "short.pth"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in {**parts, "archive/data/0": b"\0" * 8}.items():
+            archive.writestr(name, content)
+    with pytest.raises(UserError, match="has 2 entries, not 6"):
+        read_checkpoint(path)
+
+
+def rewritten(good, path, **how):
+    """The members of `good` written with other options of zipfile."""
+    with zipfile.ZipFile(good) as source, zipfile.ZipFile(path, "w", **how) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    return path
+
+
+def test_packed_members_are_refused(tmp_path):
+    """Compressed ones could swell to any size, and a damaged one is zlib's error; encrypted ones are zipfile's."""
+    good = torch_files.write(tmp_path / "a.pth", {"t": tensor(np.zeros(60, "f"))})
+    packed = rewritten(good, tmp_path / "b.pth", compression=zipfile.ZIP_DEFLATED)
+    with pytest.raises(UserError, match="is compressed"):
+        read_checkpoint(packed)
+    content = bytearray(good.read_bytes())
+    for signature, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        start = -1
+        while (start := content.find(signature, start + 1)) >= 0:
+            content[start + place] |= 1
+    (tmp_path / "c.pth").write_bytes(content)
+    with pytest.raises(UserError, match="is encrypted"):
+        read_checkpoint(tmp_path / "c.pth")
+
+
+def test_a_tensor_that_repeats_its_storage_is_refused(tmp_path):
+    """A stride of 0 makes any size of one number."""
+    huge = Tensor(Storage(np.zeros(1, "f")), 0, (10**9, 10**9), (0, 0))
+    with pytest.raises(UserError, match="repeats its storage"):
+        read_checkpoint(torch_files.write(tmp_path / "a.pth", {"t": huge}))
+
+
+def test_what_contains_itself_is_one_error(tmp_path):
+    content = {"a": tensor(np.ones(2, "f"))}
+    content["self"] = [content]
+    found = read_checkpoint(torch_files.write(tmp_path / "a.pth", content))
+    with pytest.raises(UserError, match="contains itself"):
+        list(tensors(found))

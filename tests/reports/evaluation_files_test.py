@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from motif_jax.reports import evaluation_files, messages
+from motif_jax.reports.messages import MessageTally
+from motif_jax.support.errors import UserError
+from tests.made_up_runs import HOSTILE, evaluation_rows, write_evaluation
+
+
+def test_actions_survive_packing():
+    actions = np.random.default_rng(0).integers(0, 23, 3000)
+    packed = evaluation_files.encode_actions(actions)
+    np.testing.assert_array_equal(evaluation_files.decode_actions(packed), actions)
+    assert len(packed) < 2700
+    assert len(evaluation_files.decode_actions(evaluation_files.encode_actions([]))) == 0
+    with pytest.raises(ValueError, match="0 and 255"):
+        evaluation_files.encode_actions([256])
+
+
+def test_a_journal_cut_at_any_byte_loses_at_most_its_last_row(tmp_path):
+    with evaluation_files.Journal(tmp_path) as rows:
+        for index in range(3):
+            rows.append(
+                {"index": index, "session": 0, "session_seconds": 1.0, "x": float("nan"), "text": HOSTILE}
+            )
+    whole = (tmp_path / evaluation_files.JOURNAL).read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    sizes = {0, len(whole), *ends, *(end - 1 for end in ends), *range(0, len(whole), 17)}
+    for size in sorted(sizes):
+        (tmp_path / evaluation_files.JOURNAL).write_bytes(whole[:size])
+        complete = sum(end <= size for end in ends)
+        with evaluation_files.Journal(tmp_path) as rows:
+            assert rows.done == set(range(complete))
+            rows.append({"index": complete, "session": rows.session, "session_seconds": 0.5})
+        with evaluation_files.Journal(tmp_path) as rows:
+            assert rows.done == set(range(complete + 1))
+
+
+def test_a_line_that_is_damaged_in_the_middle_is_named(tmp_path):
+    (tmp_path / "episodes.jsonl").write_text('{"index": 0}\n{"ind\n{"index": 2}\n')
+    with pytest.raises(UserError, match=r"episodes.jsonl line 2"):
+        evaluation_files.Journal(tmp_path)
+
+
+def test_speed_adds_up_sessions():
+    rows = [
+        {"length": 100, "session": 0, "session_seconds": 1.0},
+        {"length": 100, "session": 0, "session_seconds": 2.0},
+        {"length": 300, "session": 1, "session_seconds": 3.0},
+    ]
+    assert evaluation_files.speed(rows) == (100.0, 5.0)
+    assert evaluation_files.speed([]) == (0.0, 0.0)
+
+
+def test_parquet_holds_rows_and_actions(tmp_path):
+    rows = evaluation_rows(5, 0.0, 1)
+    evaluation_files.write_parquet(tmp_path / "t.parquet", rows[::-1])
+    table = pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist()
+    assert [row["index"] for row in table] == [0, 1, 2, 3, 4]
+    assert table[2]["return"] == rows[2]["return"]
+    np.testing.assert_array_equal(table[2]["actions"], evaluation_files.decode_actions(rows[2]["actions"]))
+
+
+def test_read_evaluation(tmp_path):
+    with pytest.raises(UserError, match="not a finished evaluation"):
+        evaluation_files.read_evaluation(tmp_path)
+    summary = write_evaluation(tmp_path, "random", evaluation_rows(6, 0.0, 1))
+    read = evaluation_files.read_evaluation(tmp_path)
+    assert read["measures"] == json.loads(json.dumps(summary["measures"]))
+    assert [row["index"] for row in read["rows"]] == list(range(6))
+
+
+def test_tallies_of_messages():
+    texts = np.zeros((2, 8), np.uint8)
+    texts[0, :3] = list(b"abc")
+    texts[1, :2] = [1, 200]
+    tallies = messages.tally_episode(
+        texts, np.array([0, 1, 0, 0]), np.array([2.0, 1, 2, 2]), np.array([2.0, 1, 0.25, 0.1])
+    )
+    assert tallies == [MessageTally("abc", 3, 1, 2.0, 2.35), MessageTally("\\x01\\xc8", 1, 1, 1.0, 1.0)]
+    merged = messages.merge([tallies, messages.unpack(messages.pack(tallies))])
+    assert merged[0] == MessageTally("abc", 6, 2, 2.0, 4.7)
+    assert messages.from_rows(json.loads(json.dumps(messages.as_rows(merged)))) == merged
+    without = messages.tally_episode(texts, np.array([1, 1]))
+    assert without == [MessageTally("\\x01\\xc8", 2)]

@@ -1,0 +1,73 @@
+"""Append-only lines: torn at any byte, they lose the torn line alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.support.checked_lines import LineWriter, decode_line, encode_line, read_lines
+from motif_jax.support.errors import UserError
+
+KEYS = [f"{n:032x}" for n in range(6)]
+
+
+def write(path, keys):
+    with LineWriter(path) as writer:
+        for key in keys:
+            writer.append([(key, {"label": int(key, 16)})])
+
+
+def test_round_trip_and_filter(tmp_path):
+    path = tmp_path / "folder" / "a.jsonl"
+    write(path, KEYS)
+    assert list(read_lines(path)) == [(key, {"label": n}) for n, key in enumerate(KEYS)]
+    assert list(read_lines(path, {KEYS[3]})) == [(KEYS[3], {"label": 3})]
+    assert list(read_lines(tmp_path / "absent.jsonl")) == []
+
+
+def test_torn_at_every_byte(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, KEYS[:3])
+    whole = path.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    for cut in range(len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        # A line that lacks nothing but its end is whole.
+        sound = sum(end - 1 <= cut for end in ends)
+        assert [value["label"] for _, value in read_lines(path)] == list(range(sound))
+        write(path, KEYS[4:])
+        labels = [value["label"] for _, value in read_lines(path)]
+        assert labels == [*range(sound), 4, 5]
+
+
+def test_damaged_lines_are_skipped(tmp_path):
+    path = tmp_path / "a.jsonl"
+    write(path, KEYS)
+    data = bytearray(path.read_bytes())
+    line = len(data) // len(KEYS)
+    data[2 * line + 45] ^= 1
+    data[4 * line : 4 * line + 20] = b"\0" * 20
+    path.write_bytes(bytes(data))
+    assert [value["label"] for _, value in read_lines(path)] == [0, 1, 3, 5]
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"\n", b"x" * 80, b"0" * 44, b"\xff" * 60, encode_line(KEYS[0], {})[:-3]]
+)
+def test_rubbish_is_no_line(line):
+    assert decode_line(line) is None
+
+
+def test_one_writer_a_file(tmp_path):
+    with LineWriter(tmp_path / "a"), pytest.raises(BlockingIOError):
+        LineWriter(tmp_path / "a")
+    LineWriter(tmp_path / "a").close()
+
+
+def test_full_disk_is_one_line_and_keeps_what_was_written(tmp_path):
+    with LineWriter(tmp_path / "a") as writer:
+        writer.append([(KEYS[0], {"label": 0})])
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    with LineWriter(full) as writer, pytest.raises(UserError, match="No space left on device; everything"):
+        writer.append([(KEYS[1], {"label": 1})])
+    assert len(list(read_lines(tmp_path / "a"))) == 1

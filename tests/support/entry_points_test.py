@@ -1,0 +1,24 @@
+"""Parts by 'module:Class'."""
+
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.support import entry_points
+from motif_jax.support.errors import UserError
+
+
+def test_a_class_of_any_module_is_found() -> None:
+    assert entry_points.load("policy", "motif_jax.support.errors:UserError") is UserError
+    assert entry_points.is_entry_point("a:B")
+    assert not entry_points.is_entry_point("NetHackScore-v1")
+    assert not entry_points.is_entry_point(None)
+
+
+@pytest.mark.parametrize(
+    "name", ["no_such_module:Class", "motif_jax.support.errors:Nothing", ":Class", "json:"]
+)
+def test_what_is_not_there_is_one_line_with_its_key(name: str) -> None:
+    with pytest.raises(UserError, match="policy") as raised:
+        entry_points.load("policy", name)
+    assert name in str(raised.value)
