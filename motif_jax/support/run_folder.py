@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -67,9 +68,20 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
-    """Names each of `keys` (a name covers all below it) whose values differ: 'seed: 1 before, 2 now'."""
-    old, new = _flat(old), _flat(new)
+def differences(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    keys: Iterable[str],
+    new_keys: Mapping[str, Any] = MappingProxyType({}),
+) -> list[str]:
+    """Names each of `keys` (a name covers all below it) whose values differ: 'seed: 1 before, 2 now'.
+
+    Args:
+      old, new: configs as nested dictionaries.
+      keys: what is compared.
+      new_keys: keys that configs did not always have, 'reward.kind', and the value that `old` without one stands for.
+    """
+    old, new = {**new_keys, **_flat(old)}, _flat(new)
     found = []
     for name in sorted({*old, *new}):
         if any(name == key or name.startswith(key + ".") for key in keys):
@@ -95,8 +107,13 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
     return config
 
 
-def check_identity(workdir: str | Path, config: ConfigDict, identity: Iterable[str] = ()) -> None:
-    """Refuses the folder of another stage's run, and of a run whose keys in `identity` differ.
+def check_identity(
+    workdir: str | Path,
+    config: ConfigDict,
+    identity: Iterable[str] = (),
+    new_keys: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Refuses the folder of another stage's run, and of a run whose keys in `identity` differ (see `differences`).
 
     A folder without a run is always fine. Every stage asks this before it does anything: a wrong --workdir
     would overwrite what says how another run was made.
@@ -112,7 +129,7 @@ def check_identity(workdir: str | Path, config: ConfigDict, identity: Iterable[s
             f"--workdir={workdir} holds a run of {there.get('stage')}, this is {config.get('stage')}: "
             "choose another --workdir"
         )
-    changed = differences(there, as_plain(config), identity)
+    changed = differences(there, as_plain(config), identity, new_keys)
     if changed:
         raise UserError(
             f"{workdir} holds a run with another config ({'; '.join(changed)}): "
@@ -120,14 +137,19 @@ def check_identity(workdir: str | Path, config: ConfigDict, identity: Iterable[s
         )
 
 
-def prepare(workdir: str | Path, config: ConfigDict, identity: Iterable[str] = ()) -> Path:
+def prepare(
+    workdir: str | Path,
+    config: ConfigDict,
+    identity: Iterable[str] = (),
+    new_keys: Mapping[str, Any] = MappingProxyType({}),
+) -> Path:
     """Creates the run folder, or takes up the one there, and writes config.json and versions.json.
 
     Raises:
       UserError: the folder belongs to a run of another stage, or one whose `identity` keys differ.
     """
     folder = Path(workdir)
-    check_identity(folder, config, identity)
+    check_identity(folder, config, identity, new_keys)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
