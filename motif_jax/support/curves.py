@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json_lines
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,6 @@ class BinnedCurve:
     count: np.ndarray
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.exists():
-        return
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.endswith("\n"):
-                return  # torn by a kill
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise UserError(f"{path} line {number} cannot be read: {error}") from None
-
-
 def columns(rows: Iterable[Mapping[str, Any]], step_key: str = "step") -> dict[str, Curve]:
     """Turns rows with a step and numbers into one curve per name, ordered by step."""
     xs: dict[str, array] = {}
@@ -86,7 +73,7 @@ def columns(rows: Iterable[Mapping[str, Any]], step_key: str = "step") -> dict[s
 
 def read_metrics(folder: str | os.PathLike[str]) -> dict[str, Curve]:
     """Returns the curves of metrics.jsonl in a run folder; none when there is no such file."""
-    return columns(_lines(Path(folder) / "metrics.jsonl"))
+    return columns(read_json_lines(Path(folder) / "metrics.jsonl", ["step"]))
 
 
 def read_episodes(folder: str | os.PathLike[str]) -> dict[str, Curve]:
@@ -96,25 +83,30 @@ def read_episodes(folder: str | os.PathLike[str]) -> dict[str, Curve]:
 
 def episode_rows(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Yields the lines of episodes.jsonl in an agent's run folder; none when there is no such file."""
-    return _lines(Path(folder) / "episodes.jsonl")
+    return read_json_lines(Path(folder) / "episodes.jsonl", ["step"])
 
 
 def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Returns the columns of a CSV file of numbers as float64; none when there is no such file."""
+    """Returns the columns of a CSV file of numbers as float64; none when there is no such file.
+
+    Raises:
+      UserError: the file is damaged.
+    """
     path = Path(path)
     if not path.exists():
         return {}
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    if not rows:
-        return {}
-    found = {}
-    for name in rows[0]:
-        try:
-            found[name] = np.array([float(row[name]) if row[name] else np.nan for row in rows])
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{path}: column {name} is not all numbers ({error})") from None
-    return found
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            header, *rows = csv.reader(file, strict=True)
+        wrong = [number for number, row in enumerate(rows, start=2) if len(row) != len(header)]
+        if wrong:
+            raise ValueError(f"line {wrong[0]} has not the {len(header)} columns of the first")
+        numbers = [[float(cell) if cell else np.nan for cell in row] for row in rows]
+    except (ValueError, csv.Error) as error:
+        raise UserError(
+            f"{path} is damaged ({error}): the same command that made the run writes it anew"
+        ) from None
+    return dict(zip(header, np.array(numbers).T, strict=True)) if numbers else {}
 
 
 def binned(curve: Curve, bins: int = 60) -> BinnedCurve:

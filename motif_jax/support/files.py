@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -73,6 +73,72 @@ def atomic_write_json(path: str | os.PathLike[str], value: Any) -> None:
 def atomic_save_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
     """Writes `array` in numpy's .npy format to `path` as `atomic_write_bytes` does."""
     _atomic(path, lambda file: np.save(file, array, allow_pickle=False))
+
+
+def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys: Iterable[str] = ()) -> Any:
+    """The value of a JSON file.
+
+    Args:
+      path: the file.
+      remedy: what the user can do about a file that is damaged, as the end of a sentence.
+      kind: of the value: dict, list, ...
+      keys: what an object must have.
+
+    Raises:
+      UserError: the file is not there, cannot be read, or holds something else; names it, and the remedy.
+    """
+    try:
+        with open(path, "rb") as file:
+            value = _parse_json(file.read(), kind)
+        if missing := [key for key in keys if key not in value]:
+            raise ValueError(f"it has no {', '.join(missing)}")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): {remedy}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}): {remedy}") from None
+    return value
+
+
+def read_json_lines(
+    path: str | os.PathLike[str],
+    whole_numbers: Iterable[str] = (),
+    remedy: str = "take out that line, which loses what it says, or put back a copy of the file",
+) -> Iterator[dict[str, Any]]:
+    """Yields the objects of a file with one on each line; a last line torn by a kill is left out; no file has none.
+
+    Args:
+      path: the file.
+      whole_numbers: keys that every line has a whole number under, such as a step.
+      remedy: as in `read_json`.
+
+    Raises:
+      UserError: a line before the last is damaged; names file, line and the remedy.
+    """
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                row = _parse_json(line, dict)
+                for key in whole_numbers:
+                    if type(row.get(key)) is not int:
+                        raise ValueError(f"no whole number as {key}")
+            except ValueError as error:
+                raise UserError(f"{path} is damaged in line {number} ({error}): {remedy}") from None
+            yield row
+
+
+def _parse_json(data: bytes, kind: type) -> Any:
+    """The value in `data`; ValueError says why there is none of this kind."""
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"no JSON: {error}" if data.strip() else "empty") from None
+    if not isinstance(value, kind):
+        raise ValueError(f"a JSON {type(value).__name__} in place of a {kind.__name__}")
+    return value
 
 
 def remove_temporaries(folder: str | os.PathLike[str]) -> None:

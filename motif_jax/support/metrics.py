@@ -15,20 +15,18 @@ from typing import Any
 from tensorboardX import SummaryWriter
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_text
+from motif_jax.support.files import atomic_write_text, read_json_lines
 
 FILE_NAME = "metrics.jsonl"
 
 
 def read_metrics(workdir: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a run's metrics.jsonl; a last line torn by a kill is left out."""
-    path = Path(workdir) / FILE_NAME
-    if not path.exists():
-        return
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield json.loads(line)
+    """Yields the rows of a run's metrics.jsonl; a last line torn by a kill is left out.
+
+    Raises:
+      UserError: a line is damaged.
+    """
+    return read_json_lines(Path(workdir) / FILE_NAME, ["step"])
 
 
 class MetricsWriter:
@@ -43,7 +41,7 @@ class MetricsWriter:
       wandb: None, or keyword arguments of `wandb.init` (project, name, ...).
 
     Raises:
-      UserError: W&B was asked for and is not installed.
+      UserError: W&B was asked for and is not installed, or metrics.jsonl is damaged.
     """
 
     def __init__(

@@ -85,3 +85,28 @@ def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> Non
             files.FolderLock(folder),
         ):
             pass
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\0\0\0", b"{", b"[1]", b"[" * 5000, b"\xff\xfe", b'{"other": 1}'], ids=repr
+)
+def test_damaged_json_is_told_with_the_remedy(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "plan.json"
+    with pytest.raises(UserError, match=rf"{path} cannot be read .*: make it anew"):
+        files.read_json(path, "make it anew")
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"{path} is damaged .*: make it anew"):
+        files.read_json(path, "make it anew", keys=["step"])
+    path.write_text('{"step": 1}')
+    assert files.read_json(path, "make it anew", keys=["step"]) == {"step": 1}
+
+
+@pytest.mark.parametrize("line", [b"", b"\0\0", b'{"ste": 3}', b'{"step": null}', b"[3]", b"\xff"], ids=repr)
+def test_a_damaged_line_is_named_and_a_torn_end_is_none(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "rows.jsonl"
+    assert not list(files.read_json_lines(path))
+    path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"st')
+    assert [row["step"] for row in files.read_json_lines(path, ["step"])] == [1, 2]
+    path.write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 2}\n')
+    with pytest.raises(UserError, match=rf"{path} is damaged in line 2 .*take out that line"):
+        list(files.read_json_lines(path, ["step"]))

@@ -150,6 +150,14 @@ def test_metrics_resume_where_the_checkpoint_stands(tmp_path: Path) -> None:
     assert (30, "loss/total") in _tensorboard_steps(tmp_path / "tensorboard")
 
 
+def test_damaged_metrics_are_told_before_they_are_written_over(tmp_path: Path) -> None:
+    damaged = b'{"step": 1}\n{"step": 2, \xff}\n{"step": 3}\n'
+    (tmp_path / "metrics.jsonl").write_bytes(damaged)
+    with pytest.raises(UserError, match=r"metrics\.jsonl is damaged in line 2"):
+        MetricsWriter(tmp_path, resume_step=3)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == damaged
+
+
 def test_asking_for_wandb_without_it_names_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
