@@ -1,0 +1,32 @@
+"""Guarding parameters: an update is applied only where everything that it brings is finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def all_finite(*trees: Any) -> jax.Array:
+    """Whether every number in `trees` is finite: bool scalar. Leaves that cannot be otherwise (integers, keys) pass."""
+    checks = [
+        jnp.all(jnp.isfinite(leaf))
+        for leaf in jax.tree.leaves(trees)
+        if jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+    ]
+    return jnp.all(jnp.stack(checks)) if checks else jnp.array(True)
+
+
+def keep_if(finite: jax.Array, new: Any, old: Any) -> Any:
+    """`new` where `finite` (bool scalar) holds, else `old`: trees of the same structure, shapes and dtypes."""
+    return jax.tree.map(lambda ours, theirs: jnp.where(finite, ours, theirs), new, old)
+
+
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """The leaves of a tree by path, as in 'rows/blstats' or 'params/0/kernel'."""
+    found = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        keys = (getattr(k, "key", getattr(k, "name", getattr(k, "idx", k))) for k in path)
+        found["/".join(map(str, keys))] = leaf
+    return found

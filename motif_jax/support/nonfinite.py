@@ -1,0 +1,50 @@
+"""What every training does with a step that is not finite: the config's policy, and the batch kept for inspection."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.support import config as checks
+from motif_jax.support.files import atomic_write_bytes
+
+FOLDER = "nonfinite"
+POLICIES = ("stop", "skip")
+
+
+def defaults() -> ConfigDict:
+    """`config.nonfinite` of a stage that trains."""
+    # Where a loss, gradient or parameter is not finite: 'stop', or 'skip' the step, most_skips times in a run.
+    return ConfigDict({"policy": "stop", "most_skips": 10})
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for a bad value of `config.nonfinite`."""
+    checks.choice(config, "nonfinite.policy", POLICIES)
+    checks.positive(config, "nonfinite.most_skips")
+
+
+def most_skips(config: ConfigDict) -> int:
+    """How many steps of a run may be left out before it ends."""
+    return config.nonfinite.most_skips if config.nonfinite.policy == "skip" else 0
+
+
+def write_batch(workdir: str | os.PathLike[str], step: int, arrays: Mapping[str, Any]) -> Path:
+    """Writes the batch of a step that is not finite to `nonfinite/step-N.npz`; returns the path.
+
+    Args:
+      workdir: the run folder.
+      step: the update's number, from 0.
+      arrays: what it was computed from and what came out, by name.
+    """
+    path = Path(workdir) / FOLDER / f"step-{step}.npz"
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
+    atomic_write_bytes(path, buffer.getvalue())
+    return path

@@ -1,0 +1,34 @@
+"""The policy for steps that are not finite, and the batch that is kept of one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.support import nonfinite
+from motif_jax.support.errors import UserError
+
+
+def test_a_batch_is_written_whole(tmp_path):
+    arrays = {"rows/blstats": np.arange(6).reshape(2, 3), "loss": np.float32(np.nan)}
+    path = nonfinite.write_batch(tmp_path, 17, arrays)
+    assert path == tmp_path / "nonfinite" / "step-17.npz"
+    with np.load(path) as read:
+        assert sorted(read) == sorted(arrays)
+        np.testing.assert_array_equal(read["rows/blstats"], arrays["rows/blstats"])
+        assert np.isnan(read["loss"])
+
+
+def test_policies():
+    config = ConfigDict({"nonfinite": nonfinite.defaults()})
+    nonfinite.check(config)
+    assert nonfinite.most_skips(config) == 0
+    config.nonfinite.policy = "skip"
+    assert nonfinite.most_skips(config) == config.nonfinite.most_skips > 0
+    config.nonfinite.most_skips = 0
+    with pytest.raises(UserError, match=r"config.nonfinite.most_skips=0: must be a number above 0"):
+        nonfinite.check(config)
+    config.nonfinite.policy = "hope"
+    with pytest.raises(UserError, match=r"config.nonfinite.policy='hope': must be one of stop, skip"):
+        nonfinite.check(config)
