@@ -2,7 +2,7 @@
 
     python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate --config.dataset_dir=DATASET
 
-asks the embedded lexicon (a stand-in for a language model, seconds). A language model in process, 8 GPUs:
+asks the lexicon (a stand-in for a language model, seconds). A language model in process, 8 GPUs:
 
     python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate --config.dataset_dir=DATASET \
         --config.annotator=vllm --config.vllm.model=MODEL --config.vllm.tensor_parallel_size=8
@@ -32,7 +32,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.dataset_dir = ""
     # Answers of all runs: what is in it is never asked again.
     config.store_dir = "runs/answer_store"
-    # score, return, random, lexicon; with a language model: vllm, openai.
+    # score, return, random, lexicon; with a language model: vllm, openai; module:Class of your own.
     config.annotator = "lexicon"
     # defaultgoal, zeroknowledge, combat, gold, stairs.
     config.goal = "defaultgoal"
@@ -69,7 +69,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.sampling = ConfigDict({"temperature": 0.1, "top_k": 50, "top_p": 0.95, "max_tokens": 4096})
     # Every question gets a seed of its own, derived from config.seed; False: unseeded, a little faster on a GPU.
     config.sampling.seeded = True
-    # The embedded annotator's YAML file; empty: the one that is built in.
+    # The lexicon's YAML file; empty: the one that is built in.
     config.lexicon = ConfigDict({"file": ""})
     config.vllm = _vllm()
     config.openai = _openai()

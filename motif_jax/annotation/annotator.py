@@ -1,52 +1,46 @@
-"""The seam between the annotate stage and whatever judges a pair: questions in, labels with probabilities out.
-
-An annotator is a module of this package with two functions:
-
-    check(config) -> None              raises UserError for a bad value, before any work, without loading a model
-    make(config, dataset) -> Annotator
-
-`config` is the annotate stage's whole config and `dataset` an open `datasets.pairs.PairsDataset`.
-"""
+"""The seam between those who want labels and whatever judges: questions in, labels with probabilities out."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from motif_jax.datasets.verdicts import PAIR, Form
+from motif_jax.support import config as checks
+from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
-FIRST, SECOND, TIE, UNKNOWN = 0, 1, 2, 3
-LABEL_NAMES = ("first", "second", "tie", "unknown")
-
-# Name in config.annotator -> module of this package. Imported on use: vllm and openai are optional installs.
-MODULES = {
-    "score": "baselines",
-    "return": "baselines",
-    "random": "baselines",
-    "lexicon": "lexicon",
-    "vllm": "vllm_engine",
-    "openai": "openai_client",
+# Name in config.annotator -> class. Imported on use: vllm and openai are optional installs.
+BUILT_IN = {
+    "score": "motif_jax.annotation.baselines:ScoreAnnotator",
+    "return": "motif_jax.annotation.baselines:ReturnAnnotator",
+    "random": "motif_jax.annotation.baselines:RandomAnnotator",
+    "lexicon": "motif_jax.annotation.lexicon:LexiconAnnotator",
+    "vllm": "motif_jax.annotation.vllm_engine:VllmAnnotator",
+    "openai": "motif_jax.annotation.openai_client:OpenAIAnnotator",
 }
+# What only annotators with a prompt read, and the values that say nothing.
+_OF_PROMPTS = {"answer.mode": "analysis", "prompt.version": "default", "prompt.file": ""}
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """One ordered pair to be judged.
+    """Something to be judged.
 
     Attributes:
-        id: 32 hex digits, the hash of the annotator's identity and of what is asked (`questions.question_id`).
-        captions: the texts of the first and of the second sub-sequence; empty strings for annotators that do
-            not read captions.
+        id: 32 hex digits, the hash of the annotator's identity and of what is asked (`questions.QuestionHasher`).
+        items: the texts, as many as the form has; empty for annotators that read no texts.
+        form: the verdicts that it may get.
         pair: index of the pair in the dataset, for annotators that read the dataset's numbers; None for
-            questions about captions, which many pairs may share.
+            questions about texts, which many pairs may share.
         attempt: 0 when asked for the first time, n when n earlier answers held no verdict (varies the seed).
     """
 
     id: str
-    captions: tuple[str, str] = ("", "")
+    items: tuple[str, ...] = ()
+    form: Form = PAIR
     pair: int | None = None
     attempt: int = 0
 
@@ -56,16 +50,16 @@ class Answer:
     """What an annotator says to one question.
 
     Attributes:
-        label: FIRST, SECOND, TIE or UNKNOWN.
-        probabilities: P(first), P(second), P(tie), summing to 1; None means certainty in `label`.
+        label: one of the question's form, or UNKNOWN.
+        probabilities: of the form's verdicts in their order, summing to 1; None means certainty in `label`.
         prompt_tokens, completion_tokens, cached_tokens: cost, all turns together; 0 where there is no model.
         turns: the conversation, a sequence of {"role", "content"}; empty where there is none.
-        mass: probability of the three verdicts together, where they were read from log-probabilities.
+        mass: probability of the verdicts together, where they were read from log-probabilities.
         note: why the label is UNKNOWN when the reason is not the text ("prompt too long"); '' otherwise.
     """
 
     label: int
-    probabilities: tuple[float, float, float] | None = None
+    probabilities: tuple[float, ...] | None = None
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
@@ -79,7 +73,7 @@ class Preview:
     """What a question would look like.
 
     Attributes:
-        text: exactly what the model would read, or the captions where there is no model.
+        text: exactly what the model would read, or the items where there is no model.
         tokens: its length; None where there is no model.
         exact: False if `tokens` is a guess because the model's tokenizer is not at hand.
     """
@@ -89,61 +83,112 @@ class Preview:
     exact: bool = True
 
 
+@dataclasses.dataclass(frozen=True)
+class Prices:
+    """What a million tokens cost: of prompts, of the part of a prompt that the server had cached, of answers."""
+
+    prompt: float
+    cached: float
+    completion: float
+
+    def of(self, prompt: float, completion: float, cached: float = 0.0) -> float:
+        """The cost of so many tokens; cached ones are part of the prompt's."""
+        paid = (prompt - cached) * self.prompt + cached * self.cached + completion * self.completion
+        return paid / 1e6
+
+
 class Annotator(abc.ABC):
-    """Judges questions. `start`, `preview` and `close` are there for those with a model.
+    """Judges questions of one form.
+
+    `config.annotator` names a class of this kind, one of BUILT_IN or `module:Class` anywhere. It is made by
+    `Class(config, form, dataset)`: the whole config of who asks, the form of verdict that is wanted, and an open
+    `PairsDataset` or None where there is none; `check` is called before. `start`, `preview`, `close` and what tells
+    figures are there for those with a model.
 
     Attributes:
+        forms: of the class: the forms of verdict that it can give.
+        reads_items: of the class. True: a question is its texts, asked once however often they are met. False: each
+            pair of a dataset is its own question.
+        reads_prompt: of the class: whether config.prompt and config.answer mean anything to it.
         identity: JSON-able; everything that an answer depends on besides the question itself (annotator, goal,
             model and revision, prompt texts, sampling, lexicon hash; for annotators that read the dataset's
             numbers also its content hash). It goes into the manifest and into every question's id.
         short_name: default name of the label file, without a dot (`llama70b_msg_defaultgoal_default`).
-        reads_captions: True: a question is an ordered pair of captions, asked once however many pairs hold it,
-            and equal captions are a tie that is not asked. False: each pair is its own question.
+        prices: of its model's tokens, None where nothing is paid.
     """
 
+    forms: tuple[Form, ...] = (PAIR,)
+    reads_items: bool = True
+    reads_prompt: bool = False
     identity: Mapping[str, Any]
     short_name: str
-    reads_captions: bool
+    prices: Prices | None = None
 
     @abc.abstractmethod
-    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
+    def __init__(self, config: Any, form: Form, dataset: Any) -> None:
+        """Everything above is known when this returns, without a model: a run that finds all its answers loads none."""
+
+    @classmethod  # noqa: B027 (there may be nothing to check)
+    def check(cls, config: Any, form: Form) -> None:
+        """Raises UserError for a bad value, before any work, without loading a model or asking a server."""
+
+    @abc.abstractmethod
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields (position in `questions`, answer) once for every question, in any order.
 
-        What was yielded is kept when a later question raises.
+        What was yielded is kept when a later question raises. One that waits long yields None now and then: what is
+        there is written, progress shown, and a request to stop is heard. It may be closed at any yield.
         """
 
     def start(self) -> None:  # noqa: B027 (nothing to do without a model)
-        """Loads the model or reaches the server; called once before the first question, if there is any.
-
-        Everything above must be known without it: a run that finds all its answers never loads a model.
-        """
+        """Loads the model or reaches the server; called once before the first question, if there is any."""
 
     def preview(self, question: Question) -> Preview:
         """What a question would look like, without asking it."""
-        return Preview("\n----\n".join(question.captions) if self.reads_captions else f"pair {question.pair}")
+        return Preview("\n----\n".join(question.items) if self.reads_items else f"pair {question.pair}")
+
+    def live(self) -> dict[str, float | int | str]:
+        """Figures of its own for the progress line."""
+        return {}
+
+    def summary(self) -> dict[str, Any]:
+        """Figures of its own for summary.json."""
+        return {}
 
     def close(self) -> None:  # noqa: B027 (as above)
         """Frees the engine or the connections."""
 
 
-def certain(label: int) -> tuple[float, float, float]:
-    """One-hot P(first), P(second), P(tie) of a known label; NaN for UNKNOWN."""
-    if label == UNKNOWN:
-        return (float("nan"),) * 3
-    return (float(label == FIRST), float(label == SECOND), float(label == TIE))
+def _class(name: str) -> type[Annotator]:
+    entry = BUILT_IN.get(name, name)
+    if not entry_points.is_entry_point(entry):
+        raise UserError(
+            f"config.annotator={name}: must be one of {', '.join(BUILT_IN)}, or module:Class for one of your own"
+        )
+    found = entry_points.load("annotator", entry)
+    if not (isinstance(found, type) and issubclass(found, Annotator)):
+        raise UserError(
+            f"config.annotator={name}: must be a class of motif_jax.annotation.annotator.Annotator"
+        )
+    return found
 
 
-def _module(name: str) -> Any:
-    if name not in MODULES:
-        raise UserError(f"config.annotator={name}: must be one of {', '.join(MODULES)}")
-    return importlib.import_module(f"motif_jax.annotation.{MODULES[name]}")
+def check_annotator(config: Any, form: Form = PAIR) -> None:
+    """Raises UserError when the config's annotator or its settings are not usable for questions of `form`."""
+    annotator = _class(config.annotator)
+    if form not in annotator.forms:
+        known = " or ".join(one.name for one in annotator.forms)
+        raise UserError(
+            f"config.annotator={config.annotator}: answers no questions of form {form.name}, only {known}"
+        )
+    if not annotator.reads_prompt:
+        for key, silent in _OF_PROMPTS.items():
+            value = checks.dotted(config, key)
+            allowed = f"left at '{silent}': the annotator {config.annotator} reads no prompt"
+            checks.require(value == silent, key, value, allowed)
+    annotator.check(config, form)
 
 
-def check_annotator(config: Any) -> None:
-    """Raises UserError when the config's annotator or its settings are not usable."""
-    _module(config.annotator).check(config)
-
-
-def make_annotator(config: Any, dataset: Any) -> Annotator:
-    """The annotator that `config.annotator` names, ready to answer."""
-    return _module(config.annotator).make(config, dataset)
+def make_annotator(config: Any, form: Form = PAIR, dataset: Any = None) -> Annotator:
+    """The annotator that `config.annotator` names, ready to answer questions of `form`."""
+    return _class(config.annotator)(config, form, dataset)

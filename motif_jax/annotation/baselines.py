@@ -7,26 +7,54 @@ rewards (data/rewards), `random` tosses a coin for each pair: a floor that no tr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from motif_jax.annotation.annotator import FIRST, SECOND, TIE, Annotator, Answer, Question
+from motif_jax.annotation.annotator import Annotator, Answer, Question
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.verdicts import FIRST, SECOND, TIE, Form
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
 
-class NumberAnnotator(Annotator):
-    """Prefers the sub-sequence with the larger number; equal numbers are a tie."""
+class _NumberAnnotator(Annotator):
+    """Prefers the sub-sequence with the larger number; equal numbers are a tie.
 
-    reads_captions = False
+    Attributes:
+      name: in config.annotator.
+      need: the array that it reads, as `PairsDataset.open` takes it.
+    """
 
-    def __init__(self, name: str, numbers: np.ndarray, content_hash: str) -> None:
-        """Takes the numbers of a dataset, [pairs, 2], and its content hash."""
-        self.identity = {"annotator": name, "dataset": content_hash}
-        self.short_name = name
-        self._numbers = numbers
+    reads_items = False
+    name: ClassVar[str]
+    need: ClassVar[str]
+
+    def __init__(self, config: Any, form: Form, dataset: PairsDataset) -> None:
+        del config, form
+        self.identity = {"annotator": self.name, "dataset": dataset.content_hash()}
+        self.short_name = self.name
+        self._numbers = self._read(dataset)
+
+    @classmethod
+    def check(cls, config: Any, form: Form) -> None:
+        """Raises UserError when the dataset does not have the numbers, or has some that are not finite."""
+        try:
+            dataset = PairsDataset.open(config.dataset_dir, need=("message", cls.need))
+        except UserError as error:
+            raise UserError(f"config.annotator={cls.name} needs {cls.need}: {error}") from None
+        bad = np.flatnonzero(~np.isfinite(cls._read(dataset)).all(1))
+        if bad.size:
+            where = cls.need if cls.need.startswith("info/") else f"data/{cls.need}"
+            raise UserError(
+                f"config.annotator={cls.name}: {dataset.folder / where}.npy must be finite, pair {bad[0]} is not ({bad.size:,} "
+                "such pairs)"
+            )
+
+    @classmethod
+    def _read(cls, dataset: PairsDataset) -> np.ndarray:
+        """The numbers [pairs, 2]."""
+        raise NotImplementedError
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """Yields (position, answer) in the order of the questions, which name pairs.
@@ -36,45 +64,44 @@ class NumberAnnotator(Annotator):
         """
         for position, question in enumerate(questions):
             if question.pair is None:
-                raise ValueError(f"{self.short_name} judges pairs of a dataset, not captions")
+                raise ValueError(f"{self.short_name} judges pairs of a dataset, not texts")
             first, second = self._numbers[question.pair]
             yield position, Answer(FIRST if first > second else SECOND if second > first else TIE)
+
+
+class ScoreAnnotator(_NumberAnnotator):
+    """Prefers the higher game score."""
+
+    name, need = "score", "info/score"
+
+    @classmethod
+    def _read(cls, dataset: PairsDataset) -> np.ndarray:
+        return np.asarray(dataset.info["score"])
+
+
+class ReturnAnnotator(_NumberAnnotator):
+    """Prefers the higher sum of task rewards."""
+
+    name, need = "return", "rewards"
+
+    @classmethod
+    def _read(cls, dataset: PairsDataset) -> np.ndarray:
+        return np.asarray(dataset.data["rewards"]).sum(-1, dtype=np.float64)
 
 
 class RandomAnnotator(Annotator):
     """Prefers either sub-sequence with probability one half; the same pair always gets the same answer."""
 
-    reads_captions = False
+    reads_items = False
 
-    def __init__(self, seed: int) -> None:
-        self.identity = {"annotator": "random", "seed": seed}
+    def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
+        del form, dataset
+        self.identity = {"annotator": "random", "seed": config.seed}
         self.short_name = "random"
-        self._seed = seed
+        self._seed: int = config.seed
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """Yields (position, answer) in the order of the questions."""
         for position, question in enumerate(questions):
             label = SECOND if seeds.derive(self._seed, "random annotator", question.id) % 2 else FIRST
             yield position, Answer(label, (0.5, 0.5, 0.0))
-
-
-def check(config: Any) -> None:
-    """Raises UserError when the dataset does not have what the annotator reads."""
-    name = config.annotator
-    need = {"score": ("message", "info/score"), "return": ("message", "rewards")}.get(name)
-    if need is None:
-        return
-    try:
-        PairsDataset.open(config.dataset_dir, need=need)
-    except UserError as error:
-        raise UserError(f"config.annotator={name} needs {need[-1]}: {error}") from None
-
-
-def make(config: Any, dataset: PairsDataset) -> Annotator:
-    """The annotator that `config.annotator` names."""
-    if config.annotator == "random":
-        return RandomAnnotator(config.seed)
-    if config.annotator == "score":
-        return NumberAnnotator("score", np.asarray(dataset.info["score"]), dataset.content_hash())
-    returns = np.asarray(dataset.data["rewards"]).sum(-1, dtype=np.float64)
-    return NumberAnnotator("return", returns, dataset.content_hash())

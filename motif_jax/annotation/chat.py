@@ -8,9 +8,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from motif_jax.annotation.annotator import FIRST, SECOND, TIE, UNKNOWN, Annotator, Answer, Question
+from motif_jax.annotation.annotator import Annotator, Answer, Question
 from motif_jax.annotation.parsing import AnswerParser
 from motif_jax.annotation.prompts import MODES, Prompt, Turns, label_name, load_prompt, prompt_path
+from motif_jax.datasets.verdicts import FORMS, PAIR, UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.seeds import derive
@@ -21,8 +22,8 @@ TOO_LONG = "prompt too long for the model"
 IMPROBABLE = "the verdicts have little probability"
 
 
-def check_chat(config: Any) -> Prompt:
-    """Checks what annotators by language models share, and returns the prompt.
+def check_chat(config: Any, form: Form = PAIR) -> Prompt:
+    """Checks what annotators by language models share, and returns the prompt for questions of `form`.
 
     Raises:
       UserError: a bad value, or a prompt file that cannot be used.
@@ -34,9 +35,8 @@ def check_chat(config: Any) -> Prompt:
     checks.fraction(config, "sampling.top_p")
     top_k = config.sampling.top_k
     checks.require(top_k == -1 or top_k >= 1, "sampling.top_k", top_k, "at least 1, or -1 for no limit")
-    return load_prompt(
-        prompt_path(config.prompt.version, config.prompt.file), config.goal, config.answer.mode
-    )
+    path = prompt_path(config.prompt.version, config.prompt.file, form)
+    return load_prompt(path, config.goal, config.answer.mode, form)
 
 
 def json_option(config: Any, key: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Dialogue:
     def answer(
         self,
         label: int,
-        probabilities: tuple[float, float, float] | None = None,
+        probabilities: tuple[float, ...] | None = None,
         mass: float | None = None,
         note: str = "",
     ) -> Answer:
@@ -95,16 +95,17 @@ class Dialogue:
 class ChatAnnotator(Annotator):
     """Conversations, parsing and the one retry; subclasses reach the model."""
 
-    reads_captions = True
+    forms = FORMS
+    reads_prompt = True
 
-    def __init__(self, config: Any, model: Mapping[str, Any]) -> None:
+    def __init__(self, config: Any, form: Form, model: Mapping[str, Any]) -> None:
         """`model` is what identifies the model: annotator, model, revision, and whatever changes its answers."""
-        self.prompt = check_chat(config)
+        self.prompt = check_chat(config, form)
         self.mode: str = config.answer.mode
         self._retry = config.answer.retry and self.mode != "soft"
         self._minimum_mass: float = config.answer.minimum_mass
         self._seed: int | None = config.seed if self._draws(config) and config.sampling.seeded else None
-        self._parse = AnswerParser(self.prompt.form, config.compat.answer_first_match)
+        self._parse = AnswerParser(self.prompt.answer, config.compat.answer_first_match)
         identity = {
             **model,
             "goal": config.goal,
@@ -132,7 +133,7 @@ class ChatAnnotator(Annotator):
 
     def open(self, position: int, question: Question) -> Dialogue:
         """Begins the conversation about a question."""
-        return Dialogue(position, question, self.prompt.conversation(*question.captions))
+        return Dialogue(position, question, self.prompt.conversation(*question.items))
 
     def seed(self, dialogue: Dialogue) -> int | None:
         """The seed of a dialogue's next turn, whatever else is asked at the same time; None for no seed."""
@@ -152,19 +153,15 @@ class ChatAnnotator(Annotator):
         return dialogue.answer(label)
 
     def soft(self, dialogue: Dialogue, log_probabilities: Sequence[float], prefill: str) -> Answer:
-        """The answer of the log-probabilities of FIRST, SECOND, TIE (-inf allowed) behind a prefilled answer."""
+        """The answer of the log-probabilities of the verdicts (-inf allowed) behind a prefilled answer."""
         masses = [math.exp(value) for value in log_probabilities]
         mass = min(1.0, math.fsum(masses))
         if not mass > 0 or mass < self._minimum_mass:
             dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": prefill}]
             return dialogue.answer(UNKNOWN, mass=mass, note=IMPROBABLE)
-        first, second, tie = (value / math.fsum(masses) for value in masses)
-        if first > max(second, tie):
-            label = FIRST
-        elif second > max(first, tie):
-            label = SECOND
-        else:
-            label = TIE
-        said = f"{prefill} [{', '.join(f'{p:.4f}' for p in (first, second, tie))}]"
+        shares = tuple(value / math.fsum(masses) for value in masses)
+        best = [label for label, share in enumerate(shares) if share == max(shares)]
+        label = best[0] if len(best) == 1 else self.prompt.form.undecided
+        said = f"{prefill} [{', '.join(f'{share:.4f}' for share in shares)}]"
         dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": said}]
-        return dialogue.answer(label, (first, second, tie), mass)
+        return dialogue.answer(label, shares, mass)

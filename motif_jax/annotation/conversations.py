@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from motif_jax.annotation.annotator import LABEL_NAMES, Answer, Question
+from motif_jax.annotation.annotator import Answer, Question
 from motif_jax.support.errors import UserError
 
 
@@ -28,12 +28,12 @@ class ConversationLog:
             line: dict[str, Any] = {
                 "id": question.id,
                 "attempt": question.attempt,
-                "label": LABEL_NAMES[answer.label],
+                "label": question.form.labels[answer.label],
                 "probabilities": answer.probabilities,
                 "prompt_tokens": answer.prompt_tokens,
                 "completion_tokens": answer.completion_tokens,
                 "note": answer.note,
-                "turns": list(answer.turns) or [{"role": "captions", "content": list(question.captions)}],
+                "turns": list(answer.turns) or [{"role": "captions", "content": list(question.items)}],
             }
             lines.append(json.dumps(line) + "\n")
         try:

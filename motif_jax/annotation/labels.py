@@ -1,64 +1,68 @@
-"""Labels of pairs from answers, several answers to one, and how far annotators agree. Pure numpy."""
+"""Labels from answers, several answers to one, and how far annotators agree. Pure numpy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from motif_jax.annotation.annotator import FIRST, SECOND, TIE, UNKNOWN
+from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN, Form
 
 # Two probabilities closer than this are the same: an average of two opposite answers is a draw.
 _EQUAL = 1e-6
+# The label of a pair -> that of the same judgement of the pair the other way round.
+TURNED = np.array([SECOND, FIRST, TIE, UNKNOWN], np.int8)
 
 
-def one_hot(labels: np.ndarray) -> np.ndarray:
-    """Labels int [...] to P(first), P(second), P(tie): float32 [..., 3]; NaN where unknown."""
-    table = np.concatenate([np.eye(3, dtype=np.float32), np.full((1, 3), np.nan, np.float32)])
+def one_hot(labels: np.ndarray, form: Form = PAIR) -> np.ndarray:
+    """Labels int [...] to probabilities of the form's verdicts: float32 [..., verdicts]; NaN where unknown."""
+    table = np.full((UNKNOWN + 1, len(form.verdicts)), np.nan, np.float32)
+    for label in form.labels:
+        table[label] = form.certain(label)
     return table[np.asarray(labels)]
 
 
 def mean_probabilities(probabilities: np.ndarray) -> np.ndarray:
-    """Mean over the first axis of float [answers, pairs, 3], those that are NaN left out; NaN if all are."""
+    """Mean over the first axis of float [answers, questions, verdicts], those that are NaN left out; NaN if all are."""
     known = ~np.isnan(probabilities[..., 0])
     total = np.where(known[..., None], probabilities, 0).sum(0)
     count = known.sum(0)[..., None]
     return np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
 
 
-def most_probable(probabilities: np.ndarray) -> np.ndarray:
-    """Labels int8 [pairs] of probabilities [pairs, 3]: the most probable verdict, a draw is a tie, NaN unknown."""
-    labels = np.full(len(probabilities), TIE, np.int8)
-    first, second, tie = (probabilities[:, column] for column in range(3))
+def most_probable(probabilities: np.ndarray, form: Form = PAIR) -> np.ndarray:
+    """Labels int8 [questions] of probabilities [questions, verdicts].
+
+    The most probable verdict; a draw is what the form says (a tie of a pair), NaN is unknown.
+    """
     with np.errstate(invalid="ignore"):
-        labels[(first > second + _EQUAL) & (first > tie + _EQUAL)] = FIRST
-        labels[(second > first + _EQUAL) & (second > tie + _EQUAL)] = SECOND
-    labels[np.isnan(first)] = UNKNOWN
+        others = np.sort(probabilities, -1)[:, -2]
+        won = probabilities.max(-1) > others + _EQUAL
+    labels = np.where(won, probabilities.argmax(-1), form.undecided).astype(np.int8)
+    labels[np.isnan(probabilities).any(-1)] = UNKNOWN
     return labels
 
 
 def swap(probabilities: np.ndarray) -> np.ndarray:
     """The same judgement of the pair the other way round: [..., 3] with the first two columns exchanged."""
-    return probabilities[..., [1, 0, 2]]
+    return probabilities[..., TURNED[:3]]
 
 
-def majority(labels: np.ndarray) -> np.ndarray:
-    """Majority over annotators: int8 [pairs] of labels int [annotators, pairs].
+def majority(labels: np.ndarray, form: Form = PAIR) -> np.ndarray:
+    """Majority over annotators: int8 [questions] of labels int [annotators, questions].
 
-    Unknown does not vote. The verdict with most votes wins; a draw for the first place is a tie; a pair that
-    nobody knows is unknown.
+    Unknown does not vote. The verdict with most votes wins; a draw for the first place is what the form says (a tie of a
+    pair); what nobody knows is unknown.
     """
-    votes = np.stack([(labels == verdict).sum(0) for verdict in (FIRST, SECOND, TIE)], -1)
+    votes = np.stack([(labels == verdict).sum(0) for verdict in range(len(form.verdicts))], -1)
     best = votes.max(-1)
     won = (votes == best[:, None]).sum(-1) == 1
-    merged = np.where(won, votes.argmax(-1), TIE)
+    merged = np.where(won, votes.argmax(-1), form.undecided)
     return np.where(best == 0, UNKNOWN, merged).astype(np.int8)
 
 
-def confusion(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Counts int64 [3, 3] of the verdicts of two annotators over the pairs that both know."""
+def confusion(first: np.ndarray, second: np.ndarray, form: Form = PAIR) -> np.ndarray:
+    """Counts int64 [verdicts, verdicts] of two annotators over the questions that both know."""
     known = (first != UNKNOWN) & (second != UNKNOWN)
-    counts = np.zeros((3, 3), np.int64)
+    counts = np.zeros((len(form.verdicts),) * 2, np.int64)
     np.add.at(counts, (first[known], second[known]), 1)
     return counts
 
@@ -92,7 +96,7 @@ def position_bias(given: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
     """
     known = (given != UNKNOWN) & (reverse != UNKNOWN)
     given, reverse = given[known], reverse[known]
-    turned = np.array([SECOND, FIRST, TIE, UNKNOWN])[reverse]
+    turned = TURNED[reverse]
     firsts = int((given == FIRST).sum() + (reverse == FIRST).sum())
     seconds = int((given == SECOND).sum() + (reverse == SECOND).sum())
     return {
@@ -102,7 +106,6 @@ def position_bias(given: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
     }
 
 
-def counts(labels: np.ndarray) -> dict[str, int]:
-    """How many pairs have each label."""
-    names: Sequence[str] = ("first", "second", "tie", "unknown")
-    return {name: int((labels == label).sum()) for label, name in enumerate(names)}
+def counts(labels: np.ndarray, form: Form = PAIR) -> dict[str, int]:
+    """How many questions have each label, by its name."""
+    return {name: int((labels == label).sum()) for label, name in form.labels.items()}

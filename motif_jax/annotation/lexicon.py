@@ -1,7 +1,7 @@
-"""The embedded annotator: weighted patterns over game messages, a stand-in for a language model.
+"""The lexicon: weighted patterns over game messages, a stand-in for a language model that answers at once.
 
 A lexicon is a YAML file (the one that is built in: lexicons/nethack.yaml, which says how it is read). Its labels are a
-function of the two captions alone, symmetric in their order.
+function of the captions alone, those of a pair symmetric in their order.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from typing import Any
 
 import yaml
 
-from motif_jax.annotation.annotator import FIRST, SECOND, TIE, Annotator, Answer, Preview, Question
+from motif_jax.annotation.annotator import Annotator, Answer, Preview, Question
+from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES, Form
 from motif_jax.support.errors import UserError
 
 BUILT_IN = "nethack.yaml"
+# A single caption worth more than this is a yes, where the lexicon says nothing else.
+THRESHOLD = 3.0
 # Messages on one line are separated by two spaces; a repeated line ends with its count, a status with its bracket.
 _SENTENCE_END = re.compile(r"(?<=[.!?\")\]])\s{2,}")
 _REPEAT = re.compile(r" \(x\d+\)$")
@@ -52,6 +55,7 @@ class Lexicon:
       unmatched, blank: goal -> worth of a sentence that no event knows, and of a caption without any.
       margin: largest difference of worth that is a tie.
       scale: width of the logistic that makes probabilities of a difference.
+      threshold: worth above which a caption by itself is a yes.
       digest: 32 hexadecimal digits over all of this.
     """
 
@@ -62,6 +66,7 @@ class Lexicon:
     blank: Mapping[str, float]
     margin: float
     scale: float
+    threshold: float
     digest: str
 
     def event(self, sentence: str) -> str | None:
@@ -96,10 +101,13 @@ class Judge:
             self._sentences[sentence] = found
         return found
 
-    def answer(self, first: str, second: str) -> Answer:
-        """Label and probabilities of an ordered pair of captions."""
-        difference = self.worth(first) - self.worth(second)
-        return preference(difference, self._lexicon.margin, self._lexicon.scale)
+    def answer(self, *captions: str) -> Answer:
+        """Label and probabilities of an ordered pair of captions, or of one caption."""
+        first, *second = map(self.worth, captions)
+        if second:
+            return preference(first - second[0], self._lexicon.margin, self._lexicon.scale)
+        yes = _logistic((first - self._lexicon.threshold) / self._lexicon.scale)
+        return Answer(YES if first > self._lexicon.threshold else NO, (1.0 - yes, yes))
 
 
 def preference(difference: float, margin: float, scale: float) -> Answer:
@@ -156,8 +164,8 @@ class _Reader:
     def read(self) -> Lexicon:
         tree = self._tree
         keys = {"name", "goals", "margin", "scale", "unmatched", "blank", "events"}
-        if not isinstance(tree, dict) or set(tree) != keys:
-            raise self._wrong(f"the top must have the keys {', '.join(sorted(keys))}")
+        if not isinstance(tree, dict) or set(tree) - {"threshold"} != keys:
+            raise self._wrong(f"the top must have the keys {', '.join(sorted(keys))}, and may have threshold")
         goals = tree["goals"]
         if not isinstance(goals, list) or not goals or not all(isinstance(goal, str) for goal in goals):
             raise self._wrong("goals must be a list of names")
@@ -181,6 +189,7 @@ class _Reader:
             blank=self._weights("blank", tree["blank"]),
             margin=margin,
             scale=scale,
+            threshold=self._number("threshold", tree.get("threshold", THRESHOLD)),
             digest=hashlib.blake2b(canonical, digest_size=16).hexdigest(),
         )
 
@@ -214,40 +223,38 @@ class _Reader:
 
 
 class LexiconAnnotator(Annotator):
-    """Answers at once from a lexicon."""
+    """Answers at once from the lexicon of `config.lexicon.file` by the weights of `config.goal`."""
 
-    reads_captions = True
+    forms = (PAIR, SINGLE)
 
-    def __init__(self, lexicon: Lexicon, goal: str) -> None:
+    def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
+        del dataset  # what it judges is in the captions
+        lexicon = _load(config)
         self.identity = {
             "annotator": "lexicon",
-            "goal": goal,
+            "goal": config.goal,
             "lexicon": lexicon.name,
             "lexicon_digest": lexicon.digest,
+            **({} if form is PAIR else {"form": form.name, "threshold": lexicon.threshold}),
         }
-        self.short_name = f"lexicon_msg_{goal}"
-        self._judge = Judge(lexicon, goal)
+        self.short_name = f"lexicon_msg_{config.goal}"
+        self._judge = Judge(lexicon, config.goal)
+
+    @classmethod
+    def check(cls, config: Any, form: Form) -> None:
+        """Raises UserError when the lexicon or the goal cannot be used."""
+        del form
+        _load(config)
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """Yields (position, answer) in the order of the questions."""
         for position, question in enumerate(questions):
-            yield position, self._judge.answer(*question.captions)
+            yield position, self._judge.answer(*question.items)
 
     def preview(self, question: Question) -> Preview:
         """The captions with what each is worth."""
-        shown = (f"[worth {self._judge.worth(caption):g}]\n{caption}" for caption in question.captions)
+        shown = (f"[worth {self._judge.worth(caption):g}]\n{caption}" for caption in question.items)
         return Preview("\n----\n".join(shown))
-
-
-def check(config: Any) -> None:
-    """Raises UserError when the lexicon or the goal cannot be used."""
-    _load(config)
-
-
-def make(config: Any, dataset: Any) -> LexiconAnnotator:
-    """The annotator of `config.lexicon.file` and `config.goal`."""
-    del dataset  # what it judges is in the captions
-    return LexiconAnnotator(_load(config), config.goal)
 
 
 def _load(config: Any) -> Lexicon:

@@ -18,7 +18,7 @@ from typing import Any
 
 import openai
 
-from motif_jax.annotation.annotator import UNKNOWN, Answer, Preview, Question
+from motif_jax.annotation.annotator import Answer, Preview, Question
 from motif_jax.annotation.chat import (
     TOO_LONG,
     VERDICT_TOKENS,
@@ -27,6 +27,7 @@ from motif_jax.annotation.chat import (
     check_chat,
     json_option,
 )
+from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -44,29 +45,6 @@ _LENGTH_WORDS = (
 )
 
 
-def check(config: Any) -> None:
-    """Raises UserError for a bad value or a prompt file that cannot be used; asks the server nothing."""
-    check_chat(config)
-    url = config.openai.base_url
-    checks.require(
-        url.startswith(("http://", "https://")), "openai.base_url", url, "a URL such as http://HOST:8000/v1"
-    )
-    checks.require(
-        bool(config.openai.model), "openai.model", config.openai.model, "the model's name on the server"
-    )
-    checks.positive(config, "openai.concurrency")
-    checks.positive(config, "openai.timeout_seconds")
-    checks.positive(config, "openai.retries", allow_zero=True)
-    checks.choice(config, "openai.structured", STRUCTURED)
-    json_option(config, "openai.extra_body")
-
-
-def make(config: Any, dataset: Any) -> OpenAIAnnotator:
-    """The annotator of `config.openai`; the first question reaches the server."""
-    del dataset  # what it judges is in the captions
-    return OpenAIAnnotator(config)
-
-
 class _Rubbish(Exception):
     """The server's reply is not what the protocol says."""
 
@@ -74,11 +52,13 @@ class _Rubbish(Exception):
 class OpenAIAnnotator(ChatAnnotator):
     """Asks a chat model through a server."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
+        del dataset  # what it judges is in the items
         settings = config.openai
         self._extra = json_option(config, "openai.extra_body")
         super().__init__(
             config,
+            form,
             {
                 "annotator": "openai",
                 "model": settings.model,
@@ -92,6 +72,26 @@ class OpenAIAnnotator(ChatAnnotator):
         self._send_max_tokens = True
         # A server of one's own wants no key, but the client insists on some text.
         self._key = os.environ.get(settings.key_variable) or "none"
+
+    @classmethod
+    def check(cls, config: Any, form: Form) -> None:
+        """Raises UserError for a bad value or a prompt file that cannot be used; asks the server nothing."""
+        check_chat(config, form)
+        url = config.openai.base_url
+        checks.require(
+            url.startswith(("http://", "https://")),
+            "openai.base_url",
+            url,
+            "a URL such as http://HOST:8000/v1",
+        )
+        checks.require(
+            bool(config.openai.model), "openai.model", config.openai.model, "the model's name on the server"
+        )
+        checks.positive(config, "openai.concurrency")
+        checks.positive(config, "openai.timeout_seconds")
+        checks.positive(config, "openai.retries", allow_zero=True)
+        checks.choice(config, "openai.structured", STRUCTURED)
+        json_option(config, "openai.extra_body")
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """Yields each answer when it is complete.
@@ -140,7 +140,7 @@ class OpenAIAnnotator(ChatAnnotator):
                 return dialogue.answer(UNKNOWN, note=TOO_LONG)
             if self.mode == "soft":
                 return self.soft(
-                    dialogue, verdict_log_probabilities(choice, self.prompt.form.verdicts), self._prefill
+                    dialogue, verdict_log_probabilities(choice, self.prompt.answer.verdicts), self._prefill
                 )
             answer = self.heard(dialogue, choice.message.content or "")
             if answer is not None:
@@ -148,7 +148,7 @@ class OpenAIAnnotator(ChatAnnotator):
 
     @property
     def _prefill(self) -> str:
-        return self.prompt.form.prefix.rstrip()
+        return self.prompt.answer.prefix.rstrip()
 
     async def _complete(self, client: openai.AsyncOpenAI, dialogue: Dialogue) -> Any:
         """One turn, sent again after growing waits while the fault may pass; None if the prompt is too long."""
@@ -230,9 +230,9 @@ class OpenAIAnnotator(ChatAnnotator):
         if self.mode == "verdict":
             request["max_tokens"] = VERDICT_TOKENS
             if self._settings.structured == "structured_outputs":
-                extra["structured_outputs"] = {"choice": list(self.prompt.form.answers)}
+                extra["structured_outputs"] = {"choice": list(self.prompt.answer.answers)}
             elif self._settings.structured == "response_format":
-                request["response_format"] = _schema(self.prompt.form.key, self.prompt.form.verdicts)
+                request["response_format"] = _schema(self.prompt.answer.key, self.prompt.answer.verdicts)
         return {**request, "extra_body": extra}
 
     def preview(self, question: Question) -> Preview:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 
-from motif_jax.annotation.annotator import FIRST, SECOND, TIE, UNKNOWN
+from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
 from motif_jax.support.errors import UserError
 
 _SLOT = "{verdict}"
@@ -21,24 +22,16 @@ class AnswerForm:
 
     Attributes:
       template: the answer with `{verdict}` where the verdict stands: '("best_description": {verdict})'.
-      first, second, tie: the three verdicts as words.
+      verdicts: the verdicts as words; the label of a word is its place.
     """
 
     template: str
-    first: str
-    second: str
-    tie: str
+    verdicts: tuple[str, ...]
 
     @property
-    def verdicts(self) -> tuple[str, str, str]:
-        """The words for FIRST, SECOND, TIE."""
-        return (self.first, self.second, self.tie)
-
-    @property
-    def answers(self) -> tuple[str, str, str]:
-        """The three whole answers."""
-        first, second, tie = (self.template.replace(_SLOT, verdict) for verdict in self.verdicts)
-        return first, second, tie
+    def answers(self) -> tuple[str, ...]:
+        """The whole answers, by label."""
+        return tuple(self.template.replace(_SLOT, verdict) for verdict in self.verdicts)
 
     @property
     def prefix(self) -> str:
@@ -51,11 +44,11 @@ class AnswerForm:
         return re.findall(r"[A-Za-z]+(?:[_ ][A-Za-z]+)*", self.prefix)[-1]
 
 
-def make_form(template: str, first: str, second: str, tie: str) -> AnswerForm:
-    """Builds an answer form.
+def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerForm:
+    """Builds the answer form of the words for the verdicts of `form`.
 
     Raises:
-      UserError: no or several `{verdict}`, no word before it, or verdicts that are not three different words.
+      UserError: no or several `{verdict}`, no word before it, or verdicts that are not as many different words.
     """
     if template.count(_SLOT) != 1:
         raise UserError(f"the answer form {template!r} must hold {_SLOT} exactly once")
@@ -63,12 +56,12 @@ def make_form(template: str, first: str, second: str, tie: str) -> AnswerForm:
         raise UserError(
             f"the answer form {template!r} must have a word before {_SLOT}, such as best_description"
         )
-    words = [first, second, tie]
-    if len({word.lower() for word in words}) != 3 or not all(
+    count = len(form.verdicts)
+    if len({word.lower() for word in words}) != count or not all(
         re.fullmatch(r"[A-Za-z0-9]+", word) for word in words
     ):
-        raise UserError(f"the verdicts {words} must be three different words of letters and digits")
-    return AnswerForm(template, first, second, tie)
+        raise UserError(f"the verdicts {list(words)} must be {count} different words of letters and digits")
+    return AnswerForm(template, tuple(words))
 
 
 class AnswerParser:
@@ -76,14 +69,14 @@ class AnswerParser:
 
     def __init__(self, form: AnswerForm, first_match: bool = False) -> None:
         """`first_match`: the published rule (compat.answer_first_match)."""
-        self._labels = {form.first.lower(): FIRST, form.second.lower(): SECOND, form.tie.lower(): TIE}
+        self._labels = {word.lower(): label for label, word in enumerate(form.verdicts)}
         self._first_match = first_match
         self._published = _published_pattern(form)
         self._verdict = _verdict_pattern(form)
         self._words = re.compile("|".join(map(re.escape, form.verdicts)), re.IGNORECASE)
 
     def __call__(self, text: str) -> int:
-        """The label of an answer: FIRST, SECOND, TIE, or UNKNOWN where no verdict is found."""
+        """The label of an answer, UNKNOWN where no verdict is found."""
         if self._first_match:
             found = self._published.search(text)
             return self._labels[found[1].lower()] if found else UNKNOWN
@@ -112,8 +105,8 @@ class AnswerParser:
 
 
 def _key_pattern(form: AnswerForm) -> str:
-    """The key's words in any case, joined by blanks, line ends or underscores."""
-    return "(?i:" + r"[\s_]++".join(map(re.escape, re.split(r"[_ ]", form.key))) + ")"
+    """The key's words in any case, joined by blanks, line ends, underscores or nothing."""
+    return "(?i:" + r"[\s_]*+".join(map(re.escape, re.split(r"[_ ]", form.key))) + ")"
 
 
 def _published_pattern(form: AnswerForm) -> re.Pattern[str]:
@@ -121,8 +114,9 @@ def _published_pattern(form: AnswerForm) -> re.Pattern[str]:
 
     Possessive repeats and the bound on the word keep the search linear; no answer has a word of 64 letters.
     """
-    # The tie is compared with its case, the key without.
-    return re.compile(_key_pattern(form) + rf"\W*+\w{{0,64}}\s*+({'|'.join(map(re.escape, form.verdicts))})")
+    # A verdict counts as it is written or in small letters, the key in any case.
+    words = dict.fromkeys(word for verdict in form.verdicts for word in (verdict, verdict.lower()))
+    return re.compile(_key_pattern(form) + rf"\W*+\w{{0,64}}\s*+({'|'.join(map(re.escape, words))})")
 
 
 def _verdict_pattern(form: AnswerForm) -> re.Pattern[str]:

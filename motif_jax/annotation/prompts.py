@@ -1,4 +1,4 @@
-"""Prompt files: the texts of a conversation about a pair, and label file names by the published scheme."""
+"""Prompt files: the texts of a conversation about a pair or a single text, and label file names by the published scheme."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from motif_jax.annotation.parsing import AnswerForm, make_form
+from motif_jax.datasets.verdicts import PAIR, Form
 from motif_jax.support.errors import UserError
 
 FOLDER = Path(__file__).resolve().parents[2] / "configs" / "prompts"
 MODES = ("analysis", "verdict", "soft")
-_PLACEHOLDER = re.compile(r"\{(goal|first|second|answer_first|answer_second|answer_tie)\}")
-
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 
 Turns = list[dict[str, str]]
@@ -34,14 +33,16 @@ class Prompt:
       question: the user turn with placeholders.
       retry: the second user turn, for an answer without a verdict.
       goal: the goal sentence, may be empty.
-      form: how the verdict is written.
+      answer: how the verdict is written.
+      form: what is asked about, and the verdicts.
     """
 
     system: str
     question: str
     retry: str
     goal: str
-    form: AnswerForm
+    answer: AnswerForm
+    form: Form = PAIR
 
     def identity(self) -> dict[str, Any]:
         """The texts and their hash, for manifests and question ids."""
@@ -50,69 +51,72 @@ class Prompt:
             "question": self.question,
             "retry": self.retry,
             "goal": self.goal,
-            "answer": self.form.template,
-            "verdicts": list(self.form.verdicts),
+            "answer": self.answer.template,
+            "verdicts": list(self.answer.verdicts),
         }
         canonical = json.dumps(texts, sort_keys=True).encode()
         return {**texts, "hash": hashlib.blake2b(canonical, digest_size=16).hexdigest()}
 
-    def conversation(self, first: str, second: str) -> Turns:
-        """The turns that ask about an ordered pair of captions."""
+    def conversation(self, *items: str) -> Turns:
+        """The turns that ask about the items."""
         turns = [{"role": "system", "content": self.system}] if self.system else []
-        return [*turns, {"role": "user", "content": self._fill(self.question, first, second)}]
+        return [*turns, {"role": "user", "content": self._fill(self.question, items)}]
 
     def retried(self, turns: Turns, answer: str) -> Turns:
         """The conversation with an answer that held no verdict and the request for it."""
         return [
             *turns,
             {"role": "assistant", "content": answer},
-            {"role": "user", "content": self._fill(self.retry, "", "")},
+            {"role": "user", "content": self._fill(self.retry, [""] * len(self.form.items))},
         ]
 
-    def _fill(self, template: str, first: str, second: str) -> str:
-        captions = {"first": _quote(first), "second": _quote(second)}
-        return "".join(captions.get(name) or text for name, text in self._pieces(template))
+    def _fill(self, template: str, items: Sequence[str]) -> str:
+        quoted = dict(zip(self.form.items, map(_quote, items), strict=True))
+        return "".join(quoted.get(name) or text for name, text in self._pieces(template))
 
     @functools.cache  # noqa: B019 (a process has a handful of prompts)
     def _pieces(self, template: str) -> list[tuple[str, str]]:
-        """The template in pieces: ('', text) or ('first' | 'second', '') where a caption goes.
+        """The template in pieces: ('', text) or (name of an item, '') where it goes.
 
-        Everything else is filled in here once. A caption that holds a placeholder stays as it is.
+        Everything else is filled in here once. An item that holds a placeholder stays as it is.
         """
         if not self.goal:
             template = re.sub(r"(?m)^[ \t]*\{goal\}[ \t]*\n?", "", template)
-        names = ("answer_first", "answer_second", "answer_tie")
-        values = {"goal": self.goal, **dict(zip(names, self.form.answers, strict=True))}
+        names = [f"answer_{verdict}" for verdict in self.form.verdicts]
+        values = {"goal": self.goal, **dict(zip(names, self.answer.answers, strict=True))}
+        placeholder = re.compile(rf"\{{({'|'.join([*self.form.items, *values])})\}}")
         pieces = []
-        for place, piece in enumerate(_PLACEHOLDER.split(template)):
-            if place % 2 and piece in ("first", "second"):
+        for place, piece in enumerate(placeholder.split(template)):
+            if place % 2 and piece in self.form.items:
                 pieces.append((piece, ""))
             else:
                 pieces.append(("", values[piece] if place % 2 else piece))
         return pieces
 
 
-def prompt_path(version: str, file: str) -> Path:
-    """The prompt file of `config.prompt`: the user's own, or the one of a version."""
+def prompt_path(version: str, file: str, form: Form = PAIR) -> Path:
+    """The prompt file of `config.prompt`: the user's own, or the one of a version for questions of `form`."""
     if file:
         return Path(file)
-    known = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    folder = FOLDER if form is PAIR else FOLDER / form.name
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
     if version not in known:
         raise UserError(
             f"config.prompt.version={version}: must be one of {', '.join(known)}, or give prompt.file"
         )
-    return FOLDER / f"{version}.yaml"
+    return folder / f"{version}.yaml"
 
 
-def load_prompt(path: Path, goal: str, mode: str) -> Prompt:
-    """Reads a prompt file.
+def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> Prompt:
+    """Reads a prompt file for questions of `form`.
 
     Raises:
       UserError: the file cannot be read, a field is missing or not a text, a placeholder is missing, or it has no such
         goal.
     """
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        # Everything is a text in this loader: `no` is the word, not False, and 1 is a verdict.
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
     except OSError as error:
         raise UserError(f"prompt file {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -122,7 +126,7 @@ def load_prompt(path: Path, goal: str, mode: str) -> Prompt:
             f"prompt file {path} must hold the fields system, question, retry, answer, verdicts, goals"
         )
     question = _text(tree, path, f"question.{'analysis' if mode == 'analysis' else 'verdict'}")
-    for needed in ("first", "second"):
+    for needed in form.items:
         if f"{{{needed}}}" not in question:
             raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{{needed}}}")
     goals = tree.get("goals")
@@ -132,16 +136,16 @@ def load_prompt(path: Path, goal: str, mode: str) -> Prompt:
         raise UserError(
             f"config.goal={goal}: must be one of {', '.join(map(str, goals))}, the goals of {path}"
         )
-    verdicts = (_text(tree, path, f"verdicts.{name}") for name in ("first", "second", "tie"))
+    verdicts = [_text(tree, path, f"verdicts.{name}") for name in form.verdicts]
     try:
-        form = make_form(_text(tree, path, "answer"), *verdicts)
+        answer = make_form(_text(tree, path, "answer"), verdicts, form)
     except UserError as error:
         raise UserError(f"prompt file {path}: {error}") from None
     system = _text(tree, path, "system", empty=True)
     sentence = _text(tree, path, f"goals.{goal}", empty=True).strip()
     if sentence and "{goal}" not in question:
         raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{goal}}")
-    return Prompt(system, question, _text(tree, path, "retry"), sentence, form)
+    return Prompt(system, question, _text(tree, path, "retry"), sentence, answer, form)
 
 
 def _text(tree: Mapping[str, Any], path: Path, field: str, empty: bool = False) -> str:
@@ -150,8 +154,6 @@ def _text(tree: Mapping[str, Any], path: Path, field: str, empty: bool = False) 
         if not isinstance(value, Mapping) or part not in value:
             raise UserError(f"prompt file {path} lacks the field {field}")
         value = value[part]
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
     if not isinstance(value, str) or not (empty or value.strip()):
         raise UserError(f"prompt file {path}: the field {field} must be a text")
     return value

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from motif_jax.annotation.annotator import Question
+from motif_jax.datasets.verdicts import PAIR, Form
 
 ORDERS = ("once", "given", "both")
 
@@ -26,14 +27,17 @@ class QuestionHasher:
         canonical = json.dumps(identity, sort_keys=True, separators=(",", ":")).encode()
         self._identity = hashlib.blake2b(canonical, digest_size=16)
 
-    def captions(self, first: str, second: str) -> str:
-        """Id of the question about an ordered pair of captions."""
-        one = first.encode()
+    def items(self, items: Sequence[str], form: Form = PAIR) -> str:
+        """Id of the question about texts in their order."""
+        *front, last = (item.encode() for item in items)
         state = self._identity.copy()
-        # The length keeps ("ab", "c") and ("a", "bc") apart.
-        state.update(b"captions %d " % len(one))
-        state.update(one)
-        state.update(second.encode())
+        # What 0.1.0 hashed of a pair, so that its answers are found.
+        state.update(b"captions " if form is PAIR else b"items %b " % form.name.encode())
+        for item in front:
+            # The length keeps ("ab", "c") and ("a", "bc") apart.
+            state.update(b"%d " % len(item))
+            state.update(item)
+        state.update(last)
         return state.hexdigest()
 
     def pair(self, index: int) -> str:
@@ -92,7 +96,7 @@ def caption_questions(
         found = position.get((first, second))
         if found is None:
             found = position[first, second] = len(questions)
-            questions.append(Question(hasher.captions(first, second), (first, second)))
+            questions.append(Question(hasher.items((first, second)), (first, second)))
         return found
 
     for row, (first, second) in enumerate(pairs):
@@ -106,7 +110,7 @@ def caption_questions(
         else:
             known = (first, second) in position
             reverse = not known and (
-                (second, first) in position or hasher.captions(second, first) < hasher.captions(first, second)
+                (second, first) in position or hasher.items((second, first)) < hasher.items((first, second))
             )
             asked[row] = place(second, first) if reverse else place(first, second)
             swapped[row] = reverse

@@ -1,7 +1,7 @@
 """One dataset's annotation NAME: shards that processes write side by side, and the label file they become.
 
 annotations/NAME/shard-00003-of-00016.json    manifest: model, prompt, sampling, dataset, versions
-annotations/NAME/shard-00003-of-00016.jsonl   question id, label, probabilities (format of `records.py`)
+annotations/NAME/shard-00003-of-00016.jsonl   question id, label, probabilities (format of `support/checked_lines.py`)
 annotations/NAME/probabilities.npy            float32 [pairs, 3] P(first), P(second), P(tie); NaN unknown
 annotations/NAME/summary.json                 counts of the merged labels
 preference/NAME.npy                           int8 [pairs] 0 first, 1 second, 2 tie, 3 unknown
@@ -22,9 +22,10 @@ import numpy as np
 
 from motif_jax.annotation import labels as label_math
 from motif_jax.annotation import manifest as manifests
-from motif_jax.annotation.annotator import UNKNOWN, certain
+from motif_jax.annotation.annotator import Question
 from motif_jax.annotation.questions import QuestionList
 from motif_jax.annotation.store import StoredAnswer, better
+from motif_jax.datasets.verdicts import TIE, UNKNOWN
 from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy, atomic_write_json
@@ -119,7 +120,7 @@ class Annotation:
         elif manifest["versions"] not in (old.get("versions"), *old.get("later_versions", [])):
             later = [*old.get("later_versions", []), manifest["versions"]]
             atomic_write_json(manifest_path, {**old, "later_versions": later})
-        return Shard(writer)
+        return Shard(self.name, writer)
 
     def read_answers(
         self, questions: QuestionList, count: int, manifest: Mapping[str, Any]
@@ -175,7 +176,8 @@ class Annotation:
 class Shard:
     """A shard that this process holds."""
 
-    def __init__(self, writer: LineWriter) -> None:
+    def __init__(self, name: str, writer: LineWriter) -> None:
+        self.name = name
         self._writer = writer
         self.path = writer.path
 
@@ -188,19 +190,19 @@ class Shard:
                 found[key] = better(found.get(key), answer)
         return found
 
-    def add(self, answers: Iterable[tuple[str, StoredAnswer]]) -> None:
+    def add(self, answers: Iterable[tuple[Question, StoredAnswer]]) -> None:
         """Appends answers and waits until they are on the disk."""
-        self._writer.append((key, _shard_line(answer)) for key, answer in answers)
+        self._writer.append((question.id, _shard_line(question, answer)) for question, answer in answers)
 
     def close(self) -> None:
         """Lets go of the shard."""
         self._writer.close()
 
 
-def _shard_line(answer: StoredAnswer) -> dict[str, Any]:
+def _shard_line(question: Question, answer: StoredAnswer) -> dict[str, Any]:
     line = answer.to_json()
     if answer.label != UNKNOWN and "p" not in line:
-        line["p"] = list(certain(answer.label))
+        line["p"] = list(question.form.certain(answer.label))
     return line
 
 
@@ -231,7 +233,7 @@ class MergedLabels:
 
 def merge(questions: QuestionList, answers: list[StoredAnswer | None]) -> MergedLabels:
     """Labels of the pairs from the answers to all questions; both orders of a pair are averaged."""
-    said = np.array([UNKNOWN if a is None else a.label for a in answers] + [2], np.int8)
+    said = np.array([UNKNOWN if a is None else a.label for a in answers] + [TIE], np.int8)
     probabilities = label_math.one_hot(said)
     for place, answer in enumerate(answers):
         if answer is not None and answer.probabilities is not None and answer.label != UNKNOWN:
@@ -240,8 +242,7 @@ def merge(questions: QuestionList, answers: list[StoredAnswer | None]) -> Merged
     by_order = probabilities[questions.asked]
     by_order = np.where(questions.swapped[..., None], label_math.swap(by_order), by_order)
     spoken = said[questions.asked]
-    turned = np.array([1, 0, 2, 3], np.int8)
-    labels = np.where(questions.swapped, turned[spoken], spoken)
+    labels = np.where(questions.swapped, label_math.TURNED[spoken], spoken)
     if questions.asked.shape[1] == 1:
         return MergedLabels(labels[:, 0], by_order[:, 0].astype(np.float32), None)
     mean = label_math.mean_probabilities(np.moveaxis(by_order, 1, 0))

@@ -1,7 +1,7 @@
 """The answer store: every answer that any run ever got, shared by datasets, runs and shard counts.
 
-A folder of files as `records.py` describes them, one file for each process that writes at the same time. The key is
-the hash of the whole question (`questions.question_id`), so an answer is found by whoever asks the same thing again.
+A folder of files as `support/checked_lines.py` describes them, one file for each process that writes at the same time. The key
+is the hash of the whole question (`questions.QuestionHasher`), so an answer is found by whoever asks the same thing again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from motif_jax.annotation.annotator import UNKNOWN, Answer
+from motif_jax.annotation.annotator import Answer
+from motif_jax.datasets.verdicts import FORMS, UNKNOWN
 from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
 
@@ -25,13 +26,13 @@ class StoredAnswer:
     """A label as the store and the shards keep it.
 
     Attributes:
-        label: 0 first, 1 second, 2 tie, 3 unknown.
-        probabilities: P(first), P(second), P(tie); None means certainty in the label.
+        label: of the question's form, or UNKNOWN.
+        probabilities: of the form's verdicts; None means certainty in the label.
         attempts: how often the question was asked until now.
     """
 
     label: int
-    probabilities: tuple[float, float, float] | None = None
+    probabilities: tuple[float, ...] | None = None
     attempts: int = 1
 
     def to_json(self) -> dict[str, Any]:
@@ -45,15 +46,18 @@ class StoredAnswer:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StoredAnswer | None:
-        """The inverse of `to_json`; None if the object is not one of ours."""
+        """The inverse of `to_json`; None if the object is no answer of any form."""
         label, p, attempts = value.get("label"), value.get("p"), value.get("attempts", 1)
-        if label not in (0, 1, 2, 3) or not isinstance(attempts, int):
+        if not isinstance(label, int) or not isinstance(attempts, int):
             return None
-        if p is None:
+        forms = [form for form in FORMS if label in form.labels]
+        if p is None and forms:
             return cls(int(label), None, attempts)
-        if not isinstance(p, list) or len(p) != 3 or not all(isinstance(x, float | int) for x in p):
+        if not isinstance(p, list) or not all(isinstance(x, float | int) for x in p):
             return None
-        return cls(int(label), (float(p[0]), float(p[1]), float(p[2])), attempts)
+        if all(len(p) != len(form.verdicts) for form in forms):
+            return None
+        return cls(int(label), tuple(map(float, p)), attempts)
 
     @classmethod
     def of(cls, answer: Answer, attempts: int) -> StoredAnswer:

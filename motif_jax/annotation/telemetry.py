@@ -1,4 +1,4 @@
-"""Counts and rates of an annotation run."""
+"""Counts, rates and cost of an annotation run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import dataclasses
 import time
 from typing import Any
 
-from motif_jax.annotation.annotator import TIE, UNKNOWN, Answer
+from motif_jax.annotation.annotator import Answer, Prices
+from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
 
 
 @dataclasses.dataclass
@@ -14,18 +15,22 @@ class Telemetry:
     """What was asked in this run.
 
     Attributes:
-      questions: questions of this shard.
-      store_hits: questions that the store or the shard had answered before.
-      asked, ties, unknown, retried: answers of this run, and those that took more than one turn.
+      form: of the questions. The share of its last verdict (ties of pairs) is shown.
+      prices: of the model's tokens, None where nothing is paid.
+      questions: questions that were to be answered.
+      store_hits: questions that were answered before.
+      asked, last_verdict, unknown, retried: answers of this run, and those that took more than one turn.
       notes: reason -> number of unknown answers that have nothing to do with the text.
       mass: sum over answers of the probability of the verdicts together (answer.mode=soft).
       prompt_tokens, completion_tokens, cached_tokens: cost of this run; cached ones are part of the prompt's.
     """
 
+    form: Form = PAIR
+    prices: Prices | None = None
     questions: int = 0
     store_hits: int = 0
     asked: int = 0
-    ties: int = 0
+    last_verdict: int = 0
     unknown: int = 0
     retried: int = 0
     notes: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -33,17 +38,18 @@ class Telemetry:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
-    first_seconds: float = 0.0
-    last_seconds: float = 0.0
-    started: float = dataclasses.field(default_factory=time.monotonic)
+    seconds: float = 0.0
+    _since: float = dataclasses.field(default_factory=time.monotonic)
+
+    def begin(self) -> None:
+        """Says that asking begins, now or again: time in between does not count."""
+        self._since = time.monotonic() - self.seconds
 
     def answered(self, answer: Answer) -> None:
         """Counts an answer."""
-        self.last_seconds = time.monotonic() - self.started
-        if not self.asked:
-            self.first_seconds = self.last_seconds
+        self.seconds = time.monotonic() - self._since
         self.asked += 1
-        self.ties += answer.label == TIE
+        self.last_verdict += answer.label == len(self.form.verdicts) - 1
         self.unknown += answer.label == UNKNOWN
         self.retried += sum(turn["role"] == "assistant" for turn in answer.turns) > 1
         self.mass += answer.mass or 0.0
@@ -55,28 +61,37 @@ class Telemetry:
 
     def live(self) -> dict[str, float]:
         """The few figures of the progress line."""
-        fields = {"tie": self.ties / max(1, self.asked), "unknown": self.unknown / max(1, self.asked)}
+        asked = max(1, self.asked)
+        fields = {self.form.verdicts[-1]: self.last_verdict / asked, "unknown": self.unknown / asked}
         if self.prompt_tokens:
-            fields["tokens_per_second"] = (self.prompt_tokens + self.completion_tokens) / max(
-                1e-9, self.last_seconds
-            )
+            tokens = self.prompt_tokens + self.completion_tokens
+            fields["tokens_per_second"] = tokens / max(1e-9, self.seconds)
             fields["prefix_cached"] = self.cached_tokens / self.prompt_tokens
+        if self.prices is not None:
+            fields["cost"] = self.cost
         return fields
+
+    @property
+    def cost(self) -> float:
+        """What the answers of this run cost, in the currency of the prices; 0 without prices."""
+        if self.prices is None:
+            return 0.0
+        return self.prices.of(self.prompt_tokens, self.completion_tokens, self.cached_tokens)
 
     def summary(self) -> dict[str, Any]:
         """All figures, for summary.json. Rates count from the start of asking to the last answer."""
-        seconds = max(self.last_seconds, 1e-9)
+        seconds = max(self.seconds, 1e-9)
         asked = max(1, self.asked)
         return {
             "questions": self.questions,
             "store_hits": self.store_hits,
             "asked": self.asked,
-            "tie_share": self.ties / asked,
+            f"{self.form.verdicts[-1]}_share": self.last_verdict / asked,
             "unknown_share": self.unknown / asked,
             "retried_share": self.retried / asked,
             "unknown_notes": self.notes,
             **({"mean_verdict_mass": self.mass / asked} if self.mass else {}),
-            "seconds": round(self.last_seconds, 3),
+            "seconds": round(self.seconds, 3),
             "questions_per_second": self.asked / seconds if self.asked else 0.0,
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
@@ -84,4 +99,5 @@ class Telemetry:
             "tokens_per_second": (self.prompt_tokens + self.completion_tokens) / seconds
             if self.asked
             else 0.0,
+            **({"cost": self.cost} if self.prices is not None else {}),
         }

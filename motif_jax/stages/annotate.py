@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation import manifest as manifests
 from motif_jax.annotation import shards
-from motif_jax.annotation.annotator import Annotator, check_annotator, make_annotator
-from motif_jax.annotation.asking import Asking, unsettled
+from motif_jax.annotation.annotator import Annotator, Question, check_annotator, make_annotator
 from motif_jax.annotation.captions import CaptionReader
 from motif_jax.annotation.conversations import ConversationLog
 from motif_jax.annotation.dry_run import report_dry_run
@@ -23,8 +22,8 @@ from motif_jax.annotation.questions import (
     caption_questions,
     pair_questions,
 )
+from motif_jax.annotation.session import Session
 from motif_jax.annotation.store import AnswerStore, check_store
-from motif_jax.annotation.telemetry import Telemetry
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
@@ -58,18 +57,14 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def run(config: ConfigDict, workdir: Path) -> int:
     """Annotates one shard, and merges when all shards are there."""
     dataset = _open_dataset(config)
-    annotator = make_annotator(config, dataset)
-    try:
-        hasher = QuestionHasher(annotator.identity)
-        questions = _list_questions(config, dataset, annotator, hasher)
-        if config.dry_run:
-            report_dry_run(config, workdir, annotator, questions, AnswerStore(config.store_dir))
-            return 0
-        with FolderLock(workdir):
-            run_folder.prepare(workdir, config)
-            return _annotate(config, workdir, dataset, annotator, questions)
-    finally:
-        annotator.close()
+    annotator = make_annotator(config, dataset=dataset)
+    questions = _list_questions(config, dataset, annotator)
+    if config.dry_run:
+        report_dry_run(config, workdir, annotator, questions, AnswerStore(config.store_dir))
+        return 0
+    with FolderLock(workdir):
+        run_folder.prepare(workdir, config)
+        return _annotate(config, workdir, dataset, annotator, questions)
 
 
 def _open_dataset(config: ConfigDict) -> PairsDataset:
@@ -77,10 +72,9 @@ def _open_dataset(config: ConfigDict) -> PairsDataset:
     return PairsDataset.open(config.dataset_dir, need=need)
 
 
-def _list_questions(
-    config: ConfigDict, dataset: PairsDataset, annotator: Annotator, hasher: QuestionHasher
-) -> QuestionList:
-    if not annotator.reads_captions:
+def _list_questions(config: ConfigDict, dataset: PairsDataset, annotator: Annotator) -> QuestionList:
+    hasher = QuestionHasher(annotator.identity)
+    if not annotator.reads_items:
         return pair_questions(dataset.num_pairs, hasher)
     status = dataset.data["blstats"] if config.captions.status else None
     reader = CaptionReader(dataset.data["message"], status, config.captions.messages)
@@ -90,8 +84,8 @@ def _list_questions(
 def _manifest(
     config: ConfigDict, dataset: PairsDataset, annotator: Annotator, questions: QuestionList
 ) -> dict:
-    about: dict[str, Any] = {"about": "captions" if annotator.reads_captions else "pairs"}
-    if annotator.reads_captions:
+    about: dict[str, Any] = {"about": "captions" if annotator.reads_items else "pairs"}
+    if annotator.reads_items:
         about |= {"orders": config.orders, "captions": config.captions.to_dict()}
     return {
         "format": manifests.FORMAT,
@@ -118,70 +112,61 @@ def _annotate(
     else:
         annotation.check(manifest)
     manifest["shard"] = {"index": index, "count": count}
-    shard = annotation.open_shard(index, count, manifest)
-    store = AnswerStore(config.store_dir)
-    try:
-        mine = questions.shard(index, count)
-        settled, stopped, telemetry = _ask(config, workdir, annotator, mine, store, shard, name)
-    finally:
-        store.close()
-        shard.close()
+    stop = interruption.Interruption()
+    mine = questions.shard(index, count)
     summary = {"name": name, "annotator": config.annotator, "shard": index, "num_shards": count}
-    summary |= {"pairs": dataset.num_pairs, "dataset_questions": len(questions.questions)}
-    summary |= {"finished": settled, **telemetry.summary()}
-    atomic_write_json(workdir / "summary.json", summary)
-    if not settled:
-        return interruption.EXIT_CODE if stopped else 0
+    summary |= {"pairs": dataset.num_pairs, "dataset_questions": len(questions.questions), "finished": False}
+    with contextlib.ExitStack() as stack:
+        shard = stack.enter_context(contextlib.closing(annotation.open_shard(index, count, manifest)))
+        session = stack.enter_context(_session(config, workdir, annotator, name, stop))
+        try:
+            summary["finished"] = _ask(config, session, mine, shard, stop)
+        finally:
+            summary |= session.summary()
+            atomic_write_json(workdir / "summary.json", summary)
+    if not summary["finished"]:
+        return interruption.EXIT_CODE if stop.requested else 0
     merged = _merge(annotation, questions, count, manifest, dataset.num_pairs)
     if merged is not None:
         atomic_write_json(workdir / "summary.json", {**summary, "merged": merged})
     return 0
 
 
+def _session(
+    config: ConfigDict, workdir: Path, annotator: Annotator, name: str, stop: interruption.Interruption
+) -> Session:
+    stem = f"{name}.shard-{config.shard_index:05d}-of-{config.num_shards:05d}"
+    return Session(
+        annotator,
+        config.store_dir,
+        attempts=config.attempts,
+        flush_seconds=config.flush_seconds,
+        conversations=ConversationLog(workdir / "conversations", stem) if config.keep_conversations else None,
+        stopped=lambda: stop.requested,
+    )
+
+
 def _ask(
     config: ConfigDict,
-    workdir: Path,
-    annotator: Annotator,
-    questions: list,
-    store: AnswerStore,
+    session: Session,
+    questions: list[Question],
     shard: shards.Shard,
-    name: str,
-) -> tuple[bool, bool, Telemetry]:
-    """Settles the shard's questions from the store, then asks the rest.
+    stop: interruption.Interruption,
+) -> bool:
+    """Settles the shard's questions from the store, then asks the rest; returns whether all are settled."""
+    known = session.recall(questions, shard.answers(), shard.add)
+    if not session.unsettled(questions, known):
+        return True
+    session.start()
+    told, total = session.telemetry, len(questions)
+    progress = Progress(total, "questions", f"annotate {shard.name}", initial=told.store_hits)
 
-    Returns whether all are settled, whether it was stopped on request, and the counts.
-    """
-    known = shard.answers()
-    missing = {question.id for question in unsettled(questions, known, config.attempts)}
-    found = store.find(missing) if missing else {}
-    shard.add(found.items())
-    known |= found
-    pending = unsettled(questions, known, config.attempts)
-    telemetry = Telemetry(questions=len(questions), store_hits=len(questions) - len(pending))
-    if not pending:
-        return True, False, telemetry
-    annotator.start()
-    telemetry.started = time.monotonic()
-    log = None
-    if config.keep_conversations:
-        stem = f"{name}.shard-{config.shard_index:05d}-of-{config.num_shards:05d}"
-        log = ConversationLog(workdir / "conversations", stem)
-    hits = telemetry.store_hits
-    progress = Progress(len(questions), "questions", f"annotate {name}", initial=hits)
-    with interruption.Interruption() as stop, progress:
-        asking = Asking(
-            annotator,
-            store,
-            shard,
-            telemetry,
-            conversations=log,
-            flush_seconds=config.flush_seconds,
-            attempts=config.attempts,
-            stopped=lambda: stop.requested,
-            report=lambda: progress.update(min(hits + telemetry.asked, len(questions)), **telemetry.live()),
-        )
-        settled = asking.ask(questions, known, config.limit)
-    return settled, stop.requested, telemetry
+    def report() -> None:
+        progress.update(min(told.store_hits + told.asked, total), **session.live())
+
+    with stop, progress:
+        answers = session.ask(questions, known, limit=config.limit, keep=shard.add, report=report)
+    return not session.unsettled(questions, answers)
 
 
 def _merge(

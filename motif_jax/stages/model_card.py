@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.reports import evaluation_files, hacking, model_card
 from motif_jax.reports.model_card import CardData, Labels
@@ -18,7 +18,6 @@ from motif_jax.support.files import atomic_write_text
 
 CARD = "MODEL_CARD.md"
 KINDS = {"train_reward": "reward", "train_agent": "agent"}
-LABELS = ("first", "second", "tie", "unknown")
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -96,8 +95,7 @@ def _read_labels(dataset: PairsDataset, name: str) -> Labels:
     manifests = sorted(made.glob("shard-*.json"))
     labels = Labels(_json(manifests[0]) if manifests else {})
     if name in dataset.preference_names():
-        counts = np.bincount(dataset.preference(name), minlength=4)
-        labels.counts = dict(zip(LABELS, map(int, counts), strict=True))
+        labels.counts = counts(dataset.preference(name))
     labels.merged_from = tuple(_json(made / "ensemble.json").get("sources", {}).get("labels", {}))
     return labels
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.reports import evaluation_files, messages, recorded_games, run_report
 from motif_jax.reports.run_data import LikedMessage, RunData
@@ -20,7 +21,6 @@ from motif_jax.support import curves, run_folder
 from motif_jax.support.curves import Curve
 from motif_jax.support.files import atomic_write_text
 
-LABELS = ("first", "second", "tie", "unknown")
 PAGE = "report.html"
 MAX_EVALUATIONS = 12
 FOLDERS = ("dataset_dir", "reward.dir", "agent.dir")
@@ -67,7 +67,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
     data = RunData(title=config.title)
     if config.dataset_dir:
         dataset = PairsDataset.open(config.dataset_dir)
-        data.dataset, data.labels = _facts(dataset), _label_counts(dataset)
+        data.dataset = _facts(dataset)
+        data.labels = {name: counts(dataset.preference(name)) for name in dataset.preference_names()}
     if config.reward.dir:
         folder = Path(config.reward.dir)
         data.reward_reads = _more_than_the_message(folder)
@@ -179,14 +180,6 @@ def _facts(dataset: PairsDataset) -> dict[str, str]:
         if isinstance(value, str | int | float):
             facts[key.replace("_", " ")] = f"{value:,}" if isinstance(value, int) else str(value)
     return facts
-
-
-def _label_counts(dataset: PairsDataset) -> dict[str, dict[str, int]]:
-    found = {}
-    for name in dataset.preference_names():
-        counts = np.bincount(dataset.preference(name), minlength=4)
-        found[name] = dict(zip(LABELS, map(int, counts), strict=True))
-    return found
 
 
 def _read_json(path: Path) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
-from motif_jax.annotation.annotator import FIRST, SECOND, TIE, Question, check_annotator, make_annotator
+from motif_jax.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.writer import write_pairs
+from motif_jax.datasets.verdicts import FIRST, SECOND, TIE
 from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import get_config
 
 
 @pytest.fixture
@@ -25,13 +26,15 @@ def folder(tmp_path):
 
 
 def labels(config, folder, num=4):
-    annotator = make_annotator(config, PairsDataset.open(folder))
+    annotator = make_annotator(config, dataset=PairsDataset.open(folder))
     answers = dict(annotator.annotate([Question(f"{config.annotator}{i}", pair=i) for i in range(num)]))
     return [answers[i].label for i in range(num)]
 
 
 def config_of(name, folder, seed=0):
-    return ConfigDict({"annotator": name, "seed": seed, "dataset_dir": str(folder)})
+    config = get_config()
+    config.update({"annotator": name, "seed": seed, "dataset_dir": str(folder)})
+    return config
 
 
 def test_score_and_return(folder):
@@ -42,9 +45,9 @@ def test_score_and_return(folder):
 def test_identity_names_the_dataset(folder):
     dataset = PairsDataset.open(folder)
     for name in ("score", "return"):
-        annotator = make_annotator(config_of(name, folder), dataset)
+        annotator = make_annotator(config_of(name, folder), dataset=dataset)
         assert annotator.identity == {"annotator": name, "dataset": dataset.content_hash()}
-        assert not annotator.reads_captions
+        assert not annotator.reads_items
         assert annotator.short_name == name
 
 

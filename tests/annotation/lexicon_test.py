@@ -1,4 +1,4 @@
-"""The embedded lexicon reads messages as a player would, and its labels follow from the captions alone."""
+"""The lexicon reads messages as a player would, and its labels follow from the captions alone."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import pytest
 import yaml
 from ml_collections import ConfigDict
 
-from motif_jax.annotation import lexicon as lexicons
-from motif_jax.annotation.annotator import FIRST, SECOND, TIE, Question, make_annotator
+from motif_jax.annotation.annotator import Question, make_annotator
 from motif_jax.annotation.captions import decode_message
-from motif_jax.annotation.lexicon import Judge, load_lexicon, preference, sentences
+from motif_jax.annotation.lexicon import Judge, LexiconAnnotator, load_lexicon, preference, sentences
+from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import get_config
 
 GOALS = ("zeroknowledge", "defaultgoal", "combat", "gold", "stairs")
 
@@ -169,10 +170,9 @@ def test_preference_margin():
 
 
 def test_annotator_answers_every_question(lexicon):
-    config = ConfigDict(
-        {"annotator": "lexicon", "goal": "gold", "lexicon": {"file": ""}, "captions": {"messages": True}}
-    )
-    annotator = make_annotator(config, None)
+    config = get_config()
+    config.goal = "gold"
+    annotator = make_annotator(config)
     questions = [Question(str(i), pair) for i, pair in enumerate(itertools.permutations(list(TOLD)[:6], 2))]
     answers = dict(annotator.annotate(questions))
     assert sorted(answers) == list(range(len(questions)))
@@ -194,16 +194,26 @@ def test_own_lexicon(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(small()))
     config = ConfigDict({"goal": "win", "lexicon": {"file": str(path)}, "captions": {"messages": True}})
-    lexicons.check(config)
-    annotator = lexicons.make(config, None)
-    assert dict(annotator.annotate([Question("a", ("Hello.", "Bye."))]))[0].label == FIRST
-    first = annotator.identity["lexicon_digest"]
-    path.write_text(yaml.safe_dump(small(margin=2.0)))
-    assert dict(lexicons.make(config, None).annotate([Question("a", ("Hello.", "Bye."))]))[0].label == TIE
-    assert lexicons.make(config, None).identity["lexicon_digest"] != first
+
+    def annotator(form=PAIR):
+        LexiconAnnotator.check(config, form)
+        return LexiconAnnotator(config, form)
+
+    def label(*items, form=PAIR):
+        return dict(annotator(form).annotate([Question("a", items, form)]))[0].label
+
+    assert label("Hello.", "Bye.") == FIRST
+    assert label("Hello.", form=SINGLE) == NO
+    first = annotator().identity["lexicon_digest"]
+    path.write_text(yaml.safe_dump(small(margin=2.0, threshold=0.5)))
+    assert label("Hello.", "Bye.") == TIE
+    assert label("Hello.", form=SINGLE) == YES
+    assert annotator().identity["lexicon_digest"] != first
+    # A store never takes an answer of one form for one of another.
+    assert annotator(SINGLE).identity != annotator().identity
     config.goal = "combat"
     with pytest.raises(UserError, match=r"config.goal=combat: must be one of win"):
-        lexicons.check(config)
+        annotator()
 
 
 EVENT = small()["events"][0]

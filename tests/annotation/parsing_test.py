@@ -8,22 +8,32 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from motif_jax.annotation.annotator import FIRST, SECOND, TIE, UNKNOWN
 from motif_jax.annotation.parsing import AnswerParser, make_form
+from motif_jax.annotation.prompts import load_prompt, prompt_path
+from motif_jax.datasets.verdicts import FIRST, NO, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.support.errors import UserError
 
-FORM = make_form('("best_description": {verdict})', "1", "2", "None")
+# The forms that models are really asked for: the verdict stands in quotation marks.
+FORM = load_prompt(prompt_path("default", ""), "defaultgoal", "analysis").answer
+REWORDED = load_prompt(prompt_path("reworded", ""), "defaultgoal", "analysis").answer
+SINGLE_FORM = load_prompt(prompt_path("default", "", SINGLE), "defaultgoal", "analysis", SINGLE).answer
+BARE = make_form('("best_description": {verdict})', ("1", "2", "None"))
 PUBLISHED = AnswerParser(FORM, first_match=True)
 PARSE = AnswerParser(FORM)
 
 
-def test_published_golden(golden):
+@pytest.mark.parametrize("form", [FORM, BARE])
+def test_published_golden(golden, form):
+    """Whatever stands around the verdict in the form that is asked for."""
+    parse = AnswerParser(form, first_match=True)
     for case in golden("answer_parsing.json"):
-        label = PUBLISHED(case["answer"])
-        assert label == case["label"], case
-        if label == UNKNOWN:
-            label = PUBLISHED(case["retry_answer"])
-        assert label == case["label_after_retry"], case
+        found = parse(case["answer"])
+        assert found == case["label"], case
+        if found == UNKNOWN:
+            found = parse(case["retry_answer"])
+        assert found == case["label_after_retry"], case
+    for case in golden("more_cases.json")["answer_parsing"]["cases"]:
+        assert parse(case["answer"]) == case["label"], case
 
 
 @pytest.mark.parametrize(
@@ -69,8 +79,24 @@ def test_default_rule(text, label):
     assert PARSE(text) == label
 
 
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ('("good_news": "Yes")', YES),
+        ('("good_news": "No")', NO),
+        ("It was no good news at first.\ngood_news: yes", YES),
+        ("No.", NO),
+        ("good news: yes or no", UNKNOWN),
+        ("Yes, because it is gold.", UNKNOWN),
+        ('("good_news": "None")', UNKNOWN),
+    ],
+)
+def test_yes_or_no(text, label):
+    assert AnswerParser(SINGLE_FORM)(text) == label
+
+
 def test_other_forms():
-    form = make_form("Verdict: {verdict}!", "A", "B", "Neither")
+    form = make_form("Verdict: {verdict}!", ("A", "B", "Neither"))
     assert form.answers == ("Verdict: A!", "Verdict: B!", "Verdict: Neither!")
     assert form.prefix == "Verdict: "
     assert form.key == "Verdict"
@@ -93,7 +119,7 @@ def test_other_forms():
 )
 def test_bad_forms(template, words):
     with pytest.raises(UserError, match=r"answer form|verdicts"):
-        make_form(template, *words)
+        make_form(template, words)
 
 
 pieces = st.sampled_from(
@@ -114,9 +140,15 @@ def test_no_text_makes_it_raise(text):
 
 
 @settings(max_examples=200, **ALIKE)
-@given(st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=60), st.sampled_from(range(3)))
-def test_a_last_line_in_the_asked_form_decides(before, label):
-    assert PARSE(f"{before}\n{FORM.answers[label]}") == label
+@given(
+    st.text(alphabet=st.characters(exclude_characters="\n\r"), max_size=60),
+    st.sampled_from(
+        [(form, label) for form in (FORM, REWORDED, SINGLE_FORM) for label in range(len(form.verdicts))]
+    ),
+)
+def test_a_last_line_in_the_asked_form_decides(before, asked):
+    form, label = asked
+    assert AnswerParser(form)(f"{before}\n{form.answers[label]}") == label
 
 
 @pytest.mark.parametrize(

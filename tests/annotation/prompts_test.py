@@ -10,6 +10,7 @@ import yaml
 
 from motif_jax.annotation.parsing import AnswerParser
 from motif_jax.annotation.prompts import FOLDER, MODES, label_name, load_prompt, model_tag, prompt_path
+from motif_jax.datasets.verdicts import NO, SINGLE, YES
 from motif_jax.support.errors import UserError
 
 GOALS = ("defaultgoal", "zeroknowledge", "combat", "gold", "stairs")
@@ -26,7 +27,7 @@ def test_every_published_combination(version, goal, mode):
     text = question["content"]
     assert text.count(json.dumps(first, ensure_ascii=False)) == 1
     assert text.count(json.dumps(second, ensure_ascii=False)) == 1
-    for answer in prompt.form.answers:
+    for answer in prompt.answer.answers:
         assert answer in text
     assert (prompt.goal == "") == (goal == "zeroknowledge")
     assert prompt.goal in text
@@ -35,10 +36,30 @@ def test_every_published_combination(version, goal, mode):
     assert text.replace(json.dumps(first, ensure_ascii=False), "").count("{goal}") == 1
     retried = prompt.retried([system, question], "Hm.")
     assert [turn["role"] for turn in retried] == ["system", "user", "assistant", "user"]
-    for label, answer in enumerate(prompt.form.answers):
+    for label, answer in enumerate(prompt.answer.answers):
         assert answer in retried[-1]["content"]
-        assert AnswerParser(prompt.form)(f"Some text.\n{answer}") == label
-        assert AnswerParser(prompt.form, first_match=True)(f"Some text.\n{answer}") == label
+        assert AnswerParser(prompt.answer)(f"Some text.\n{answer}") == label
+        assert AnswerParser(prompt.answer, first_match=True)(f"Some text.\n{answer}") == label
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("goal", GOALS)
+def test_single_texts(goal, mode):
+    prompt = load_prompt(prompt_path("default", "", SINGLE), goal, mode, SINGLE)
+    text = prompt.conversation("You kill it! {goal} {item}")[-1]["content"]
+    assert text.count('"You kill it! {goal} {item}"') == 1
+    assert prompt.goal in text
+    assert [prompt.answer.verdicts[label] for label in (NO, YES)] == ["No", "Yes"]
+    assert all(answer in text for answer in prompt.answer.answers)
+    for label, answer in enumerate(prompt.answer.answers):
+        assert AnswerParser(prompt.answer)(f"Some text.\n{answer}") == label
+
+
+def test_a_file_for_another_form_is_refused():
+    with pytest.raises(UserError, match=r"lacks \{item\}"):
+        load_prompt(prompt_path("default", ""), "gold", "analysis", SINGLE)
+    with pytest.raises(UserError, match=r"lacks \{first\}"):
+        load_prompt(prompt_path("default", "", SINGLE), "gold", "analysis")
 
 
 def test_texts_and_hashes_differ():

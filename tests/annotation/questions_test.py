@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motif_jax.annotation.lexicon import load_lexicon
 from motif_jax.annotation.questions import QuestionHasher, caption_questions, pair_questions
+from motif_jax.datasets.verdicts import SINGLE
 
 HASHER = QuestionHasher({"annotator": "test"})
 
@@ -20,7 +22,7 @@ def test_every_pair_finds_its_question(orders):
     pairs = pairs_of(1)
     listed = caption_questions(pairs, len(pairs), HASHER, orders)
     assert len({question.id for question in listed.questions}) == len(listed.questions)
-    assert len({question.captions for question in listed.questions}) == len(listed.questions)
+    assert len({question.items for question in listed.questions}) == len(listed.questions)
     assert listed.asked.shape == (300, 2 if orders == "both" else 1)
     for pair, places, swaps in zip(pairs, listed.asked, listed.swapped, strict=True):
         if pair[0] == pair[1]:
@@ -28,7 +30,7 @@ def test_every_pair_finds_its_question(orders):
             continue
         seen = []
         for place, swapped in zip(places, swaps, strict=True):
-            captions = listed.questions[place].captions
+            captions = listed.questions[place].items
             assert captions == (pair[::-1] if swapped else pair)
             seen.append(captions)
         assert len(set(seen)) == len(seen)
@@ -41,24 +43,35 @@ def test_once_asks_each_unordered_pair_once_whatever_the_order():
     turned = caption_questions([pair[::-1] for pair in pairs][::-1], len(pairs), HASHER, "once")
     assert {q.id for q in turned.questions} == {q.id for q in listed.questions}
     # Neither side is preferred.
-    first = np.mean([q.captions[0] < q.captions[1] for q in listed.questions])
+    first = np.mean([q.items[0] < q.items[1] for q in listed.questions])
     assert 0.2 < first < 0.8
 
 
 def test_ids_depend_on_identity_order_and_borders():
     other = QuestionHasher({"annotator": "other"})
     ids = [
-        HASHER.captions("a", "b"),
-        HASHER.captions("b", "a"),
-        HASHER.captions("ab", ""),
-        HASHER.captions("", "ab"),
-        other.captions("a", "b"),
+        HASHER.items(("a", "b")),
+        HASHER.items(("b", "a")),
+        HASHER.items(("ab", "")),
+        HASHER.items(("", "ab")),
+        other.items(("a", "b")),
+        HASHER.items(("ab",), SINGLE),
+        HASHER.items(("captions 1 ab",), SINGLE),
+        HASHER.items(("b",), SINGLE),
         HASHER.pair(0),
         HASHER.pair(1),
     ]
     assert len(set(ids)) == len(ids)
     assert all(len(key) == 32 for key in ids)
-    assert HASHER.captions("a", "b") == QuestionHasher({"annotator": "test"}).captions("a", "b")
+    assert HASHER.items(("a", "b")) == QuestionHasher({"annotator": "test"}).items(("a", "b"))
+
+
+def test_ids_of_pairs_are_those_of_0_1_0():
+    """An answer store of that version holds this one (the quickstart's second question)."""
+    identity = {"annotator": "lexicon", "goal": "defaultgoal", "lexicon": "nethack"}
+    identity["lexicon_digest"] = "4bbd423098d04aebc8f4b157ed6795b1"
+    assert load_lexicon().digest == identity["lexicon_digest"]
+    assert QuestionHasher(identity).items(("", "It's solid stone.")) == "3c3ba8b32139fa34f7ca83fb3a52e769"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 100, 1000])

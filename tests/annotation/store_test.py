@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.annotation.annotator import UNKNOWN, Answer
+from motif_jax.annotation.annotator import Answer
 from motif_jax.annotation.store import AnswerStore, StoredAnswer, better, check_store
+from motif_jax.datasets.verdicts import UNKNOWN
 from motif_jax.support.errors import UserError
 
 KEYS = [f"{n:032x}" for n in range(6)]
@@ -47,7 +48,16 @@ def test_known_counts_before_unknown():
 
 
 @pytest.mark.parametrize(
-    "value", [{}, {"label": 4}, {"label": "1"}, {"label": 1, "p": [1]}, {"label": 0, "p": "x"}]
+    "value",
+    [
+        {},
+        {"label": 4},
+        {"label": "1"},
+        {"label": 1, "p": [1]},
+        {"label": 0, "p": "x"},
+        {"label": [0]},
+        {"label": 2, "p": [0.5, 0.5]},
+    ],
 )
 def test_foreign_objects_are_left_out(value):
     assert StoredAnswer.from_json(value) is None

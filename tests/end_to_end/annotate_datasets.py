@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -99,12 +99,14 @@ def annotate(*arguments: Any, timeout: float = 500, **options: Any) -> subproces
     )
 
 
+def get_config() -> Any:
+    """The config of configs/annotate.py."""
+    return runpy.run_path(str(REPOSITORY / "configs" / "annotate.py"))["get_config"]()
+
+
 def run_stage(dataset: Path, workdir: Path, store: Path, **values: Any) -> int:
     """Runs the stage in this process; keys of `values` are dotted with a double underscore."""
-    spec = importlib.util.spec_from_file_location("annotate_config", REPOSITORY / "configs" / "annotate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    config = module.get_config()
+    config = get_config()
     config.dataset_dir, config.store_dir = str(dataset), str(store)
     config.update_from_flattened_dict({key.replace("__", "."): value for key, value in values.items()})
     stage.check(config, workdir)

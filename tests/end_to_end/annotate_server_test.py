@@ -14,10 +14,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
+from motif_jax.annotation.annotator import check_annotator, make_annotator
 from motif_jax.annotation.conversations import read_conversations
-from motif_jax.benchmarks._tiny_judge import pair, rule
+from motif_jax.annotation.prompts import MODES
+from motif_jax.annotation.session import Session
+from motif_jax.annotation.store import AnswerStore
+from motif_jax.benchmarks._tiny_judge import good, message, pair, rule
+from motif_jax.datasets.verdicts import NO, SINGLE, YES
 from motif_jax.support.errors import UserError
-from tests.end_to_end.annotate_datasets import annotate, expected, run_stage, summary, write_dataset
+from tests.end_to_end.annotate_datasets import (
+    annotate,
+    expected,
+    get_config,
+    run_stage,
+    summary,
+    write_dataset,
+)
 
 NAME = "judge_msg_defaultgoal_default"
 KEY = "sk-a-secret-that-nobody-may-see"
@@ -76,15 +88,17 @@ class Server:
         return [json.loads(re.search(rf'"description_{n}": (".*")}}', text)[1]) for n in (1, 2)]
 
     def judge(self, request):
-        label = rule(*self.captions(request))
-        word = ("1", "2", "None")[label]
+        text = next(turn["content"] for turn in request["messages"] if turn["role"] == "user")
+        if single := re.search(r'"text": (".*")}', text):
+            words, template = ("No", "Yes"), '("good_news": "{}")'
+            word = words[good(json.loads(single[1]))]
+        else:
+            words, template = ("1", "2", "None"), '("best_description": "{}")'
+            word = words[rule(*self.captions(request))]
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant"}}
-        choice["message"]["content"] = f'Thinking.\n("best_description": "{word}")'
+        choice["message"]["content"] = "Thinking.\n" + template.format(word)
         if request.get("logprobs"):
-            top = [
-                {"token": t, "logprob": np.log(0.8 if t == word else 0.1), "bytes": []}
-                for t in ("1", "2", "None")
-            ]
+            top = [{"token": t, "logprob": np.log(0.8 if t == word else 0.1), "bytes": []} for t in words]
             said = next(token for token in top if token["token"] == word)
             choice["logprobs"] = {"content": [{**said, "top_logprobs": top}]}
         usage = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
@@ -160,6 +174,30 @@ def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
     talks = list(read_conversations(kept))
     assert len(talks) == done["asked"]
     assert talks[0]["turns"][0]["role"] == "system"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_single_messages(server, tmp_path, mode):
+    """Questions about one message with two verdicts, as a service asks them."""
+    rng = random.Random(5)
+    texts = [message(rng, number % 2 == 0) for number in range(40)]
+    config = get_config()
+    config.annotator, config.openai.base_url, config.openai.model = "openai", server.url, "judge"
+    config.answer.mode = mode
+    check_annotator(config, SINGLE)
+    with Session(make_annotator(config, SINGLE), tmp_path / "store", SINGLE) as session:
+        questions = {text: session.question(text) for text in texts}
+        answers = session.ask(list(questions.values()))
+        assert {text: answers[question.id].label for text, question in questions.items()} == {
+            text: YES if good(text) else NO for text in questions
+        }
+    request = server.requests[0]
+    if mode == "verdict":
+        assert request["structured_outputs"]["choice"] == ['("good_news": "No")', '("good_news": "Yes")']
+    elif mode == "soft":
+        assert request["messages"][-1]["content"] == '("good_news": "'
+        assert all(answer.probabilities[answer.label] == pytest.approx(8 / 9) for answer in answers.values())
+    assert AnswerStore(tmp_path / "store").find(answers) == answers
 
 
 def test_retry_turn_and_unknown_alone(run, server, dataset):

@@ -154,6 +154,43 @@ def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
     assert done["mean_verdict_mass"] > 0.9
 
 
+ABOUT_ONE = """
+import random
+import sys
+
+from motif_jax.annotation.annotator import check_annotator, make_annotator
+from motif_jax.annotation.session import Session
+from motif_jax.benchmarks import _tiny_judge as tiny_judge
+from motif_jax.datasets.verdicts import SINGLE
+from tests.end_to_end.annotate_datasets import get_config
+
+if __name__ == "__main__":
+    mode, model, store = sys.argv[1:]
+    config = get_config()
+    config.annotator, config.answer.mode = "vllm", mode
+    config.vllm.update({"model": model, **tiny_judge.OPTIONS})
+    check_annotator(config, SINGLE)
+    rng = random.Random(8)
+    with Session(make_annotator(config, SINGLE), store, SINGLE) as session:
+        questions = {text: session.question(text) for text in (tiny_judge.pair(rng)[0] for _ in range(300))}
+        answers = session.ask(list(questions.values()))
+        right = [answers[question.id].label == tiny_judge.good(text) for text, question in questions.items()]
+    print("right", sum(right) / len(right))
+"""
+
+
+@pytest.mark.parametrize("mode", ["analysis", "verdict", "soft"])
+def test_single_messages(judge, mode, tmp_path):
+    (tmp_path / "about_one.py").write_text(ABOUT_ONE)
+    done = subprocess.run(
+        [PYTHON, tmp_path / "about_one.py", mode, judge, tmp_path / "store"],
+        cwd=REPOSITORY, env={**ENVIRONMENT, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True, timeout=900,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert float(done.stdout.split()[-1]) >= 0.98
+
+
 def test_dry_run_shows_what_the_model_reads(judge, dataset, tmp_path):
     done = annotate(
         dataset,

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.datasets.pairs import layout
+from motif_jax.datasets.verdicts import PAIR
 from motif_jax.support.errors import UserError
 
 
@@ -90,11 +91,11 @@ class PairsDataset:
             raise UserError(
                 f"{path}: shape {labels.shape}, expected ({self.num_pairs},), one label for each pair"
             )
-        wrong = np.flatnonzero((labels < 0) | (labels > 3))
+        wrong = np.flatnonzero(~np.isin(labels, list(PAIR.labels)))
         if wrong.size:
             raise UserError(
-                f"{path}: label {labels[wrong[0]]} at pair {wrong[0]} ({wrong.size} such labels); allowed are 0 "
-                "first, 1 second, 2 tie, 3 unknown"
+                f"{path}: label {labels[wrong[0]]} at pair {wrong[0]} ({wrong.size} such labels); allowed are "
+                + ", ".join(f"{label} {name}" for label, name in PAIR.labels.items())
             )
         return np.asarray(labels, dtype=np.int8)
 

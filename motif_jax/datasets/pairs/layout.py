@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 MESSAGE_BYTES = 256
-LABELS = {0: "first", 1: "second", 2: "tie", 3: "unknown"}
 
 # Where collect keeps what is not finished; a folder that has it holds no whole dataset.
 STAGING = ".staging"

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from motif_jax.datasets.pairs.dataset import PairsDataset, map_array
+from motif_jax.datasets.verdicts import FIRST, SECOND, TIE, UNKNOWN
 from motif_jax.support.errors import UserError
 
-TIE, UNKNOWN = 2, 3
 CONFIDENCES = ("none", "probability")
 TIES = ("half", "drop")
 
@@ -139,5 +139,5 @@ def read_targets(
 
 def _labels_of(targets: np.ndarray, known: np.ndarray) -> np.ndarray:
     difference = targets[:, 0] - targets[:, 1]
-    labels = np.where(np.abs(difference) < 1e-6, TIE, np.where(difference > 0, 0, 1))
+    labels = np.where(np.abs(difference) < 1e-6, TIE, np.where(difference > 0, FIRST, SECOND))
     return np.where(known, labels, UNKNOWN)

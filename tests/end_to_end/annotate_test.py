@@ -18,6 +18,7 @@ from tests.end_to_end.annotate_datasets import (
     annotate,
     command,
     drawn_pairs,
+    expected,
     run_stage,
     summary,
     write_dataset,
@@ -184,10 +185,63 @@ def test_a_pilot_asks_so_many(dataset, run, tmp_path, capsys):
     assert rest["asked"] == rest["dataset_questions"] - 7
 
 
+TOY = """
+from motif_jax.annotation.annotator import Annotator, Answer
+from motif_jax.datasets.verdicts import FIRST, SECOND, TIE
+from motif_jax.support.errors import UserError
+
+
+class Longer(Annotator):
+    def __init__(self, config, form, dataset):
+        self.identity = {"annotator": "longer", "goal": config.goal}
+        self.short_name = f"longer_{config.goal}"
+
+    @classmethod
+    def check(cls, config, form):
+        if config.goal == "gold":
+            raise UserError("config.goal=gold: longer knows nothing about gold")
+
+    def annotate(self, questions):
+        for place, question in enumerate(questions):
+            first, second = map(len, question.items)
+            yield place, Answer(FIRST if first > second else SECOND if second > first else TIE)
+"""
+
+
+def test_an_annotator_from_outside(dataset, tmp_path):
+    """Through the real command line, and with no change inside the package."""
+    (tmp_path / "toy_judge.py").write_text(TOY)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+    def toy(*flags):
+        flags = ("--config.annotator=toy_judge:Longer", *flags)
+        return annotate(
+            dataset, tmp_path / "run", tmp_path / "store", *flags, env={**os.environ, "PYTHONPATH": path}
+        )
+
+    done = toy()
+    assert done.returncode == 0, done.stderr
+    got = labels(dataset, "longer_defaultgoal")
+    assert (got == expected(dataset, lambda a, b: 2 if len(a) == len(b) else int(len(b) > len(a)))).all()
+    assert set(got.tolist()) == {0, 1, 2}
+    manifest = dataset / "annotations" / "longer_defaultgoal" / "shard-00000-of-00001.json"
+    assert json.loads(manifest.read_text())["annotator"]["annotator"] == "longer"
+    refused = toy("--config.goal=gold")
+    assert refused.returncode == 2
+    assert refused.stderr == "error: config.goal=gold: longer knows nothing about gold\n"
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
         ({"annotator": "gpt"}, "config.annotator=gpt"),
+        ({"annotator": "json:loads"}, "config.annotator=json:loads: must be a class of"),
+        ({"annotator": "nowhere:Class"}, "config.annotator=nowhere:Class: no such class"),
+        ({"answer__mode": "soft"}, "config.answer.mode='soft': .* lexicon reads no prompt"),
+        (
+            {"annotator": "score", "prompt__file": "mine.yaml"},
+            "config.prompt.file='mine.yaml': .* score reads no prompt",
+        ),
         ({"shard_index": 2, "num_shards": 2}, "config.shard_index=2"),
         ({"name": "a.b"}, "config.name='a.b'"),
         ({"goal": "peace"}, "config.goal=peace"),

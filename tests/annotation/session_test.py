@@ -1,21 +1,23 @@
-"""Asking: what is written when, who is asked again, and what a failure in the middle leaves."""
+"""Sessions: what is written when, who is asked again, what a failure leaves, and asking from a thread."""
 
 from __future__ import annotations
 
 import gzip
 import math
+import threading
 
 import numpy as np
 import pytest
 
 from motif_jax.annotation import shards
-from motif_jax.annotation.annotator import FIRST, SECOND, TIE, UNKNOWN, Annotator, Answer, Question
-from motif_jax.annotation.asking import Asking
+from motif_jax.annotation.annotator import Annotator, Answer, Question, check_annotator, make_annotator
 from motif_jax.annotation.conversations import ConversationLog, read_conversations
 from motif_jax.annotation.questions import QuestionHasher, caption_questions
+from motif_jax.annotation.session import Session
 from motif_jax.annotation.store import AnswerStore, StoredAnswer
-from motif_jax.annotation.telemetry import Telemetry
+from motif_jax.datasets.verdicts import FIRST, NO, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import get_config
 
 QUESTIONS = [Question(f"{n:032x}", (str(n), "x")) for n in range(10)]
 
@@ -23,7 +25,6 @@ QUESTIONS = [Question(f"{n:032x}", (str(n), "x")) for n in range(10)]
 class Scripted(Annotator):
     """Answers in reverse order; says UNKNOWN to odd questions until they were asked `patience` times."""
 
-    reads_captions = True
     identity = {"annotator": "scripted"}
     short_name = "scripted"
 
@@ -46,15 +47,14 @@ class Scripted(Annotator):
 def ask(tmp_path):
     def ask(annotator, limit=None, known=None, **options):
         shard = shards.Annotation(tmp_path, "a").open_shard(0, 1, {"versions": {}})
-        store = AnswerStore(tmp_path / "store")
-        telemetry = Telemetry()
-        try:
-            asking = Asking(annotator, store, shard, telemetry, flush_seconds=0, **options)
-            settled = asking.ask(QUESTIONS, shard.answers() if known is None else known, limit)
-        finally:
-            shard.close()
-            store.close()
-        return settled, shard.answers(), telemetry
+        with Session(annotator, tmp_path / "store", flush_seconds=0, **options) as session:
+            known = shard.answers() if known is None else known
+            try:
+                answers = session.ask(QUESTIONS, known, limit=limit, keep=shard.add)
+                settled = not session.unsettled(QUESTIONS, answers)
+            finally:
+                shard.close()
+        return settled, shard.answers(), session.telemetry
 
     return ask
 
@@ -125,6 +125,106 @@ def test_limit_and_stop(ask):
     assert ask(annotator, limit=5)[0]
 
 
+class Endless(Annotator):
+    """Has nothing to say, and says so."""
+
+    identity = {"annotator": "endless"}
+    short_name = "endless"
+
+    def __init__(self):
+        self.asked, self.closed = threading.Event(), 0
+
+    def annotate(self, questions):
+        self.asked.set()
+        while True:
+            yield None
+
+    def close(self):
+        self.closed += 1
+
+
+def in_a_thread(work):
+    """Starts `work`; the list gets what it returned or raised."""
+    ended = []
+
+    def run():
+        try:
+            ended.append(work())
+        except Exception as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, ended
+
+
+def test_close_ends_what_another_thread_asks(tmp_path):
+    annotator = Endless()
+    session = Session(annotator, tmp_path / "store")
+    thread, ended = in_a_thread(lambda: session.ask(QUESTIONS))
+    assert annotator.asked.wait(60)
+    session.close()
+    thread.join(60)
+    assert ended == [{}]
+    session.close()
+    assert annotator.closed == 1
+    with pytest.raises(RuntimeError, match="closed"):
+        session.ask(QUESTIONS)
+
+
+def test_what_goes_wrong_reaches_the_thread_that_asked_with_its_cause(tmp_path):
+    class Broken(Endless):
+        def annotate(self, questions):
+            yield 0, Answer(FIRST)
+            try:
+                raise ConnectionResetError("by peer")
+            except OSError as error:
+                raise UserError("the server is gone") from error
+
+    session = Session(Broken(), tmp_path / "store")
+    thread, ended = in_a_thread(lambda: session.ask(QUESTIONS))
+    thread.join(60)
+    assert isinstance(ended[0], UserError)
+    assert isinstance(ended[0].__cause__, ConnectionResetError)
+    assert session.recall(QUESTIONS) == {QUESTIONS[0].id: StoredAnswer(FIRST)}
+    session.close()
+
+
+def test_a_service_thread_asks_the_lexicon_about_single_messages(tmp_path):
+    config = get_config()
+    config.store_dir = str(tmp_path / "store")
+    check_annotator(config, SINGLE)
+    session = Session(make_annotator(config, SINGLE), config.store_dir, SINGLE)
+    messages = {"You kill the newt!": YES, "It's a wall.": NO, "": NO, "$ - 14 gold pieces.": YES}
+    parts = [list(messages)[:2], [*messages, "It's a wall."]]
+    ended = [
+        in_a_thread(lambda part=part: session.ask([session.question(text) for text in part]))
+        for part in parts
+    ]
+    for thread, _ in ended:
+        thread.join(60)
+    for part, (_, (answers,)) in zip(parts, ended, strict=True):
+        assert {text: answers[session.question(text).id].label for text in part} == {
+            t: messages[t] for t in part
+        }
+    # Each was asked once, whoever asked, and the store has them.
+    assert session.summary()["asked"] == len(messages)
+    assert session.summary()["yes_share"] == 0.5
+    session.close()
+    ids = {text: session.question(text).id for text in messages}
+    found = AnswerStore(config.store_dir).find(set(ids.values()))
+    assert {text: found[key].label for text, key in ids.items()} == messages
+    no, yes = found[ids["You kill the newt!"]].probabilities
+    assert 0.5 < yes <= 1
+    assert no + yes == pytest.approx(1)
+
+
+def test_a_question_holds_as_many_texts_as_its_form(tmp_path):
+    session = Session(Endless(), tmp_path / "store", SINGLE)
+    with pytest.raises(ValueError, match="holds 1 texts, not 2"):
+        session.question("a", "b")
+
+
 def test_conversations_survive_a_torn_end(tmp_path):
     log = ConversationLog(tmp_path, "a")
     for question in QUESTIONS[:3]:
@@ -144,7 +244,7 @@ def test_merge_of_both_orders_and_of_ties():
     hasher = QuestionHasher({})
     once = caption_questions(pairs, 4, hasher, "once")
     by_captions = {("a", "b"): FIRST, ("b", "a"): SECOND, ("a", "c"): TIE, ("c", "a"): TIE}
-    merged = shards.merge(once, [StoredAnswer(by_captions[q.captions]) for q in once.questions])
+    merged = shards.merge(once, [StoredAnswer(by_captions[q.items]) for q in once.questions])
     assert merged.labels.tolist() == [FIRST, SECOND, TIE, TIE]
     assert merged.position_bias is None
     both = caption_questions(pairs, 4, hasher, "both")
@@ -156,8 +256,8 @@ def test_merge_of_both_orders_and_of_ties():
     }
     answers = [
         StoredAnswer(UNKNOWN)
-        if soft[q.captions] is None
-        else StoredAnswer(int(np.argmax(soft[q.captions])), soft[q.captions])
+        if soft[q.items] is None
+        else StoredAnswer(int(np.argmax(soft[q.items])), soft[q.items])
         for q in both.questions
     ]
     merged = shards.merge(both, answers)
