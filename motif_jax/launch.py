@@ -22,7 +22,6 @@ if __name__ == "__main__":
 import difflib
 import errno
 import importlib
-import itertools
 import os
 import pkgutil
 import re
@@ -35,6 +34,7 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 from ml_collections import ConfigDict, FieldReference, config_flags
 
+from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
 USAGE = """motif_jax: reinforcement learning from a language model's preferences.
@@ -80,7 +80,9 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
     if any(argument in ("--help", "-h", "-help", "--helpfull") for argument in arguments[1:]):
         print(_usage())
         raise SystemExit(0)
-    _check_config_file(arguments[1:])
+    # A run folder's versions.json tells the command; so it names the config file that was read.
+    sys.argv = arguments = _with_found_configs(arguments)
+    _check_config_file(arguments)
     valued, cleared = split_none(arguments)
     try:
         rest = flags.FLAGS(valued)
@@ -94,6 +96,27 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
     if len(rest) > 1:
         _fail(f"not a flag: {rest[1]} (flags look like --config.seed=7)")
     return rest
+
+
+def _config_files(arguments: Sequence[str]) -> dict[int, str]:
+    """Place of an argument -> the config file, with its variant, that it names."""
+    given = {place: argument.rpartition("=") for place, argument in enumerate(arguments) if place}
+    return {
+        place: value
+        for place, (flag, _, value) in given.items()
+        if re.fullmatch(r"--?config", flag or arguments[place - 1])
+    }
+
+
+def _with_found_configs(arguments: Sequence[str]) -> list[str]:
+    """`arguments`, in which config files that are not there, but come with the package, are named where they lie."""
+    found = list(arguments)
+    for place, value in _config_files(arguments).items():
+        path, colon, variant = value.partition(":")
+        installed = resources.path(path)
+        if path.startswith("configs/") and not os.path.isfile(path) and os.path.isfile(installed):
+            found[place] = arguments[place].removesuffix(value) + f"{installed}{colon}{variant}"
+    return found
 
 
 def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -137,11 +160,7 @@ def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
 
 def _check_config_file(arguments: Sequence[str]) -> None:
     """Tells a missing config file, a variant it does not have, and keys it does not have, by name."""
-    values = [
-        match.group(1) for argument in arguments if (match := re.fullmatch(r"--?config=(.*)", argument))
-    ]
-    values += [after for name, after in itertools.pairwise(arguments) if re.fullmatch(r"--?config", name)]
-    for value in values:
+    for value in _config_files(arguments).values():
         path = value.partition(":")[0]
         keys = [name for name, _ in _flat(_read_config_file(value).to_dict())]
         sections = {name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)}

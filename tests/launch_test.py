@@ -42,6 +42,7 @@ def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str
         (["--config=configs/train_agent.py", "--config.reward=None"], ["--config.reward=None"]),
         (["--config=configs/collect.py", f"--workdir={TOO_LONG}"], ["longer than this system allows"]),
         ([f"--config={TOO_LONG}"], ["no file"]),
+        ([f"--config=configs/{TOO_LONG}"], ["no file"]),
     ],
 )
 def test_a_mistake_is_one_line(repository: Path, arguments: list[str], words: list[str]) -> None:
@@ -127,6 +128,23 @@ def test_print_config_shows_overrides(repository: Path) -> None:
     done = launch(repository, "--config=configs/collect.py:smoke", "--config.seed=41", "--print_config")
     assert done.returncode == 0
     assert "--config.seed=41" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--config=configs/collect.py:smoke"], ["--config", "configs/collect.py:smoke"]]
+)
+def test_config_files_that_come_with_the_package_are_found_from_any_folder(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    """Those of the folder where the command is given come first."""
+    done = launch(tmp_path, *arguments, "--print_config")
+    assert done.returncode == 0, done.stderr
+    assert "--config.num_pairs=300" in done.stdout.splitlines()
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/collect.py").write_text(
+        "from ml_collections import ConfigDict\ndef get_config(variant): return ConfigDict({'stage': 'collect', 'own': 1})"
+    )
+    assert "--config.own=1" in launch(tmp_path, *arguments, "--print_config").stdout.splitlines()
 
 
 def test_the_entry_point_is_light(repository: Path) -> None:

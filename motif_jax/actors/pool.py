@@ -19,6 +19,7 @@ from typing import Any
 from motif_jax.actors import folders
 from motif_jax.actors.rollouts import END_ROW, HELLO_ROW, ActorsConfig, Ready, Rollouts
 from motif_jax.actors.worker import COMMAND, RECORD
+from motif_jax.support import resources
 from motif_jax.support.interruption import deaf_processes
 
 _WATCH_SECONDS = 0.1
@@ -311,7 +312,7 @@ def _close_input(process: subprocess.Popen[bytes]) -> None:
 
 def _worker_environment(folder: Path) -> dict[str, str]:
     """The environment of a worker: this package importable, its own temporary folder, and no thread pools."""
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(resources.ROOT)
     path = os.environ.get("PYTHONPATH")
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     return {

@@ -15,9 +15,10 @@ import yaml
 
 from motif_jax.annotation.parsing import AnswerForm, make_form
 from motif_jax.datasets.verdicts import PAIR, Form
+from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
-FOLDER = Path(__file__).resolve().parents[2] / "configs" / "prompts"
+FOLDER = resources.path("configs/prompts")
 MODES = ("analysis", "verdict", "soft")
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import platform
 import statistics
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ GPU_NAMES = ("inference", "learner", "scale", "train")
 
 def names() -> list[str]:
     """The benchmarks that there are."""
-    return sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
 def check(config: ConfigDict) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import runpy
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,10 +17,9 @@ from motif_jax.networks.agent import make_agent_network
 from motif_jax.online import settings
 from motif_jax.online.batcher import DeviceBatch
 from motif_jax.online.system import BatchStream, System
+from motif_jax.support import resources
 from motif_jax.support.config import default_workers
-from motif_jax.support.errors import UserError
 
-_CONFIG = Path(__file__).parents[2] / "configs" / "train_agent.py"
 _PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}
 
 
@@ -42,14 +39,8 @@ def training_options() -> ConfigDict:
 
 
 def training_config(options: ConfigDict, seed: int, variant: str = "") -> ConfigDict:
-    """The config of `train_agent` with these options, resolved, on one device: what it is measured against is one too.
-
-    Raises:
-      UserError: the package was installed without its config files.
-    """
-    if not _CONFIG.exists():
-        raise UserError(f"{_CONFIG} is missing: benchmarks run from a clone of the repository")
-    config = runpy.run_path(str(_CONFIG))["get_config"](variant)
+    """The config of `train_agent` with these options, resolved, on one device: what it is measured against is one too."""
+    config = resources.config("train_agent", variant)
     config.seed = seed
     config.environment.name = options.env
     config.batch_size, config.rollout = options.batch_size, options.rollout

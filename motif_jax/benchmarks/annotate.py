@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import runpy
 import subprocess
 import sys
 import tempfile
@@ -32,10 +31,10 @@ from motif_jax.annotation.session import Session
 from motif_jax.benchmarks import _tiny_judge
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.verdicts import UNKNOWN
+from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
-_ROOT = Path(__file__).resolve().parents[2]
-_CACHE = _ROOT / ".cache"
+_CACHE = Path(".cache").absolute()
 # Messages of the dataset that the judge is taught.
 _TAUGHT = 3000
 
@@ -100,10 +99,10 @@ def _collected() -> Path:
         sys.executable,
         "-m",
         "motif_jax.launch",
-        "--config=configs/collect.py:quickstart",
+        f"--config={resources.path('configs/collect.py')}:quickstart",
         f"--workdir={folder}",
     ]
-    if subprocess.run(command, cwd=_ROOT, check=False).returncode != 0:
+    if subprocess.run(command, check=False).returncode != 0:
         raise UserError(
             "benchmark annotate: no dataset could be collected; give one with --config.options.dataset_dir"
         )
@@ -111,7 +110,7 @@ def _collected() -> Path:
 
 
 def _annotate_config(chosen: ConfigDict, captions: Sequence[tuple[str, str]]) -> ConfigDict:
-    config = runpy.run_path(str(_ROOT / "configs" / "annotate.py"))["get_config"]()
+    config = resources.config("annotate")
     config.annotator = "vllm"
     config.sampling.temperature = 0.0
     config.vllm.engine = chosen.engine

@@ -33,12 +33,12 @@ from motif_jax.benchmarks import result
 from motif_jax.reports.charts import Series
 from motif_jax.reports.plots import Plot, draw
 from motif_jax.support import config as checks
+from motif_jax.support import resources
 from motif_jax.support.config import default_workers
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes, atomic_write_json
 from motif_jax.support.metrics import read_metrics
 
-_ROOT = Path(__file__).parents[2]
 _PARENT = "learner"
 _WORKER = "motif_jax.actors.worker"
 _HELPER = "helper"
@@ -129,7 +129,6 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
         # In this session, so that Ctrl-C reaches it too, and it saves and ends.
         program = subprocess.Popen(
             _command(options, folder, config.seed),
-            cwd=_ROOT,
             env={**os.environ, "TMPDIR": str(temporary)},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -173,14 +172,14 @@ def _stop_with_parent() -> None:
 
 
 def _command(options: ConfigDict, folder: Path, seed: int) -> list[str]:
-    reward = options.reward_dir and f"--config.reward.dir={Path(options.reward_dir).absolute()}"
+    reward = options.reward_dir and f"--config.reward.dir={options.reward_dir}"
     variant = options.variant and f":{options.variant}"
     return [
         sys.executable,
         "-m",
         "motif_jax.launch",
-        f"--config=configs/train_agent.py{variant}",
-        f"--workdir={(folder / 'run').absolute()}",
+        f"--config={resources.path('configs/train_agent.py')}{variant}",
+        f"--workdir={folder / 'run'}",
         reward or "--config.reward.intrinsic_coefficient=0",
         f"--config.seed={seed}",
         f"--config.environment.name={options.env}",

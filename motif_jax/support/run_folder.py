@@ -16,6 +16,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, remove_temporaries
 
@@ -38,7 +39,9 @@ def versions() -> dict[str, str]:
 
 def git_revision() -> str:
     """The revision of the source tree, with '+changes' where it was edited, or 'unknown' outside git."""
-    source = Path(__file__).resolve().parents[2]
+    source = resources.ROOT
+    if not (source / ".git").exists():  # an installed package may lie below another project's repository
+        return "unknown"
     try:
         revision = subprocess.run(
             ["git", "-C", str(source), "describe", "--always", "--abbrev=40", "--exclude=*"],

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
+from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
 TILES_SHAPE = (256, 16, 6, 6, 3)
-_PATH = Path(__file__).resolve().parents[3] / "third_party" / "hack_font_tiles" / "tiles.npy"
+_PATH = resources.path("third_party/hack_font_tiles/tiles.npy")
 
 
 def load_tiles() -> np.ndarray:
     """The table, uint8 [256 characters, 16 colours, 6 rows, 6 columns, 3 (red, green, blue)].
 
     Raises:
-        UserError: the file is not where a clone of the repository has it, or is not that table.
+        UserError: the file is missing, or is not that table.
     """
     if not _PATH.is_file():
         raise UserError(
-            f"the tile table {_PATH} is missing: run from a clone of the repository, installed with pip install -e ."
+            f"the tile table {_PATH} is missing: install motif_jax again, or take it from the repository"
         )
     tiles = np.load(_PATH, allow_pickle=False)
     if tiles.shape != TILES_SHAPE or tiles.dtype != np.uint8:

@@ -1,0 +1,30 @@
+"""Files that come with the package and are not its code: config files, prompts, tiles.
+
+In a clone of the repository they lie beside the package; the build copies them into it (setup.py), so that an installed
+package has them wherever it is run.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ml_collections import ConfigDict
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# What has to be on Python's path for the package to be found; in a clone, the repository.
+ROOT = _PACKAGE.parent
+
+
+def path(name: str) -> Path:
+    """Where the file or folder `name` lies, such as 'configs/prompts'; it need not exist."""
+    copy = _PACKAGE / "_copies" / name
+    return copy if os.path.exists(copy) else ROOT / name  # False for a name that is too long, too
+
+
+def config(stage: str, variant: str = "") -> ConfigDict:
+    """What `configs/STAGE.py:VARIANT` gives."""
+    return runpy.run_path(str(path(f"configs/{stage}.py")))["get_config"](variant)

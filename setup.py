@@ -1,0 +1,25 @@
+"""The build, which setup.cfg describes, and one step more: data files of the repository go into the package."""
+
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+# Below motif_jax/_copies in what is built; `motif_jax.support.resources` finds them there.
+COPIED = ("configs/*.py", "configs/prompts/*.yaml", "third_party/hack_font_tiles/*")
+
+
+class BuildWithCopies(build_py):
+    """Copies the files, unless the package stays where it is (an editable installation)."""
+
+    def run(self) -> None:
+        """Builds the package, then copies into what was built."""
+        super().run()
+        if not self.editable_mode:
+            for file in (file for pattern in COPIED for file in sorted(Path().glob(pattern))):
+                target = Path(self.build_lib, "motif_jax", "_copies", file)
+                self.mkpath(str(target.parent))
+                self.copy_file(str(file), str(target))
+
+
+setup(cmdclass={"build_py": BuildWithCopies})

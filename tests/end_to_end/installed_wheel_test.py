@@ -1,0 +1,81 @@
+"""The built package works where the repository is not: configs, prompts and tiles come with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+LABELS = "lexicon_msg_defaultgoal"
+
+
+def run(command: list[str | Path], folder: Path) -> str:
+    """Runs a program that has nothing of these tests' environment; returns what it printed."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def python(repository: Path, tmp_path_factory) -> Path:
+    """The interpreter of an environment with the wheel, into which the packages that it needs are shown."""
+    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("environment")
+    for name in ("motif_jax", "configs", "third_party"):
+        shutil.copytree(repository / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(repository / name, source)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    run([*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source], folder)
+    run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], folder)
+    python = folder / "venv" / "bin" / "python"
+    run([*pip, "--python", python, "install", "--no-deps", *folder.glob("*.whl")], folder)
+    # A line of a .pth file shows the folder alone: what is installed there as editable is not found by it.
+    packages = Path(
+        run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder).strip()
+    )
+    (packages / "packages_of_the_tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+@pytest.fixture(scope="module")
+def repository() -> Path:
+    return Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_smoke_variants_run_from_an_empty_folder(python, repository, tmp_path):
+    # The revision of whatever repository lies around it says nothing about the package.
+    run(["git", "init", "--quiet"], tmp_path)
+    identity = ["-c", "user.name=nobody", "-c", "user.email=nobody"]
+    run(["git", *identity, "commit", "--quiet", "--allow-empty", "--message=nothing"], tmp_path)
+    place = Path(run([python, "-c", "import motif_jax; print(motif_jax.__path__[0])"], tmp_path).strip())
+    assert place.is_relative_to(python.parents[1])
+
+    def stage(name: str, workdir: str, *flags: str) -> None:
+        config = f"--config=configs/{name}.py:smoke"
+        run([python, "-m", "motif_jax.launch", config, f"--workdir={workdir}", *flags], tmp_path)
+
+    stage("collect", "data")
+    stage("annotate", "annotate", "--config.dataset_dir=data", "--config.store_dir=answers")
+    stage("train_reward", "reward", "--config.dataset_dir=data", f"--config.annotator={LABELS}")
+    stage("train_agent", "agent", "--config.reward.dir=reward", "--config.reward.intrinsic_coefficient=0.1")
+    stage("evaluate", "evaluate", "--config.policy=agent", "--config.agent.dir=agent")
+    assert json.loads((tmp_path / "evaluate" / "evaluation.json").read_text())["episodes"] == 4
+    assert not (tmp_path / "configs").exists()
+    versions = json.loads((tmp_path / "agent" / "versions.json").read_text())
+    assert versions["git_revision"] == "unknown"
+    assert f"--config={place}/" in versions["command"]
+    shown = run([python, "-m", "motif_jax.launch", "--config=configs/annotate.py", "--workdir=asked",
+                 "--config.dataset_dir=data", "--config.annotator=openai", "--config.openai.model=m",
+                 "--config.prompt.version=reworded", "--config.dry_run"], tmp_path)  # fmt: skip
+    assert "system" in shown.lower()
