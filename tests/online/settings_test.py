@@ -23,30 +23,14 @@ def variant(name: str) -> ConfigDict:
     return runpy.run_path(str(CONFIG))["get_config"](name)
 
 
-def test_faithful_is_the_published_command() -> None:
-    config = settings.resolved(variant("faithful"))
-    actors = config.actors
-    assert (actors.workers, actors.envs_per_worker, actors.groups_per_worker) == (24, 20, 2)
-    assert (config.batch_size, config.rollout, config.train_for_env_steps) == (4096, 32, 2_000_000_000)
-    assert (config.save_every_steps, config.keep_checkpoints, config.stats_episodes) == (10_000_000, 5, 1000)
-    reward = config.reward
-    assert (reward.extrinsic_scale, reward.extrinsic_coefficient, reward.intrinsic_coefficient) == (
-        0.1,
-        0.1,
-        0.1,
-    )
-    assert (reward.quantile, reward.count_exponent, reward.extrinsic_clip) == (0.5, 3.0, 10.0)
-    assert (config.network.obs_scale, config.seed) == (255.0, 777)
-    assert config.matmul_precision == "highest"
-    assert all(config.compat.values())
-
-
-def test_plain_config_has_the_published_numbers_and_no_quirks() -> None:
-    plain, faithful = variant(""), variant("faithful")
-    assert not any(plain.compat.values())
-    for section in ("network", "algorithm", "optimizer", "reward"):
-        assert plain[section].to_dict() == faithful[section].to_dict()
-    assert plain.batch_size == faithful.batch_size
+def test_the_optimiser_is_the_configs() -> None:
+    config = variant("")
+    optimizer = settings.make_optimizer(config)
+    gradient = {"w": np.full(4, 1e3, np.float32)}
+    moved, state = optimizer.update(gradient, optimizer.init(gradient), share=0.0)
+    # Clipped to a norm of 4: two an entry.
+    np.testing.assert_allclose(state[1].mu["w"], (1 - config.optimizer.b1) * 2, rtol=1e-5)
+    np.testing.assert_allclose(moved["w"], -config.optimizer.learning_rate, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
