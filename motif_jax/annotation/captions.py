@@ -73,11 +73,6 @@ def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_message
     return "\n".join(f"{line} {state}" for line, state in zip(lines, status, strict=True))
 
 
-def is_asked(first: str, second: str) -> bool:
-    """Whether a pair of captions is a question at all: equal captions are a tie without asking."""
-    return first != second
-
-
 class CaptionReader:
     """Captions of a dataset's pairs; a sub-sequence of one message is decoded once for each distinct message."""
 

@@ -15,6 +15,7 @@ from motif_jax.algorithms import appo, schedules, value_normalisation
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.networks import layout
+from motif_jax.networks.image import TABLE_ROWS
 from motif_jax.support.errors import UserError
 from tests.agents import (
     FLAT_SPEC,
@@ -58,7 +59,10 @@ def published_config(n: Any) -> Any:
     settings.value_coefficient = float(n["value_loss_coeff"])
     config.optimizer.learning_rate = float(n["lr"])
     config.optimizer.max_gradient_norm = float(n["max_grad_norm"])
-    config.optimizer.eps = float(n["adam_eps"])
+    optimizer = config.optimizer
+    optimizer.b1, optimizer.b2, optimizer.eps = (
+        float(n[k]) for k in ("adam_beta1", "adam_beta2", "adam_eps")
+    )
     return config
 
 
@@ -83,15 +87,10 @@ def table_batch(n: Any) -> TrajectoryBatch:
     )
 
 
-@pytest.mark.parametrize(
-    "name", [*VTRACE_FILES[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in VTRACE_FILES[2:])]
-)
-def test_given_logits_and_values(golden: Any, name: str) -> None:
-    n = golden(name)
-    config, batch = published_config(n), table_batch(n)
+def table_state(n: Any, optimizer: optax.GradientTransformation) -> appo.TrainState:
+    """The golden logits and values as parameters."""
     params = {"logits": jnp.array(time_major(n["in_logits_new"])), "values": jnp.array(n["in_values_new"].T)}
-    optimizer = schedules.make_optimizer(config.optimizer)
-    state = appo.TrainState(
+    return appo.TrainState(
         params,
         optimizer.init(params),
         jnp.int32(20_000),
@@ -99,9 +98,26 @@ def test_given_logits_and_values(golden: Any, name: str) -> None:
         jax.random.key(0),
         value_normalisation.initial(),
     )
+
+
+@pytest.mark.parametrize(
+    "name", [*VTRACE_FILES[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in VTRACE_FILES[2:])]
+)
+def test_given_logits_and_values(golden: Any, name: str) -> None:
+    n = golden(name)
+    config, batch = published_config(n), table_batch(n)
+    optimizer = schedules.make_optimizer(config.optimizer)
+    state = table_state(n, optimizer)
+    params = state.params
     reward = jnp.array(n["out_rewards_used"].T)
     gradients, metrics, output = appo.gradient(TableNetwork(), config, state, batch, reward)
     close = {"rtol": 1e-5, "atol": 1e-5}
+    log_prob = appo.losses.log_probability(output.logits, batch.action)
+    np.testing.assert_allclose(log_prob.T, n["out_log_prob_new"], **close)
+    np.testing.assert_allclose(appo.losses.entropy(output.logits).T, n["out_entropy"], **close)
+    for limit, key in ((config.algorithm.rho_clip, "out_rho"), (config.algorithm.c_clip, "out_c")):
+        np.testing.assert_allclose(np.minimum(output.ratio, limit).T, n[key], **close)
+    np.testing.assert_allclose(normalised_advantage(metrics, output), n["out_adv_norm"], **close)
     np.testing.assert_allclose(output.ratio.T, n["out_ratio_clamped"], **close)
     np.testing.assert_allclose(output.targets.value.T, n["out_vs"], **close)
     np.testing.assert_allclose(output.targets.advantage.T, n["out_adv_raw"], **close)
@@ -124,6 +140,29 @@ def test_given_logits_and_values(golden: Any, name: str) -> None:
         np.testing.assert_allclose(after[key], value, rtol=0, atol=1e-6)
         moved, wanted = after[key] - params[key], value - params[key]
         np.testing.assert_allclose(np.linalg.norm(moved), np.linalg.norm(wanted), rtol=5e-5)
+
+
+def normalised_advantage(metrics: Any, output: Any) -> np.ndarray:
+    """[N, T], by the mean and the deviation that the update reports."""
+    spread = max(float(metrics["advantage/std"]), appo.ADVANTAGE_STD_FLOOR)
+    return np.asarray((output.targets.advantage.T - metrics["advantage/mean"]) / spread)
+
+
+def test_the_update_clips_the_norm_of_the_gradient(golden: Any) -> None:
+    n = golden(VTRACE_FILES[0])
+    gradients = {"logits": time_major(n["out_grad_logits"]), "values": n["out_grad_values"].T}
+    norm = np.sqrt(sum(np.sum(np.square(gradient)) for gradient in gradients.values()))
+    config, batch = published_config(n), table_batch(n)
+    config.optimizer.max_gradient_norm = float(norm) / 3
+    config.reward.extrinsic_coefficient = 1.0
+    optimizer = schedules.make_optimizer(config.optimizer)
+    update = jax.jit(appo.make_update(TableNetwork(), optimizer, config))
+    batch = batch._replace(reward=n["out_rewards_used"].T)
+    after, metrics = update(table_state(n, optimizer), batch)
+    np.testing.assert_allclose(metrics["optimizer/gradient_norm"], norm, rtol=1e-5)
+    for name, moment in after.opt_state[1].mu.items():
+        wanted = (1 - config.optimizer.b1) * gradients[name] / 3
+        np.testing.assert_allclose(moment, wanted, rtol=1e-4, atol=1e-6 * norm)
 
 
 def learner_batch(n: Any) -> TrajectoryBatch:
@@ -163,9 +202,28 @@ def learner_config(n: Any) -> Any:
     return config
 
 
-def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
+def with_padding(batch: TrajectoryBatch, rollouts: int) -> TrajectoryBatch:
+    """As many rollouts: those of `batch`, and copies of them with the rows turned round that hold no weight."""
+    count = batch.action.shape[1]
+
+    def widen(x: np.ndarray, axis: int) -> np.ndarray:
+        more = np.flip(np.asarray(x), 0).take(np.arange(rollouts - count) % count, axis)
+        return np.concatenate([x, more], axis)
+
+    axes = jax.tree.broadcast(appo.trajectory.BATCH_AXES, batch)
+    wide = jax.tree.map(widen, batch, axes)
+    wide.parameter_version[:, count:] = -1
+    return wide
+
+
+# Looked up as in training, which pays with so many rows only, and drawn as on a GPU.
+@pytest.mark.parametrize("first_convolution", ["table", "picture"])
+def test_one_learner_update_is_the_golden_one(golden: Any, first_convolution: str) -> None:
     n = golden("learner_step.npz")
-    config, batch, network = learner_config(n), learner_batch(n), nethack_network()
+    config, batch = learner_config(n), learner_batch(n)
+    network = nethack_network(first_convolution=first_convolution)
+    if first_convolution == "table":
+        batch = with_padding(batch, -(-TABLE_ROWS // len(batch.first)))
     optimizer = schedules.make_optimizer(config.optimizer)
     params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
     statistics = value_normalisation.initial()
@@ -174,28 +232,36 @@ def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
     )
     rewards = appo.compute_rewards(config.reward, batch, "message_count")
     close = {"rtol": 1e-5, "atol": 1e-5}
-    np.testing.assert_allclose(rewards.total.T, n["total_reward"], **close)
+    real = slice(len(n["dones"]))
+    np.testing.assert_allclose(rewards.total.T[real], n["total_reward"], **close)
     update = appo.make_update(network, optimizer, config)
 
-    def program(s: Any, b: Any, reward: Any) -> Any:
-        return appo.gradient(network, config, s, b, reward), update(s, b)
+    def core(module: Any, *rows: Any) -> Any:
+        return module.actor(*rows)[0]
 
-    (gradients, metrics, output), (after, described) = jax.jit(program)(state, batch, rewards.total)
-    np.testing.assert_allclose(time_major(output.logits), n["logits"], **close)
-    np.testing.assert_allclose(output.value.T, n["value"], **close)
-    np.testing.assert_allclose(output.ratio.T, n["ratio"], **close)
-    np.testing.assert_allclose(output.targets.value.T, n["vs"], **close)
-    np.testing.assert_allclose(output.targets.advantage.T, n["advantage"], **close)
-    spread = max(float(metrics["advantage/std"]), appo.ADVANTAGE_STD_FLOOR)
-    normalised = (output.targets.advantage.T - metrics["advantage/mean"]) / spread
+    def program(s: Any, b: Any, reward: Any) -> Any:
+        rows = (b.observation, b.initial_state, b.first)
+        features = network.module.apply({"params": s.params}, *rows, method=core)
+        return features, appo.gradient(network, config, s, b, reward), update(s, b)
+
+    traced = jax.jit(program).trace(state, batch, rewards.total)
+    assert ("72,72,3]" in str(traced.jaxpr)) == (first_convolution == "picture")
+    features, (gradients, metrics, output), (after, described) = traced.lower().compile()(
+        state, batch, rewards.total
+    )
+    np.testing.assert_allclose(time_major(features[:-1])[real], n["core_output"], **close)
+    np.testing.assert_allclose(time_major(output.logits)[real], n["logits"], **close)
+    np.testing.assert_allclose(output.value.T[real], n["value"], **close)
+    np.testing.assert_allclose(output.ratio.T[real], n["ratio"], **close)
+    np.testing.assert_allclose(output.targets.value.T[real], n["vs"], **close)
+    np.testing.assert_allclose(output.targets.advantage.T[real], n["advantage"], **close)
+    normalised = normalised_advantage(metrics, output)[real]
     np.testing.assert_allclose(normalised, n["advantage_normalized"], **close)
-    for key, name in (
-        ("policy", "policy"),
-        ("value", "value"),
-        ("exploration", "entropy"),
-        ("total", "total"),
-    ):
-        np.testing.assert_allclose(metrics[f"loss/{key}"], n[f"{name}_loss"], **close)
+    names = {
+        "policy": "policy_loss", "value": "value_loss", "exploration": "entropy_loss", "total": "total_loss"
+    }  # fmt: skip
+    for key, name in names.items():
+        np.testing.assert_allclose(metrics[f"loss/{key}"], n[name], **close)
     assert_golden(layout.to_torch(gradients), n, "gradient", GRADIENT)
     np.testing.assert_allclose(described["optimizer/gradient_norm"], n["grad_norm_before_clip"], rtol=2e-5)
     changes = jax.tree.map(lambda new, old: np.asarray(new) - np.asarray(old), after.params, params)

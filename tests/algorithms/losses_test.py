@@ -19,6 +19,7 @@ CASES = ("ordinary", "masked", "below_clamp", "over_clamp", "uniform", "not_fini
 def test_policy_loss(golden: Any) -> None:
     n = golden("ppo_losses.npz")
     clip_ratio = float(n["clip_high"]) - 1
+    assert 1 / (1 + clip_ratio) == pytest.approx(float(n["clip_low"]))
 
     def loss(ratio: Any) -> Any:
         return losses.policy_loss(ratio, n["adv"], n["valids"], clip_ratio)
@@ -67,6 +68,8 @@ def test_exploration_losses(golden: Any, case: str, kind: str) -> None:
         value, gradient = f(logits)
         np.testing.assert_allclose(value, n[f"{case}/{kind}/loss"], rtol=1e-5, atol=1e-9)
         np.testing.assert_allclose(gradient, n[f"{case}/{kind}/gradient"], rtol=1e-4, atol=1e-8)
+    if (kind, case) == ("symmetric_kl", "over_clamp"):
+        np.testing.assert_allclose(value, n["coefficient"] * n["clamp_maximum"], rtol=1e-6)
 
 
 def test_gae(golden: Any) -> None:

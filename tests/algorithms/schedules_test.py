@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -75,3 +76,31 @@ def test_a_run_that_ends_before_its_warm_up_is_refused() -> None:
     schedules.check_warmup(config, 10)
     with pytest.raises(UserError, match=r"config.optimizer.warmup_steps=9: must be below the 9 optimiser st"):
         schedules.check_warmup(config, 9)
+
+
+@pytest.mark.parametrize("total_steps", [None, 5], ids=["agent", "reward"])
+@pytest.mark.parametrize(("limit", "factor"), [(0.0, 1.0), (2.5, 0.5), (5.0, 1.0), (6.0, 1.0)])
+def test_the_norm_of_all_gradients_together_is_clipped(
+    total_steps: int | None, limit: float, factor: float
+) -> None:
+    config = agent_config().optimizer
+    config.max_gradient_norm, config.learning_rate = limit, 0.1
+    config.b1, config.b2, config.eps = 0.0, 0.0, 1e3  # so large an epsilon leaves a step of g / eps
+    optimizer = schedules.make_optimizer(config, total_steps)
+    gradient = {"a": jnp.array([3.0]), "b": {"c": jnp.array([[0.0, -4.0]])}}
+    moved, _ = optimizer.update(gradient, optimizer.init(gradient), gradient, share=0.0)
+    for step, whole in zip(jax.tree.leaves(moved), jax.tree.leaves(gradient), strict=True):
+        np.testing.assert_allclose(step, -1e-4 * factor * whole, rtol=0.01, atol=0)
+
+
+def test_adam_takes_its_rates_from_the_config() -> None:
+    config = agent_config().optimizer
+    config.learning_rate, config.b1, config.b2, config.eps, config.max_gradient_norm = 0.5, 0.6, 0.8, 0.1, 0.0
+    optimizer = schedules.make_optimizer(config, total_steps=9)
+    gradients, state = (2.0, -1.0), optimizer.init(np.zeros(1, np.float32))
+    mean, square = 0.0, 0.0
+    for step, gradient in enumerate(gradients, 1):
+        moved, state = optimizer.update(np.full(1, gradient, np.float32), state)
+        mean, square = 0.6 * mean + 0.4 * gradient, 0.8 * square + 0.2 * gradient**2
+        wanted = -0.5 * (mean / (1 - 0.6**step)) / (np.sqrt(square / (1 - 0.8**step)) + 0.1)
+        np.testing.assert_allclose(moved, wanted, rtol=1e-5)

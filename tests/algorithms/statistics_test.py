@@ -57,7 +57,9 @@ def test_intrinsic_and_total_reward_equal_golden(golden):
     mean, variance = float(g["final_mean"]), float(g["final_var"])
     cases = {
         "final_llm_after_norm_threshold": (Normalisation(mean, variance, float(g["final_thr"])), 0.1, 0.1, 3, "final_total"),
-        "final_B_llm": (Normalisation(mean, variance, -0.8), 10, 0.5, 1, "final_total_B_ext10_llm0p5_beta1"),
+        "final_B_llm": (
+            Normalisation(mean, variance, float(g["final_B_thr"])), 10, 0.5, 1, "final_total_B_ext10_llm0p5_beta1"
+        ),
         "final_C_llm_no_norm": (
             Normalisation(mean, variance, float(g["final_thr"]), False), 0.1, 0.1, 3, "final_total_C_no_norm"
         ),

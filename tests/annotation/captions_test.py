@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from motif_jax.annotation import captions
+from motif_jax.annotation import captions, shards
+from motif_jax.annotation.questions import QuestionHasher, caption_questions
+from motif_jax.datasets.verdicts import UNKNOWN
 
 
 def encode(messages):
@@ -24,7 +26,11 @@ def test_grouping_golden(golden):
             assert lines == case["condensed"][side]
             assert starts == case["first_step_index"][side]
             assert captions.caption(encoded) == case["joined"][side]
-        assert captions.is_asked(*case["joined"]) == case["prompted"]
+        listed = caption_questions([tuple(case["joined"])], 1, QuestionHasher({}), "given")
+        assert len(listed.questions) == case["prompted"]
+        # Nobody has answered anything: unknown, or a tie without asking.
+        label = shards.merge(listed, [None] * len(listed.questions)).labels[0]
+        assert label == (UNKNOWN if case["prompted"] else case["label_if_not_prompted"])
 
 
 def test_status_golden(golden):

@@ -101,6 +101,9 @@ def test_status_and_crops_equal_golden(golden):
     np.testing.assert_allclose(
         scale_status(jnp.asarray(blstats[:, :26], jnp.int32)), g["blstats_features"], rtol=1e-6
     )
+    np.testing.assert_allclose(
+        scale_status(jnp.asarray(blstats, jnp.int32))[:, :2], g["crop_coordinates"], rtol=1e-6
+    )
     x, y = g["crop_coordinates"].T
     np.testing.assert_array_equal(glyphs.crop_interpolated(g["glyphs"], x, y, 16), g["crop_glyphs"])
     fixed = glyphs.crop(g["glyphs"], blstats[:, 0], blstats[:, 1], 16)

@@ -116,6 +116,14 @@ def test_training_equals_the_plain_loop(folder, case):
     assert numbers["pairs"].sum() == (trainer.data.targets.weights[trainer.data.train] > 0).sum()
 
 
+@pytest.mark.parametrize(("limit", "clipped"), [(0.0, 8.0), (4.0, 4.0)])
+def test_the_gradient_is_clipped_where_that_is_asked_for(folder, limit, clipped):
+    trainer = make_trainer(folder / "plain", **{"optimizer.max_gradient_norm": limit, "optimizer.b1": 0.5})
+    gradient = {"w": np.full(4, 4, np.float32)}
+    _, state = trainer.optimizer.update(gradient, trainer.optimizer.init(gradient))
+    np.testing.assert_allclose(np.linalg.norm(state[1].mu["w"]), 0.5 * clipped, rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_training_in_bfloat16_learns_the_same(folder):
     half, whole = (

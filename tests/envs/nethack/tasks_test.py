@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from motif_jax.envs.nethack.buffers import BLANK_GLYPH
 from motif_jax.envs.nethack.environment import SWITCHES, NetHackEnvironment
 from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
@@ -56,7 +57,12 @@ def test_every_task_and_key_is_in_the_golden_file():
 
     assert {case["env"] for case in GOLDEN["cases"]} == set(TASKS)
     assert list(TASK_KEYS) == GOLDEN["action_keys"]
-    assert GOLDEN["oracle_glyph"] == ORACLE_GLYPH
+    assert all(
+        TASK_KEYS[step["action_index"]] == step["action_key"]
+        for case in GOLDEN["cases"]
+        for step in case["steps"]
+    )
+    assert (GOLDEN["oracle_glyph"], GOLDEN["blank_glyph"]) == (ORACLE_GLYPH, BLANK_GLYPH)
 
 
 ORACLE_BESIDE = [[10, 11, ORACLE_GLYPH]]
@@ -99,6 +105,12 @@ def test_oracle_further_away_does_not_count(cell):
     ((reward, end, *_),) = play(
         "NetHackOracle-v1", {}, [(1, [{"time": 2, "glyphs": [[*cell, ORACLE_GLYPH]]}])]
     )
+    assert (reward, end) == (0.0, RUNNING)
+
+
+def test_the_oracle_as_a_pet_is_not_the_oracle():
+    glyphs = [[10, 11, GOLDEN["oracle_pet_glyph"]]]
+    ((reward, end, *_),) = play("NetHackOracle-v1", {}, [(1, [{"time": 2, "glyphs": glyphs}])])
     assert (reward, end) == (0.0, RUNNING)
 
 
