@@ -6,7 +6,8 @@
 
 A folder is an evaluation (its episodes give one score) or a run of train_agent (its finished episodes give a curve).
 Out come comparison.html, comparison.md, comparison.tex, comparison.json and plots/: interquartile mean, mean and
-median with stratified bootstrap intervals, probability of improvement, performance profiles (rliable), learning curves.
+median with stratified bootstrap intervals, differences over runs and over games (paired where both methods played them),
+probability of improvement, performance profiles (rliable), learning curves. A run given twice is refused.
 Under a minute.
 """
 

@@ -4,8 +4,8 @@
         --config.reward.dir=runs/reward --config.dataset_dir=runs/dataset \\
         --config.evaluations=runs/evaluation,runs/evaluation_random
 
-Out comes WORKDIR/report.html, one file that needs no network, and its charts as plots/*.png and plots/*.pdf. What is
-not given is left out, and the page says so. A few seconds.
+Out come WORKDIR/report.html, one file that needs no network, its numbers as report.md, report.tex and report.json, and its
+charts as plots/*.png and plots/*.pdf. What is not given is left out, and the page says so. A few seconds.
 """
 
 from __future__ import annotations

@@ -1,30 +1,42 @@
 """Several methods over several runs, seeds and tasks, after Agarwal et al. 2021 ("Deep reinforcement learning at the
 edge of the statistical precipice"), computed by rliable.
 
-Scores are [runs, tasks]: one number a run and task, the mean of its evaluated episodes. Intervals are stratified
-bootstrap intervals over runs; with one run there is none (NaN).
+Scores are [runs, tasks]: one number a run and task, the mean of its evaluated episodes. Intervals over runs are
+stratified bootstrap intervals, runs drawn within their task; with one run there is none (NaN). Differences have an
+interval over games besides, paired where both methods played the same ones: it speaks of these runs alone.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from motif_jax.reports.charts import Series
-from motif_jax.reports.statistics import Estimate, bootstrap, interquartile_mean
-from motif_jax.support.curves import Curve
+from motif_jax.reports.statistics import Difference, Estimate, Games, bootstrap, difference, matched
 from motif_jax.support.errors import UserError
 
 RESAMPLES = 2000
 PROFILE_POINTS = 61
 # The bands of performance profiles take longest, and need no more.
 PROFILE_RESAMPLES = 500
-CURVE_RESAMPLES = 500
+# Of fewer scores the interquartile mean leaves none out: it is the mean.
+IQM_SCORES = 4
+ALL_TASKS = "all tasks"
+
+
+class RunScore(NamedTuple):
+    """The score of one run on a task, and what each of its games ended with."""
+
+    method: str
+    task: str
+    score: float
+    games: Games
 
 
 @dataclass(frozen=True)
@@ -34,12 +46,30 @@ class Scores:
     Attributes:
       tasks: names.
       by_method: method -> float64 [runs, tasks].
+      games: method -> for each task its games, a game that several runs played with their mean; {} where unknown.
       unit: what the numbers are.
     """
 
     tasks: tuple[str, ...]
     by_method: dict[str, np.ndarray]
+    games: dict[str, list[Games]]
     unit: str
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """By how much the first method's mean lies above the other's on a task, or over all of them.
+
+    Attributes:
+      over_runs: with the interval over runs: what new trainings would change. NaN with a single run on a side.
+      over_games: with the interval over games: what new games would change for these very runs. None where unknown.
+    """
+
+    task: str
+    first: str
+    other: str
+    over_runs: Estimate
+    over_games: Difference | None
 
 
 @dataclass
@@ -48,9 +78,10 @@ class Comparison:
 
     Attributes:
       scores: the input.
-      aggregates: statistic -> method -> estimate; statistics are 'interquartile mean', 'mean', 'median'.
+      aggregates: statistic -> method -> estimate, see `_statistics`; NaN where a method has too few scores for it.
       improvement: (better, other) -> probability that a run of the first beats one of the second.
-      profile_x: score thresholds [points]; profiles: method -> Series of the share of runs above each.
+      contrasts: differences of every two methods, over all tasks first.
+      profiles: a Series a method of the share of runs above each score threshold.
       by_task: task -> method -> estimate of the mean over runs.
       resamples, profile_resamples: of the bootstrap, and of that of the profiles.
     """
@@ -60,27 +91,37 @@ class Comparison:
     profile_resamples: int = PROFILE_RESAMPLES
     aggregates: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     improvement: dict[tuple[str, str], Estimate] = field(default_factory=dict)
+    contrasts: list[Contrast] = field(default_factory=list)
     profiles: list[Series] = field(default_factory=list)
     by_task: dict[str, dict[str, Estimate]] = field(default_factory=dict)
 
 
-def collect_scores(entries: Sequence[tuple[str, str, float]], unit: str) -> Scores:
-    """Arranges (method, task, score) of single runs as [runs, tasks].
+def collect_scores(entries: Sequence[RunScore], unit: str) -> Scores:
+    """Arranges the scores of single runs as [runs, tasks].
 
     Raises:
       UserError: a method has no run of a task, or not equally many of all.
     """
-    tasks = tuple(dict.fromkeys(task for _, task, _ in entries))
-    by_method = {}
-    for method in dict.fromkeys(method for method, _, _ in entries):
-        columns = [[score for m, t, score in entries if m == method and t == task] for task in tasks]
+    tasks = tuple(dict.fromkeys(entry.task for entry in entries))
+    by_method, games = {}, {}
+    for method in dict.fromkeys(entry.method for entry in entries):
+        columns = [[e for e in entries if e.method == method and e.task == task] for task in tasks]
         counts = {task: len(column) for task, column in zip(tasks, columns, strict=True)}
         if len(set(counts.values())) != 1:
             raise UserError(
                 f"config.methods: {method} needs equally many runs of every task, it has {counts}"
             )
-        by_method[method] = np.array(columns, np.float64).T
-    return Scores(tasks, by_method, unit)
+        by_method[method] = np.array([[e.score for e in column] for column in columns], np.float64).T
+        games[method] = [_mean_of_games([e.games for e in column]) for column in columns]
+    return Scores(tasks, by_method, games, unit)
+
+
+def _mean_of_games(runs: Sequence[Games]) -> Games:
+    found: dict[Any, list[float]] = {}
+    for run in runs:
+        for game, value in run.items():
+            found.setdefault(game, []).append(value)
+    return {game: float(np.mean(values)) for game, values in found.items()}
 
 
 def normalise(scores: Scores, zero: str, one: str) -> Scores:
@@ -101,7 +142,14 @@ def normalise(scores: Scores, zero: str, one: str) -> Scores:
             f"{', '.join(same)} they are equal"
         )
     rescaled = {method: (values - low) / (high - low) for method, values in scores.by_method.items()}
-    return Scores(scores.tasks, rescaled, f"0: {zero}, 1: {one}")
+    games: dict[str, list[Games]] = {
+        method: [
+            {game: (value - a) / (b - a) for game, value in of.items()}
+            for of, a, b in zip(columns, low, high, strict=True)
+        ]
+        for method, columns in scores.games.items()
+    }
+    return Scores(scores.tasks, rescaled, games, f"0: {zero}, 1: {one}")
 
 
 def compare(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
@@ -113,46 +161,88 @@ def compare(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Compar
     before = np.random.get_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002
     try:
-        _fill(result, library, metrics, resamples, seed)
+        with warnings.catch_warnings():
+            # rliable's way of calling arch is one that a later version of arch will not know.
+            warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)
+            _aggregate(result, library, metrics)
+            _contrast(result, library, metrics, seed)
+            result.profiles = _profiles(scores, result.profile_resamples, library)
     finally:
         np.random.set_state(before)  # noqa: NPY002
-    return result
-
-
-def _fill(result: Comparison, library: Any, metrics: Any, resamples: int, seed: int) -> None:
-    scores = result.scores
-
-    def statistics(values: np.ndarray) -> np.ndarray:
-        return np.array(
-            [metrics.aggregate_iqm(values), metrics.aggregate_mean(values), metrics.aggregate_median(values)]
-        )
-
-    names = ("interquartile mean", "mean", "median")
-    points, intervals = library.get_interval_estimates(dict(scores.by_method), statistics, reps=resamples)
-    for row, name in enumerate(names):
-        result.aggregates[name] = {
-            method: _estimate(points[method][row], intervals[method][:, row], len(values))
-            for method, values in scores.by_method.items()
-        }
-    pairs = {
-        f"{a},{b}": (scores.by_method[a], scores.by_method[b]) for a, b in combinations(scores.by_method, 2)
-    }
-    if pairs:
-        points, intervals = library.get_interval_estimates(
-            pairs,
-            metrics.probability_of_improvement,
-            reps=resamples,
-            random_state=np.random.RandomState(seed),
-        )
-        for (a, b), name in zip(combinations(scores.by_method, 2), pairs, strict=True):
-            fewest = min(len(scores.by_method[a]), len(scores.by_method[b]))
-            result.improvement[a, b] = _estimate(points[name], np.ravel(intervals[name]), fewest)
-    result.profiles = _profiles(scores, result.profile_resamples, library)
     for column, task in enumerate(scores.tasks):
         result.by_task[task] = {}
         for method, values in scores.by_method.items():
             mean = bootstrap(values[:, column], [lambda v: v.mean(-1)], resamples, seed=seed)[0]
             result.by_task[task][method] = _estimate(mean.value, (mean.low, mean.high), len(values))
+    return result
+
+
+def _aggregate(result: Comparison, library: Any, metrics: Any) -> None:
+    """Interquartile mean of all scores, mean, and median: of the runs of a single task, else of the tasks' means."""
+    scores, single = result.scores, len(result.scores.tasks) == 1
+    middle, median = ("median", np.median) if single else ("median of task means", metrics.aggregate_median)
+    names = ("interquartile mean", "mean", middle)
+
+    def statistics(values: np.ndarray) -> np.ndarray:
+        return np.array([metrics.aggregate_iqm(values), metrics.aggregate_mean(values), median(values)])
+
+    points, intervals = library.get_interval_estimates(
+        dict(scores.by_method), statistics, reps=result.resamples
+    )
+    for row, name in enumerate(names):
+        result.aggregates[name] = {
+            method: _estimate(points[method][row], intervals[method][:, row], len(values))
+            for method, values in scores.by_method.items()
+        }
+    unknown = Estimate(math.nan, math.nan, math.nan)
+    for method, values in scores.by_method.items():
+        if values.size < IQM_SCORES:
+            result.aggregates[names[0]][method] = unknown
+    if all(values.size < IQM_SCORES for values in scores.by_method.values()):
+        del result.aggregates[names[0]]
+
+
+def _contrast(result: Comparison, library: Any, metrics: Any, seed: int) -> None:
+    scores = result.scores
+
+    def contrasts(first: np.ndarray, other: np.ndarray) -> np.ndarray:
+        by_task = first.mean(0) - other.mean(0)
+        over_all = [by_task.mean()] if len(by_task) > 1 else []
+        return np.array([metrics.probability_of_improvement(first, other), *over_all, *by_task])
+
+    methods = list(combinations(scores.by_method, 2))
+    if not methods:
+        return
+    pairs = {f"{a},{b}": (scores.by_method[a], scores.by_method[b]) for a, b in methods}
+    points, bounds = library.get_interval_estimates(
+        pairs, contrasts, reps=result.resamples, random_state=np.random.RandomState(seed)
+    )
+    intervals = {
+        name: [
+            _estimate(value, bounds[name][:, row], min(map(len, pairs[name])))
+            for row, value in enumerate(points[name])
+        ]
+        for name in pairs
+    }
+    result.improvement = {two: intervals[name][0] for two, name in zip(methods, pairs, strict=True)}
+    rows: list[tuple[str, Sequence[int]]] = [(task, [column]) for column, task in enumerate(scores.tasks)]
+    if len(rows) > 1:
+        rows.insert(0, (ALL_TASKS, range(len(scores.tasks))))
+    result.contrasts = [
+        Contrast(task, a, b, intervals[name][1 + row], _over_games(result, a, b, columns, seed))
+        for row, (task, columns) in enumerate(rows)
+        for (a, b), name in zip(methods, pairs, strict=True)
+    ]
+
+
+def _over_games(
+    result: Comparison, first: str, other: str, columns: Sequence[int], seed: int
+) -> Difference | None:
+    games = result.scores.games
+    sides = [(games[first][column], games[other][column]) for column in columns]
+    if not all(one and two for one, two in sides):
+        return None
+    return difference([matched(one, two) for one, two in sides], result.resamples, seed=seed)
 
 
 def _estimate(value: float, interval: Sequence[float] | np.ndarray, runs: int) -> Estimate:
@@ -174,37 +264,6 @@ def _profiles(scores: Scores, resamples: int, library: Any) -> list[Series]:
     return lines
 
 
-def learning_curve(name: str, seeds: Sequence[Curve], points: int = 60, dashed: bool = False) -> Series:
-    """Interquartile mean over seeds of curves, each averaged over equal stretches of steps, with its interval.
-
-    Args:
-      name: in the legend; the number of seeds is added.
-      seeds: one curve per seed.
-      points: stretches.
-      dashed: for published results.
-    """
-    shown = f"{name} (n = {len(seeds)})"
-    start = min(float(curve.x.min()) for curve in seeds)
-    # Beyond the shortest run the mean would be over other seeds than before.
-    stop = min(float(curve.x.max()) for curve in seeds)
-    points = max(1, min(points, *(len(curve) for curve in seeds)))
-    edges = np.linspace(start, stop, points + 1)
-    rows = np.full((len(seeds), points), np.nan)
-    for row, curve in enumerate(seeds):
-        good = np.isfinite(curve.y) & (curve.x <= stop)
-        place = np.clip(np.searchsorted(edges, curve.x[good], "right") - 1, 0, points - 1)
-        count = np.bincount(place, minlength=points)
-        total = np.bincount(place, curve.y[good], minlength=points)
-        rows[row, count > 0] = total[count > 0] / count[count > 0]
-    x = (edges[:-1] + edges[1:]) / 2
-    whole = np.isfinite(rows).all(0)
-    value, low, high = (np.full(points, np.nan) for _ in range(3))
-    for column in np.flatnonzero(whole):
-        estimate = bootstrap(rows[:, column], [interquartile_mean], resamples=CURVE_RESAMPLES)[0]
-        value[column], low[column], high[column] = estimate.value, estimate.low, estimate.high
-    return Series(shown, x, value, low if len(seeds) > 1 else None, high if len(seeds) > 1 else None, dashed)
-
-
 def as_json(result: Comparison) -> dict[str, Any]:
     """Returns the comparison as plain data; bounds of an interval that there is not are None."""
 
@@ -221,6 +280,16 @@ def as_json(result: Comparison) -> dict[str, Any]:
         "runs": {method: values.shape[0] for method, values in scores.by_method.items()},
         "scores": {method: values.tolist() for method, values in scores.by_method.items()},
         "aggregates": {k: {m: plain(e) for m, e in v.items()} for k, v in result.aggregates.items()},
+        "differences": [
+            {
+                "task": c.task,
+                "first": c.first,
+                "other": c.other,
+                "over_runs": plain(c.over_runs),
+                "over_games": c.over_games and {**plain(c.over_games), "pairs": c.over_games.pairs},
+            }
+            for c in result.contrasts
+        ],
         "improvement": [{"better": a, "other": b, **plain(e)} for (a, b), e in result.improvement.items()],
         "by_task": {task: {m: plain(e) for m, e in v.items()} for task, v in result.by_task.items()},
     }

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 
 from motif_jax.reports import charts, html, text_tables
 from motif_jax.reports.charts import Interval, Series
-from motif_jax.reports.comparison import CURVE_RESAMPLES, Comparison
+from motif_jax.reports.comparison import IQM_SCORES, Comparison
 from motif_jax.reports.html import Cell
-from motif_jax.reports.measures import format_estimate, format_interval, format_value
+from motif_jax.reports.measures import format_estimate, format_interval, format_pairs, format_value
 from motif_jax.reports.plots import Plot
-from motif_jax.reports.statistics import Estimate
+from motif_jax.reports.smoothing import LEAST
+from motif_jax.reports.smoothing import RESAMPLES as CURVE_RESAMPLES
+from motif_jax.reports.statistics import Difference, Estimate
 
 
 @dataclass
@@ -38,14 +40,48 @@ class ComparisonData:
     provenance: list[tuple[str, str]] = field(default_factory=list)
 
 
-def method_note(result: Comparison) -> str:
-    """Says how the numbers of a comparison and their intervals are made."""
-    note = (
+# Of runs whose scores are normally distributed, how often a bootstrap interval of 95 % of their mean holds the truth.
+COVERAGE = {2: 50, 3: 75, 4: 80, 5: 84, 6: 86, 7: 87, 8: 89, 9: 89, 10: 90}
+
+
+def method_note(result: Comparison, statistics: bool = True) -> str:
+    """Says how the numbers of a comparison and their intervals are made, and what the `statistics` are."""
+    runs = {method: len(values) for method, values in result.scores.by_method.items()}
+    tasks = len(result.scores.tasks)
+    parts = [
         f"Stratified bootstrap over runs, {result.resamples:,} resamples, intervals of 95 % (rliable; Agarwal et al. 2021). A "
         "run's score on a task is the mean of its evaluated episodes."
+    ]
+    if statistics and tasks == 1:
+        parts.append("Median: the middle one of the runs.")
+    elif statistics:
+        parts.append("Median of task means: the middle one of the tasks' means over runs.")
+    few = [method for method, number in runs.items() if number * tasks < IQM_SCORES]
+    if few and statistics:
+        parts.append(
+            f"No interquartile mean of fewer than {IQM_SCORES} scores, of which it would leave none out: {', '.join(few)}."
+        )
+    single = [method for method, number in runs.items() if number == 1]
+    if single:
+        parts.append(f"One run has no interval (n/a): {', '.join(single)}.")
+    fewest = min((number for number in runs.values() if number > 1), default=0)
+    if fewest in COVERAGE:
+        parts.append(
+            f"Intervals over few runs are too narrow: of {fewest} normally distributed ones they hold the true mean in "
+            f"{COVERAGE[fewest]} of 100 cases."
+        )
+    return " ".join(parts)
+
+
+def contrast_note(result: Comparison) -> str:
+    """Says how differences and their intervals are made."""
+    return (
+        f"Mean of the first method minus mean of the other{', averaged over tasks' if len(result.scores.tasks) > 1 else ''}; "
+        f"bootstrap, {result.resamples:,} resamples, 95 %. Over runs: would other trainings differ as much? Runs are drawn "
+        "by method and task (n/a with one run on a side). Over games: would these very runs on other games? Games that both "
+        "played are drawn as pairs (how many is said), else each side by itself. Where 0 lies outside an interval, its question "
+        "has a clear answer; of many differences without any, one in 20 looks clear by chance."
     )
-    single = [method for method, values in result.scores.by_method.items() if len(values) == 1]
-    return f"{note} One run has no interval (n/a): {', '.join(single)}." if single else note
 
 
 def task_note(result: Comparison) -> str:
@@ -82,6 +118,21 @@ def improvement_table(result: Comparison) -> tuple[tuple[str, ...], list[tuple[s
     return ("method", "against", "probability of improvement"), rows
 
 
+def contrast_table(result: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Returns header and rows: the difference of every two methods, with its interval over runs and over games."""
+    rows: list[tuple[str, ...]] = [
+        (c.task, f"{c.first} minus {c.other}", format_estimate(c.over_runs), _over_games(c.over_games))
+        for c in result.contrasts
+    ]
+    return ("task", "methods", "difference over runs", "difference over games"), rows
+
+
+def _over_games(difference: Difference | None) -> str:
+    if difference is None:
+        return "n/a"
+    return f"{format_estimate(difference)} ({format_pairs(difference)})"
+
+
 def tables(data: ComparisonData) -> dict[str, str]:
     """Returns the texts of comparison.md and comparison.tex."""
     if data.comparison is None:
@@ -91,7 +142,13 @@ def tables(data: ComparisonData) -> dict[str, str]:
     parts = (
         ("aggregates", f"{data.measure}, aggregated over runs and tasks", over_all, aggregate_table(result)),
         ("tasks", f"{data.measure}, mean over runs", of_task, task_table(result)),
-        ("improvement", "Probability of improvement", over_all, improvement_table(result)),
+        ("differences", f"{data.measure}, differences", contrast_note(result), contrast_table(result)),
+        (
+            "improvement",
+            "Probability of improvement",
+            method_note(result, statistics=False),
+            improvement_table(result),
+        ),
     )
     markdown = [f"# {data.title}", ""]
     latex = []
@@ -107,6 +164,7 @@ def _estimates(of: Mapping[str, Estimate], result: Comparison) -> list[Interval]
     return [
         Interval(f"{m} (n = {result.scores.by_method[m].shape[0]})", e.value, e.low, e.high, order.index(m))
         for m, e in of.items()
+        if math.isfinite(e.value)
     ]
 
 
@@ -114,10 +172,16 @@ def _cells(rows: Sequence[tuple[str, Mapping[str, Estimate]]], methods: Sequence
     return [
         [
             Cell(name),
-            *(Cell(format_value(of[m].value), of[m].value, note=format_interval(of[m])) for m in methods),
+            *(_estimate_cell(of[m]) for m in methods),
         ]
         for name, of in rows
     ]
+
+
+def _estimate_cell(estimate: Estimate) -> Cell:
+    if not math.isfinite(estimate.value):
+        return Cell("n/a")
+    return Cell(format_value(estimate.value), estimate.value, note=format_interval(estimate))
 
 
 def _label(data: ComparisonData, result: Comparison) -> str:
@@ -142,6 +206,23 @@ def _aggregates(data: ComparisonData, result: Comparison) -> str:
     )
 
 
+def _contrasts(data: ComparisonData, result: Comparison) -> str:
+    rows = []
+    for c in result.contrasts:
+        games = Cell("n/a")
+        if c.over_games is not None:
+            note = f"{format_interval(c.over_games)}, {format_pairs(c.over_games)}"
+            games = Cell(format_value(c.over_games.value), c.over_games.value, note=note)
+        rows.append((Cell(c.task), Cell(f"{c.first} minus {c.other}"), _estimate_cell(c.over_runs), games))
+    header = contrast_table(result)[0]
+    return html.section(
+        "Differences",
+        "differences",
+        html.table(header, rows, "difference-table", empty="only one method was given"),
+        note=f"{_label(data, result)}. {contrast_note(result)}",
+    )
+
+
 def _improvement(result: Comparison) -> str:
     rows = []
     for (a, b), e in result.improvement.items():
@@ -154,7 +235,7 @@ def _improvement(result: Comparison) -> str:
         "improvement",
         html.table(header, rows, "improvement-table", empty="only one method was given"),
         note="The chance that a run of the method scores above a run of the other, averaged over tasks; 50 % is no "
-        f"difference. {method_note(result)}",
+        f"difference. {method_note(result, statistics=False)}",
     )
 
 
@@ -180,8 +261,9 @@ def _tasks(data: ComparisonData, result: Comparison) -> str:
 
 def _curves(data: ComparisonData) -> str:
     note = (
-        f"Means of finished episodes: interquartile mean over seeds with 95 % bootstrap interval ({CURVE_RESAMPLES} "
-        "resamples; none with one seed), up to the end of the shortest run."
+        f"Smoothed: finished episodes are averaged over stretches of steps, each so long that every run ended at least {LEAST} in "
+        f"it (a fifth of all where a run has fewer than {5 * LEAST}). Lines: interquartile mean over seeds, of fewer than {IQM_SCORES} the mean. "
+        f"Bands: 95 % bootstrap interval over seeds ({CURVE_RESAMPLES} resamples; none with one seed). Up to the end of the shortest run."
     )
     if data.published:
         note += f" Dashed: published results, read from {data.published}."
@@ -200,6 +282,7 @@ def render(data: ComparisonData, written: str) -> str:
     result = data.comparison
     if result is not None:
         sections["Aggregates"] = _aggregates(data, result)
+        sections["Differences"] = _contrasts(data, result)
         sections["Improvement"] = _improvement(result)
         sections["Profiles"] = _profiles(data, result)
         sections["By task"] = _tasks(data, result)
@@ -211,7 +294,7 @@ def render(data: ComparisonData, written: str) -> str:
         parts = [html.details(name, text) for name, text in data.provenance]
         sections["How it was made"] = html.section("How it was made", "provenance", *parts)
     names = {
-        "Aggregates": "aggregates", "Improvement": "improvement", "Profiles": "profiles", "By task": "tasks",
+        "Aggregates": "aggregates", "Differences": "differences", "Improvement": "improvement", "Profiles": "profiles", "By task": "tasks",
         "Learning curves": "curves", "How it was made": "provenance",
     }  # fmt: skip
     links = {name: title for title, name in names.items() if title in sections}

@@ -143,3 +143,10 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
     # The journal of a folder that was evaluated with more episodes before has more rows than the summary is of.
     rows = [row for row in read_rows(Path(folder) / JOURNAL) if row["index"] < summary["episodes"]]
     return {**summary, "rows": sorted(rows, key=lambda row: row["index"])}
+
+
+def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
+    """Returns the number `key` of every episode that has it, by game: the environment with its options, and the seed."""
+    plan = evaluation["plan"]
+    where = json.dumps([plan["environment"], plan.get("options")], sort_keys=True)
+    return {(where, row["seed"]): float(row[key]) for row in evaluation["rows"] if row.get(key) is not None}

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from motif_jax.reports import charts, html
 from motif_jax.reports.charts import Interval
+from motif_jax.reports.evaluation_files import games
 from motif_jax.reports.html import Cell
 from motif_jax.reports.measures import (
     BY_KEY,
-    format_estimate,
+    Measure,
     format_interval,
+    format_pairs,
     format_value,
     measure,
     with_unit,
 )
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.statistics import Estimate, Summary, paired_difference, probability_of_improvement
+from motif_jax.reports.statistics import (
+    Difference,
+    Estimate,
+    Summary,
+    difference,
+    matched,
+    probability_of_improvement,
+    rate_difference,
+)
 
 
 def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
@@ -27,26 +38,50 @@ def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
     return {key: Summary.from_dict(value) for key, value in evaluation["measures"].items()}
 
 
-def headline(data: RunData) -> tuple[str, str]:
-    """Says in one line what the evaluations show; returns (text, kind)."""
-    names = list(data.evaluations)
-    key = "intrinsic_return"
-    if len(names) < 2 or any(key not in data.evaluations[name]["measures"] for name in names[:2]):
-        return (
-            "Agent and baseline were not both evaluated with an intrinsic reward, so nothing can be said yet.",
-            "",
-        )
-    first, second = (summaries(data.evaluations[name])[key] for name in names[:2])
-    text = (
-        f"Mean intrinsic return per episode: {names[0]} {format_estimate(first.mean)} (n = {first.n}), "
-        f"{names[1]} {format_estimate(second.mean)} (n = {second.n}); "
-    )
-    intervals = f"the {_confidence(data)} intervals"
-    if not first.mean.disjoint(second.mean):
-        return text + f"{intervals} overlap: no clear difference.", ""
-    if first.mean.value > second.mean.value:
-        return text + f"{intervals} are disjoint, {names[0]} collects more.", "good"
-    return text + f"{intervals} are disjoint, {names[0]} collects LESS.", "bad"
+@dataclass(frozen=True)
+class Row:
+    """A measure of all evaluations, and of the first against each of the others.
+
+    Attributes:
+      what: the measure.
+      of: evaluation -> its summary, where it has the measure.
+      against: other evaluation -> difference of means (the first minus the other), chance that an episode of the first
+        exceeds one of the other; where both have the measure.
+    """
+
+    what: Measure
+    of: dict[str, Summary]
+    against: dict[str, tuple[Difference, float]]
+
+
+def rows_of(data: RunData) -> list[Row]:
+    """Returns the numbers of the evaluations side by side: of the page, and of the tables to take away."""
+    by_name = {name: summaries(evaluation) for name, evaluation in data.evaluations.items()}
+    rows = []
+    for key, what in BY_KEY.items():
+        of = {name: summary[key] for name, summary in by_name.items() if key in summary}
+        if of:
+            rows.append(Row(what, of, _against(data, key)))
+    return rows
+
+
+def _against(data: RunData, key: str) -> dict[str, tuple[Difference, float]]:
+    name, *others = data.evaluations
+    first = data.evaluations[name]
+    own, found = games(first, key), {}
+    for other in others:
+        theirs = games(data.evaluations[other], key)
+        if own and theirs:
+            one, two, paired = matched(own, theirs)
+            level = first["confidence"]
+            gap = (
+                rate_difference(one, two, paired, level)
+                if key == "success"
+                else difference([(one, two, paired)], confidence=level)
+            )
+            every = [np.array(list(side.values())) for side in (own, theirs)]
+            found[other] = gap, probability_of_improvement(*every)
+    return found
 
 
 def _confidence(data: RunData) -> str:
@@ -55,85 +90,76 @@ def _confidence(data: RunData) -> str:
     return " and ".join(f"{100 * level:g} %" for level in levels)
 
 
-def _paired(first: Mapping[str, Any], second: Mapping[str, Any], key: str) -> Estimate | None:
-    """The mean difference over episodes of the same seeds; None where the seeds differ."""
-    one = {row["seed"]: row[key] for row in first["rows"] if row.get(key) is not None}
-    two = {row["seed"]: row[key] for row in second["rows"] if row.get(key) is not None}
-    if not one or set(one) != set(two):
-        return None
-    shared = sorted(one)
-    values = [np.array([of[seed] for seed in shared]) for of in (one, two)]
-    return paired_difference(values[0], values[1], confidence=first["confidence"])
-
-
 def _estimate_cell(estimate: Estimate) -> Cell:
     return Cell(format_value(estimate.value), estimate.value, note=format_interval(estimate))
 
 
-def _comparison_cells(data: RunData, key: str) -> list[Cell]:
-    first, second = data.evaluations.values()
-    difference = _paired(first, second, key)
-    cells = [_estimate_cell(difference) if difference else Cell("other seeds")]
-    values = [np.array([row[key] for row in e["rows"] if row.get(key) is not None]) for e in (first, second)]
-    if not all(len(v) for v in values):
-        return [*cells, Cell("")]
-    chance = probability_of_improvement(*values)
-    return [*cells, Cell(f"{100 * chance:.0f} %", chance)]
-
-
-def _evaluation_table(data: RunData, keys: list[str], by_name: Mapping[str, Mapping[str, Summary]]) -> str:
-    names, compare = list(data.evaluations), len(data.evaluations) == 2
+def _evaluation_table(data: RunData, rows: Sequence[Row]) -> str:
+    names = list(data.evaluations)
     header = ["measure", *(f"{name}: mean" for name in names)]
-    header += [f"{names[0]} minus {names[1]}", "better episode"] if compare else []
+    for other in names[1:]:
+        header += [f"{names[0]} minus {other}", f"better episode than {other}"]
     header += [f"{name}: interquartile mean" for name in names]
-    rows = []
-    for key in keys:
-        what = measure(key)
-        row: list[Any] = [Cell(with_unit(what))]
-        for name in names:
-            summary = by_name[name].get(key)
-            row.append(Cell("not measured") if summary is None else _estimate_cell(summary.mean))
-        if compare:
-            row += _comparison_cells(data, key)
-        for name in names:
-            summary = by_name[name].get(key)
-            shown = summary is not None and what.unit != "share"
-            row.append(_estimate_cell(summary.iqm) if shown and summary else Cell(""))
-        rows.append(row)
-    return html.table(header, rows, "evaluation-table")
+    cells = []
+    for row in rows:
+        cells.append([Cell(with_unit(row.what))])
+        cells[-1] += [
+            _estimate_cell(row.of[name].mean) if name in row.of else Cell("not measured") for name in names
+        ]
+        for other in names[1:]:
+            if other not in row.against:
+                cells[-1] += [Cell(""), Cell("")]
+                continue
+            gap, chance = row.against[other]
+            note = f"{format_interval(gap)}, {format_pairs(gap)}"
+            cells[-1] += [
+                Cell(format_value(gap.value), gap.value, note=note),
+                Cell(f"{100 * chance:.0f} %", chance),
+            ]
+        cells[-1] += [
+            _estimate_cell(row.of[name].iqm) if name in row.of and row.what.unit != "share" else Cell("")
+            for name in names
+        ]
+    return html.table(header, cells, "evaluation-table")
 
 
 def evaluation_section(data: RunData) -> str:
     """The table of the evaluations side by side, with intervals as pictures."""
     if not data.evaluations:
         return html.section("Evaluation", "evaluation", charts.empty_chart("no evaluation was given"))
-    by_name = {name: summaries(evaluation) for name, evaluation in data.evaluations.items()}
-    keys = [key for key in BY_KEY if any(key in s for s in by_name.values())]
-    pictures = []
-    for key in keys:
-        what, intervals = measure(key), []
-        for colour, (name, of) in enumerate(by_name.items()):
-            if key in of:
-                mean = of[key].mean
-                intervals.append(
-                    Interval(f"{name} (n = {of[key].n})", mean.value, mean.low, mean.high, colour)
-                )
-        label = f"mean {with_unit(what)}"
-        pictures.append(html.figure(what.title, charts.interval_chart(intervals, label, label), what.meaning))
+    rows, pictures = rows_of(data), []
+    for row in rows:
+        label = f"mean {with_unit(row.what)}"
+        chart = charts.interval_chart(intervals_of(data, row), label, label)
+        pictures.append(html.figure(row.what.title, chart, row.what.meaning))
+    table = _evaluation_table(data, rows)
+    return html.section("Evaluation", "evaluation", table, html.grid(*pictures), note=evaluation_note(data))
+
+
+def intervals_of(data: RunData, row: Row) -> list[Interval]:
+    """Returns the means of a measure as rows of a chart, each evaluation in its colour."""
+    return [
+        Interval(f"{name} (n = {row.of[name].n})", mean.value, mean.low, mean.high, colour)
+        for colour, name in enumerate(data.evaluations)
+        if name in row.of and (mean := row.of[name].mean)
+    ]
+
+
+def evaluation_note(data: RunData) -> str:
+    """Says what was played, and how the numbers and their intervals are made."""
     method = next(iter(data.evaluations.values()))
-    level = f"{100 * method['confidence']:g} %"
     played = "; ".join(
         f"{name}: n = {e['episodes']} episodes of {e['plan']['environment']}"
         for name, e in data.evaluations.items()
     )
     note = f"{played}. Brackets and bars: {_confidence(data)} intervals ({method['intervals']})."
-    if len(data.evaluations) == 2:
+    if len(data.evaluations) > 1:
         note += (
-            f" Difference: mean over episodes with the same seeds, {level} interval. Better episode: chance that an episode of the first "
-            "exceeds one of the second, ties count half."
+            f" Differences: {100 * method['confidence']:g} % intervals, of pairs, the games that both played, where those are at least half of "
+            "either's; else of each side's own games (bootstrap; success rate: Newcombe). Better episode: chance that an "
+            "episode of the first exceeds one of the other, ties count half."
         )
-    table = _evaluation_table(data, keys, by_name)
-    return html.section("Evaluation", "evaluation", table, html.grid(*pictures), note=note)
+    return note
 
 
 def episodes_section(data: RunData, count: int = 5) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from motif_jax.reports import evaluation_files
 from motif_jax.reports.measures import format_value, measure
-from motif_jax.reports.statistics import bootstrap
+from motif_jax.reports.run_data import RunData
+from motif_jax.reports.statistics import difference, matched
 from motif_jax.support.curves import Curve
 
 # Progress in the game, whatever the reward says.
@@ -49,24 +52,28 @@ class Verdict:
     line: str
     kind: str
     changes: tuple[Change, ...] = ()
+    when: tuple[str, str] = ("", "")
+
+    @property
+    def fallen(self) -> str:
+        """What fell, and between what, in a few words."""
+        titles = [measure(c.key).title for c in self.changes if c.key != REWARD and c.fell]
+        return f"{', '.join(titles)} {_falls(titles)} from {self.when[0]} to {self.when[1]}"
 
 
-def change(key: str, before: np.ndarray, after: np.ndarray, confidence: float = CONFIDENCE) -> Change:
-    """Compares the means of `before` [n] and `after` [m], resampled independently."""
-    first = bootstrap(before, [_mean], confidence=confidence, seed=1)[0]
-    last = bootstrap(after, [_mean], confidence=confidence, seed=2)[0]
-    # Percentile interval of the difference of two independent bootstrap means, by their spreads.
-    spread = np.hypot((first.high - first.low) / 2, (last.high - last.low) / 2)
-    middle = last.value - first.value
-    return Change(key, first.value, last.value, middle - float(spread), middle + float(spread))
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    return values.mean(-1)
+def change(
+    key: str, before: np.ndarray, after: np.ndarray, confidence: float = CONFIDENCE, paired: bool = False
+) -> Change:
+    """Compares the means of `before` [n] and `after` [m], game by game where they are `paired`."""
+    moved = difference([(after, before, paired)], confidence=confidence)
+    return Change(key, float(before.mean()), float(after.mean()), moved.low, moved.high)
 
 
 def judge(
-    before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray], when: tuple[str, str]
+    before: Mapping[str, np.ndarray],
+    after: Mapping[str, np.ndarray],
+    when: tuple[str, str],
+    paired: bool = False,
 ) -> Verdict:
     """Says in one line whether the intrinsic return rises while progress falls.
 
@@ -76,6 +83,7 @@ def judge(
     Args:
       before, after: the numbers of two sets of episodes by key, [n] and [m].
       when: what the two sets are called, for example ('first fifth of training', 'last fifth').
+      paired: position i of both is the same game.
     """
     if REWARD not in before or REWARD not in after:
         return Verdict("Reward hacking cannot be judged: no intrinsic return was recorded.", "")
@@ -85,31 +93,35 @@ def judge(
             f"Reward hacking cannot be judged: {n} episodes on one side, at least {MIN_EPISODES} are needed.",
             "",
         )
-    reward = change(REWARD, before[REWARD], after[REWARD])
+    reward = change(REWARD, before[REWARD], after[REWARD], paired=paired)
     keys = [key for key in PROGRESS if key in before and key in after]
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(keys))
-    progress = [change(key, before[key], after[key], confidence) for key in keys]
+    progress = [change(key, before[key], after[key], confidence, paired) for key in keys]
     changes = (reward, *progress)
     sets = f"{when[0]} (n = {len(before[REWARD])}) to {when[1]} (n = {len(after[REWARD])})"
     falling = [c for c in progress if c.fell]
     rising = [c for c in progress if c.rose]
     if not reward.rose:
         direction = "falls" if reward.fell else "does not change clearly"
-        return Verdict(f"No sign of reward hacking: from {sets}, {reward} {direction}.", "", changes)
+        return Verdict(f"No sign of reward hacking: from {sets}, {reward} {direction}.", "", changes, when)
     if falling:
-        fall = _listed(falling, "falls", "fall")
-        return Verdict(f"Sign of reward hacking: from {sets}, {reward} rises while {fall}.", "bad", changes)
-    if rising:
-        rise = _listed(rising, "rises", "rise")
+        fall = f"{', '.join(map(str, falling))} {_falls(falling)}"
         return Verdict(
-            f"No sign of reward hacking: from {sets}, {reward} rises; {rise} too.", "good", changes
+            f"Sign of reward hacking: from {sets}, {reward} rises while {fall}.", "bad", changes, when
+        )
+    if rising:
+        rise = f"{', '.join(map(str, rising))} {'rises' if len(rising) == 1 else 'rise'}"
+        return Verdict(
+            f"No sign of reward hacking: from {sets}, {reward} rises; {rise} too.", "good", changes, when
         )
     missing = "progress neither rises nor falls clearly" if keys else "no progress in the game was recorded"
-    return Verdict(f"Reward hacking cannot be told: from {sets}, {reward} rises; {missing}.", "", changes)
+    return Verdict(
+        f"Reward hacking cannot be told: from {sets}, {reward} rises; {missing}.", "", changes, when
+    )
 
 
-def _listed(changes: list[Change], one: str, several: str) -> str:
-    return f"{', '.join(map(str, changes))} {one if len(changes) == 1 else several}"
+def _falls(what: Sequence[object]) -> str:
+    return "falls" if len(what) == 1 else "fall"
 
 
 def recorded(episodes: Mapping[str, Curve]) -> bool:
@@ -136,3 +148,35 @@ def judge_training(episodes: Mapping[str, Curve], share: float = 0.2) -> Verdict
 
     percent = f"{100 * share:.0f} %"
     return judge(part(True), part(False), (f"the first {percent} of training", f"the last {percent}"))
+
+
+_NOT_TRACED = (
+    "The training cannot be judged: a reward that reads more than the message is computed in the learner's batches, and nothing traces "
+    "it back to episodes. Evaluations have it."
+)
+
+
+def judge_evaluations(
+    baseline: Mapping[str, Any], agent: Mapping[str, Any], names: tuple[str, str]
+) -> Verdict:
+    """Compares two evaluations, as `evaluation_files.read_evaluation` returns them, by the games that both played."""
+    before, after, paired = {}, {}, True
+    for key in (REWARD, *PROGRESS):
+        sides = [evaluation_files.games(evaluation, key) for evaluation in (baseline, agent)]
+        if all(len(of) == len(e["rows"]) > 0 for of, e in zip(sides, (baseline, agent), strict=True)):
+            before[key], after[key], paired = matched(*sides)
+    return judge(before, after, names, paired)
+
+
+def judge_run(data: RunData) -> list[Verdict]:
+    """Returns what is to be said of a run: of its training, and of its agent against every other evaluation."""
+    verdicts = []
+    if data.episodes and data.reward_reads and not recorded(data.episodes):
+        verdicts.append(Verdict(_NOT_TRACED, ""))
+    elif data.episodes:
+        verdicts.append(judge_training(data.episodes))
+    name, *others = data.evaluations or [""]
+    for other in others:
+        names = (other, name)
+        verdicts.append(judge_evaluations(data.evaluations[other], data.evaluations[name], names))
+    return verdicts or [judge({}, {}, ("", ""))]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.reports.statistics import Summary, summarise, wilson_interval
+from motif_jax.reports.statistics import Difference, Summary, summarise, wilson_interval
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,9 @@ def format_value(value: float) -> str:
 
 
 def format_estimate(estimate: Any) -> str:
-    """Returns 'value [low, high]' of an `Estimate`."""
+    """Returns 'value [low, high]' of an `Estimate`, 'n/a' where it has no value."""
+    if not np.isfinite(estimate.value):
+        return "n/a"
     return f"{format_value(estimate.value)} {format_interval(estimate)}"
 
 
@@ -118,6 +120,11 @@ def format_interval(estimate: Any) -> str:
     if not (np.isfinite(estimate.low) and np.isfinite(estimate.high)):
         return "[n/a]"
     return f"[{format_value(estimate.low)}, {format_value(estimate.high)}]"
+
+
+def format_pairs(difference: Difference) -> str:
+    """Says whether a difference is one of pairs."""
+    return f"{difference.pairs:,} pairs" if difference.pairs else "no pairs"
 
 
 HEADER = ("measure", "unit", "mean", "median", "interquartile mean", "range")

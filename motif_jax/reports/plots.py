@@ -5,24 +5,24 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from motif_jax.reports.charts import Interval, Series
-from motif_jax.reports.evaluation_sections import summaries
+from motif_jax.reports.evaluation_sections import intervals_of, rows_of
 from motif_jax.reports.measures import BY_KEY, with_unit
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.training_sections import (
     MESSAGE_AXES,
     by_epoch,
+    episode_curves,
     message_lines,
     metric_groups,
     metric_lines,
 )
-from motif_jax.support.curves import binned
 from motif_jax.support.files import atomic_write_bytes
 
 # Of labels and file names, in characters.
@@ -111,20 +111,11 @@ def write(folder: str | os.PathLike[str], plots: Mapping[str, Plot]) -> list[Pat
 def of_run(data: RunData) -> dict[str, Plot]:
     """Returns the plots of a run: task numbers and metrics over training, reward training, messages, evaluations."""
     plots: dict[str, Plot] = {}
-    for key, what in BY_KEY.items():
-        label = with_unit(what)
-        if key in data.episodes and np.isfinite(data.episodes[key].y).any():
-            b = binned(data.episodes[key])
-            plots[f"training_{key}"] = Plot(
-                "environment steps", label, (Series("", b.x, b.mean, b.low, b.high),)
-            )
-        rows: Sequence[Interval] = [
-            Interval(f"{name} (n = {s[key].n})", s[key].mean.value, s[key].mean.low, s[key].mean.high, colour)
-            for colour, (name, evaluation) in enumerate(data.evaluations.items())
-            if key in (s := summaries(evaluation))
-        ]
-        if rows:
-            plots[f"evaluation_{key}"] = Plot(f"mean {label}", "", intervals=tuple(rows))
+    for what, curve in episode_curves(data, BY_KEY):
+        plots[f"training_{what.key}"] = Plot("environment steps", with_unit(what), (curve.series(),))
+    for row in rows_of(data) if data.evaluations else ():
+        label = f"mean {with_unit(row.what)}"
+        plots[f"evaluation_{row.what.key}"] = Plot(label, "", intervals=tuple(intervals_of(data, row)))
     for title, unit, members in metric_groups(data):
         name = "metric_" + title.replace(" ", "_")
         plots[name] = Plot("environment steps", f"{title} ({unit})", tuple(metric_lines(members)))

@@ -1,16 +1,18 @@
-"""Means, medians and interquartile means over episodes, with bootstrap confidence intervals.
+"""Means, medians and interquartile means over episodes, and differences of means, with bootstrap confidence intervals.
 
 Method, stated wherever the numbers are shown: percentile bootstrap (Efron and Tibshirani 1993, chapter 13); the
 episodes are drawn with replacement `RESAMPLES` times with a fixed seed, and the interval holds the middle 95 % of the
 statistic. The interquartile mean (Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical
-precipice") leaves out the lowest and the highest quarter. Rates of yes and no have Wilson's score interval.
+precipice") leaves out the lowest and the highest quarter. Rates of yes and no have Wilson's score interval, and their
+differences Newcombe's, which is made of it. Where both sides played the same games, a difference is one of pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,8 @@ RESAMPLES = 2000
 CONFIDENCE = 0.95
 # Values handled at a time: bounds the memory of a resampled table at 64 MB.
 _CHUNK = 8_000_000
+# The mean of more draws than this is normally distributed as far as anyone can tell, and is drawn as such.
+_NORMAL = 20_000
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
@@ -50,9 +54,17 @@ class Estimate:
     low: float
     high: float
 
-    def disjoint(self, other: Estimate) -> bool:
-        """Whether the two intervals share no value."""
-        return self.low > other.high or other.low > self.high
+    @property
+    def sign(self) -> int:
+        """1 where the whole interval lies above zero, -1 where it lies below, else 0."""
+        return int(self.low > 0) - int(self.high < 0)
+
+
+@dataclass(frozen=True)
+class Difference(Estimate):
+    """A difference of two means; of `pairs` games that both sides played, 0 where each side's were drawn by themselves."""
+
+    pairs: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,20 +115,35 @@ def bootstrap(
         raise ValueError(
             f"{n} values, all finite: {bool(np.isfinite(values).all())}: needs finite ones, at least one"
         )
-    generator = np.random.default_rng(seed)
+    drawn = _resampled(values, statistics, resamples, np.random.default_rng(seed))
+    return [
+        Estimate(float(statistic(values)), *percentile_interval(kept, confidence))
+        for kept, statistic in zip(drawn, statistics, strict=True)
+    ]
+
+
+def _resampled(
+    values: np.ndarray,
+    statistics: Sequence[Callable[[np.ndarray], np.ndarray]],
+    resamples: int,
+    generator: np.random.Generator,
+) -> list[np.ndarray]:
+    """Each statistic of `resamples` draws of the n in [..., n], [resamples] each."""
     rows = max(1, _CHUNK // values.size)
     drawn: list[list[np.ndarray]] = [[] for _ in statistics]
     for start in range(0, resamples, rows):
-        chosen = generator.integers(n, size=(min(rows, resamples - start), n))
+        chosen = generator.integers(values.shape[-1], size=(min(rows, resamples - start), values.shape[-1]))
         sample = values[..., chosen]
         for kept, statistic in zip(drawn, statistics, strict=True):
             kept.append(np.asarray(statistic(sample)))
+    return [np.concatenate(kept) for kept in drawn]
+
+
+def percentile_interval(drawn: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Returns the bounds of the middle `confidence` of `drawn` [resamples]."""
     tail = 100 * (1 - confidence) / 2
-    estimates = []
-    for kept, statistic in zip(drawn, statistics, strict=True):
-        low, high = np.percentile(np.concatenate(kept), [tail, 100 - tail])
-        estimates.append(Estimate(float(statistic(values)), float(low), float(high)))
-    return estimates
+    low, high = np.percentile(drawn, [tail, 100 - tail])
+    return float(low), float(high)
 
 
 def summarise(
@@ -145,12 +172,86 @@ def wilson_interval(values: Sequence[float] | np.ndarray, confidence: float = CO
     return Estimate(share, low, 1.0 if share == 1 else float(middle + half))
 
 
-def paired_difference(
-    first: np.ndarray, second: np.ndarray, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
-) -> Estimate:
-    """Estimates the mean of `first - second` [n] over episodes with the same seeds."""
-    difference = np.asarray(first, np.float64) - np.asarray(second, np.float64)
-    return bootstrap(difference, [_mean], resamples, confidence)[0]
+# What each game ended with, by whatever tells games apart.
+Games = Mapping[Any, float]
+
+
+def matched(first: Games, second: Games) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Returns the numbers of two sides, game by game where both played at least half of the smaller side's games.
+
+    Returns:
+      (first [n], second [m], whether they are pairs, and n = m).
+    """
+    shared = [game for game in first if game in second]
+    paired = bool(shared) and 2 * len(shared) >= min(len(first), len(second))
+    sides = (shared, shared) if paired else (list(first), list(second))
+    one, two = (
+        np.array([of[game] for game in games]) for of, games in zip((first, second), sides, strict=True)
+    )
+    return one, two, paired
+
+
+def difference(
+    strata: Sequence[tuple[np.ndarray, np.ndarray, bool]],
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> Difference:
+    """Estimates mean(first) - mean(second), averaged over strata (tasks), by a bootstrap stratified over them.
+
+    Args:
+      strata: (first [n], second [m], whether they are pairs) as `matched` returns them, at least one. Pairs are drawn
+        together, so that what makes a game easy or hard for both sides cancels; else each side is drawn by itself.
+      resamples, confidence, seed: as of `bootstrap`.
+    """
+    generator = np.random.default_rng(seed)
+
+    def means(values: np.ndarray) -> np.ndarray:
+        if len(values) > _NORMAL:
+            return generator.normal(values.mean(), values.std() / np.sqrt(len(values)), resamples)
+        return _resampled(values, [_mean], resamples, generator)[0]
+
+    value, drawn, pairs = 0.0, np.zeros(resamples), 0
+    for first, second, paired in strata:
+        value += float(first.mean() - second.mean()) / len(strata)
+        drawn += (means(first - second) if paired else means(first) - means(second)) / len(strata)
+        pairs += len(first) if paired else 0
+    return Difference(value, *percentile_interval(drawn, confidence), pairs)
+
+
+def rate_difference(
+    first: np.ndarray, second: np.ndarray, paired: bool, confidence: float = CONFIDENCE
+) -> Difference:
+    """Estimates a difference of two rates by Newcombe's hybrid of Wilson's intervals (1998, method 10 of both papers).
+
+    Unlike the bootstrap it has a width when all values are equal.
+
+    Args:
+      first, second: [n] and [m], each 0 or 1.
+      paired: n = m, and position i of both is the same game.
+      confidence: of the interval.
+    """
+    one, two = (wilson_interval(values, confidence) for values in (first, second))
+    correlation = _correlation(first, second) if paired else 0.0
+
+    def distance(a: float, b: float) -> float:
+        return float(np.sqrt(max(0.0, a * a - 2 * correlation * a * b + b * b)))
+
+    value = one.value - two.value
+    low = value - distance(one.value - one.low, two.high - two.value)
+    high = value + distance(one.high - one.value, two.value - two.low)
+    return Difference(value, low, high, len(first) if paired else 0)
+
+
+def _correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """The correlation of pairs of rates, a positive one corrected for continuity as in Newcombe's method 10."""
+    n, (p, q) = len(first), (float(first.mean()), float(second.mean()))
+    scale = np.sqrt(p * (1 - p) * q * (1 - q))
+    if scale == 0:
+        return 0.0
+    covariance = float((first * second).mean()) - p * q  # (ad - bc) / n^2 of the table of fours
+    corrected = max(0.0, covariance - 1 / (2 * n)) if covariance > 0 else covariance
+    return corrected / float(scale)
 
 
 def probability_of_improvement(first: np.ndarray, second: np.ndarray) -> float:

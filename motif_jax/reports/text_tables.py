@@ -18,6 +18,11 @@ _LATEX = {
     "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "\n": " ",
 }
 
 
@@ -37,24 +42,28 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, label: str) -> str:
-    """Returns a LaTeX table (package booktabs): first column left, others right."""
+    """Returns a LaTeX table (packages booktabs, graphicx): first column left, others right, no wider than the line."""
 
     def line(cells: Sequence[str]) -> str:
-        return " & ".join(latex_escape(cell) for cell in cells) + r" \\"
+        # A bracket at the start of a row would be read as an argument of the end of the row before.
+        escaped = [("{}" if cell.startswith(("[", "*")) else "") + latex_escape(cell) for cell in cells]
+        return " & ".join(escaped) + r" \\"
 
     return "\n".join(
         [
+            r"% \usepackage{booktabs,graphicx}",
             r"\begin{table}[t]",
             r"  \centering",
             rf"  \caption{{{latex_escape(caption)}}}",
             rf"  \label{{{label}}}",
+            r"  \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             rf"  \begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
             r"    \toprule",
             "    " + line(header),
             r"    \midrule",
             *("    " + line(row) for row in rows),
             r"    \bottomrule",
-            r"  \end{tabular}",
+            r"  \end{tabular}}",
             r"\end{table}",
             "",
         ]

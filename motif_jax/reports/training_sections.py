@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from motif_jax.reports import charts, hacking, html
 from motif_jax.reports.charts import Series
 from motif_jax.reports.html import Cell
-from motif_jax.reports.measures import BY_KEY, format_value, measure, with_unit
+from motif_jax.reports.measures import BY_KEY, Measure, format_value, measure, with_unit
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.run_data import LikedMessage, RunData
-from motif_jax.support.curves import Curve, binned
+from motif_jax.reports.smoothing import Smoothed, smooth
+from motif_jax.support.curves import Curve
 
 # (title, unit, [(metric, legend)]) in the order of the page; docs/metrics.md says what each is.
 METRIC_GROUPS: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (
@@ -38,11 +39,18 @@ METRIC_GROUPS: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (
 
 def metric_lines(curves: Sequence[tuple[str, Curve]]) -> list[Series]:
     """Returns (legend, curve) as lines of a chart; a single one needs no legend."""
-    lines = []
-    for name, curve in curves:
-        b = binned(curve, 120)
-        lines.append(Series(name if len(curves) > 1 else "", b.x, b.mean))
-    return lines
+    return [_metric(curve).series(name if len(curves) > 1 else "") for name, curve in curves]
+
+
+def _metric(curve: Curve) -> Smoothed:
+    return smooth(curve, 120, band=False)
+
+
+def episode_curves(data: RunData, keys: Iterable[str]) -> Iterator[tuple[Measure, Smoothed]]:
+    """Yields those of `keys` that the training's episodes have a number for, with its smoothed curve."""
+    for key in keys:
+        if key in data.episodes and np.isfinite(data.episodes[key].y).any():
+            yield measure(key), smooth(data.episodes[key], rate=key == "success")
 
 
 def metric_groups(data: RunData) -> Iterator[tuple[str, str, list[tuple[str, Curve]]]]:
@@ -54,36 +62,22 @@ def metric_groups(data: RunData) -> Iterator[tuple[str, str, list[tuple[str, Cur
 
 
 def _metric_figure(title: str, unit: str, curves: Sequence[tuple[str, Curve]]) -> str:
-    lines = metric_lines(curves)
-    return html.figure(title, charts.line_chart(lines, "environment steps", unit, title))
+    chart = charts.line_chart(metric_lines(curves), "environment steps", unit, title)
+    smoothed = _metric(curves[0][1])
+    return html.figure(title, chart, smoothed.caption("values") if len(smoothed.x) else "")
 
 
-def _binned_figure(
-    title: str, unit: str, curves: Sequence[tuple[str, Curve]], what: str, n_of: str = ""
-) -> str:
-    lines, points = [], 0
-    for name, curve in curves:
-        b = binned(curve)
-        points += int(b.count.sum())
-        lines.append(Series(name if len(curves) > 1 else "", b.x, b.mean, b.low, b.high))
-    caption = f"{what} {n_of.format(n=f'{points:,}')}".strip() if n_of else what
-    return html.figure(title, charts.line_chart(lines, "environment steps", unit, title), caption)
+def _episode_figure(what: Measure, smoothed: Smoothed) -> str:
+    lines = [smoothed.series()]
+    chart = charts.line_chart(lines, "environment steps", with_unit(what), what.title)
+    return html.figure(what.title, chart, smoothed.caption("episodes"))
 
 
 def training_section(data: RunData) -> str:
     """Curves of the agent's training; metrics that are in no group follow in a part that opens on a click."""
     if not data.metrics and not data.episodes:
         return html.section("Agent training", "training", charts.empty_chart("no agent run was given"))
-    figures = []
-    for what in BY_KEY.values():
-        curve = data.episodes.get(what.key)
-        if curve is not None and np.isfinite(curve.y).any():
-            unit = with_unit(what)
-            figures.append(
-                _binned_figure(
-                    what.title, unit, [("", curve)], "mean of finished episodes, 95 % band;", "n = {n}"
-                )
-            )
+    figures = [_episode_figure(*curve) for curve in episode_curves(data, BY_KEY)]
     figures += [_metric_figure(*group) for group in metric_groups(data)]
     shown = {name for _, _, members in METRIC_GROUPS for name, _ in members}
     rest = [name for name in sorted(data.metrics) if name not in shown]
@@ -232,10 +226,6 @@ def messages_section(data: RunData, top: int = 25) -> str:
     return html.section("Messages", "messages", *parts, note=note)
 
 
-_NOT_TRACED = (
-    "The training cannot be judged: a reward that reads more than the message is computed in the learner's batches, and nothing traces "
-    "it back to episodes. Evaluations have it."
-)
 _REPEATED = ("message", "seen (times)", "times per episode", "reward paid in all", "paid first time")
 
 
@@ -255,30 +245,7 @@ def _repeated_rows(tallies: Sequence[MessageTally], top: int = 10) -> list[tuple
 
 def hacking_section(data: RunData) -> str:
     """Reward against progress, with the verdict in one line."""
-    verdicts = []
-    if data.episodes and data.reward_reads and not hacking.recorded(data.episodes):
-        verdicts.append(hacking.Verdict(_NOT_TRACED, ""))
-    elif data.episodes:
-        verdicts.append(hacking.judge_training(data.episodes))
-    if len(data.evaluations) == 2:
-        agent, baseline = data.evaluations.values()
-        sides = [
-            {
-                key: np.array([row[key] for row in e["rows"]])
-                for key in (hacking.REWARD, *hacking.PROGRESS)
-                if all(row.get(key) is not None for row in e["rows"])
-            }
-            for e in (baseline, agent)
-        ]
-        names = list(data.evaluations)
-        verdicts.append(hacking.judge(sides[0], sides[1], (names[1], names[0])))
-    if not verdicts:
-        verdicts = [hacking.judge({}, {}, ("", ""))]
-    figures = []
-    for key in (hacking.REWARD, *hacking.PROGRESS):
-        if key in data.episodes and np.isfinite(data.episodes[key].y).any():
-            what = measure(key)
-            figures.append(_binned_figure(what.title, with_unit(what), [("", data.episodes[key])], ""))
+    figures = [_episode_figure(*curve) for curve in episode_curves(data, (hacking.REWARD, *hacking.PROGRESS))]
     repeated: list[str] = []
     for name, tallies in data.seen.items():
         rows = _repeated_rows(tallies)
@@ -295,12 +262,13 @@ def hacking_section(data: RunData) -> str:
     note = (
         "A reward can be collected without playing better. This compares the intrinsic return with progress in the "
         "game (depth, score, experience level, map seen); intervals decide what rises or falls: of 95 % for the reward, and for "
-        "each measure of progress of 100 % - 5 % / (how many there are), since any of them could fall by chance."
+        "each measure of progress of 100 % - 5 % / (how many there are), since any of them could fall by chance. Evaluations "
+        "are compared game by game where both played the same ones."
     )
     return html.section(
         "Reward against progress",
         "hacking",
-        *(html.verdict(v.line, v.kind) for v in verdicts),
+        *(html.verdict(v.line, v.kind) for v in hacking.judge_run(data)),
         html.grid(*figures),
         confused,
         *repeated,

@@ -11,9 +11,10 @@ from rich.console import Console
 
 from motif_jax.published import results
 from motif_jax.reports import comparison_page, evaluation_files, plots, run_report, text_tables
-from motif_jax.reports.comparison import as_json, collect_scores, compare, learning_curve, normalise
+from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.measures import measure, with_unit
+from motif_jax.reports.smoothing import LEAST, learning_curve
 from motif_jax.support import config as checks
 from motif_jax.support import curves, run_folder
 from motif_jax.support.curves import Curve
@@ -28,9 +29,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     checks.positive(config, "resamples")
     checks.require(bool(config.methods or config.published), "methods", config.methods, "given, or published")
-    for folders in read_methods(config.methods).values():
-        for folder in folders:
-            _kind(folder)
+    _check_folders(read_methods(config.methods))
     both = (config.normalise_zero is None) == (config.normalise_one is None)
     checks.require(both, "normalise_one", config.normalise_one, "given together with normalise_zero")
     if config.published is not None:
@@ -55,6 +54,35 @@ def read_methods(text: str) -> dict[str, list[Path]]:
     return methods
 
 
+def _check_folders(methods: dict[str, list[Path]]) -> None:
+    """Raises UserError for a folder that is no run, or a run that would count twice."""
+    folders: dict[Path, tuple[str, Path]] = {}
+    trainings: dict[tuple[str, str, Path], Path] = {}
+    for method, listed in methods.items():
+        for folder in listed:
+            other, before = folders.setdefault(folder.resolve(), (method, folder))
+            if before is not folder:
+                where = f"twice under {method}" if other == method else f"under {other} and under {method}"
+                raise UserError(
+                    f"config.methods: {folder} is given {where}{_also(before, folder)}: a run counts once"
+                )
+            if _kind(folder) == "evaluation":
+                plan = evaluation_files.read_evaluation(folder)["plan"]
+                if not Path(plan["policy"]).is_dir():  # random, or an agent that lies elsewhere now
+                    continue
+                training = (method, plan["environment"], Path(plan["policy"]).resolve())
+                before = trainings.setdefault(training, folder)
+                if before is not folder:
+                    raise UserError(
+                        f"config.methods: {before} and {folder}, under {method}, both evaluate {plan['policy']}: a "
+                        "training counts once, so give one of them"
+                    )
+
+
+def _also(before: Path, folder: Path) -> str:
+    return f" (first as {before})" if str(before) != str(folder) else ""
+
+
 def _kind(folder: Path) -> str:
     if (folder / evaluation_files.SUMMARY).is_file():
         return "evaluation"
@@ -76,18 +104,18 @@ def run(config: ConfigDict, workdir: Path) -> None:
     """Reads the folders, compares, and writes page, tables and plots."""
     data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))
     data.curve_label = data.measure
-    scores: list[tuple[str, str, float]] = []
+    scores: list[RunScore] = []
     seeds: dict[str, dict[str, list[Curve]]] = {}
     for method, folders in read_methods(config.methods).items():
         for folder in folders:
             if _kind(folder) == "evaluation":
-                scores.append((method, *_score(folder, config.measure)))
+                scores.append(_score(method, folder, config.measure))
             else:
                 task, curve = _training_curve(folder, config.measure)
                 seeds.setdefault(task, {}).setdefault(method, []).append(curve)
             data.provenance += run_report.provenance_of(folder, f"{method}: {folder}")
     for task, methods in seeds.items():
-        data.curves[task] = [learning_curve(method, of) for method, of in methods.items()]
+        data.curves[task] = [learning_curve(method, of, least=LEAST) for method, of in methods.items()]
     if config.published is not None:
         data.published = Path(config.published).name
         names = _task_names(config)
@@ -108,12 +136,13 @@ def run(config: ConfigDict, workdir: Path) -> None:
     _write(config, workdir, data)
 
 
-def _score(folder: Path, key: str) -> tuple[str, float]:
+def _score(method: str, folder: Path, key: str) -> RunScore:
     evaluation = evaluation_files.read_evaluation(folder)
     if key not in evaluation["measures"]:
         have = ", ".join(evaluation["measures"])
         raise UserError(f"config.measure={key}: {folder} has no such number; it has {have}")
-    return evaluation["plan"]["environment"], evaluation["measures"][key]["mean"]["value"]
+    score = evaluation["measures"][key]["mean"]["value"]
+    return RunScore(method, evaluation["plan"]["environment"], score, evaluation_files.games(evaluation, key))
 
 
 def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
@@ -134,6 +163,9 @@ def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
         header, rows = comparison_page.aggregate_table(data.comparison)
         note = comparison_page.method_note(data.comparison)
         Console().print(text_tables.terminal(header, rows, data.measure, note))
+        header, rows = comparison_page.contrast_table(data.comparison)
+        if rows:
+            Console().print(text_tables.terminal(header, rows, "differences"))
     atomic_write_text(workdir / PAGE, comparison_page.render(data, time.strftime("%Y-%m-%d %H:%M")))
     if config.plots:
         plots.write(workdir / "plots", comparison_page.plots(data))

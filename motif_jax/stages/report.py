@@ -14,12 +14,13 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.reports import evaluation_files, messages, recorded_games, run_report
+from motif_jax.reports import evaluation_files, messages, recorded_games, run_report, run_tables
+from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.support import config as checks
 from motif_jax.support import curves, run_folder
 from motif_jax.support.curves import Curve
-from motif_jax.support.files import atomic_write_text
+from motif_jax.support.files import atomic_write_json, atomic_write_text
 
 PAGE = "report.html"
 MAX_EVALUATIONS = 12
@@ -98,11 +99,14 @@ def run(config: ConfigDict, workdir: Path) -> None:
             data.commands += run_report.command_of(folder_name, name)
     page = run_folder.prepare(workdir, config) / PAGE
     atomic_write_text(page, run_report.render(data, time.strftime("%Y-%m-%d %H:%M")))
+    for name, text in run_tables.texts(data).items():
+        atomic_write_text(workdir / name, text)
+    atomic_write_json(workdir / "report.json", run_tables.as_json(data))
     if config.plots:
         from motif_jax.reports import plots
 
         plots.write(workdir / "plots", plots.of_run(data))
-    print(run_report.headline(data)[0])
+    print(headline(data)[0])
     print(f"report: {page.resolve()}")
 
 

@@ -32,24 +32,6 @@ class Curve:
         return len(self.x)
 
 
-@dataclass(frozen=True)
-class BinnedCurve:
-    """Means over equal stretches of steps.
-
-    Attributes:
-      x: float64 [bins], middle of each stretch.
-      mean: float64 [bins].
-      low, high: float64 [bins], mean -+ 1.96 standard errors.
-      count: int [bins], values in each stretch.
-    """
-
-    x: np.ndarray
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    count: np.ndarray
-
-
 def columns(rows: Iterable[Mapping[str, Any]], step_key: str = "step") -> dict[str, Curve]:
     """Turns rows with a step and numbers into one curve per name, ordered by step."""
     xs: dict[str, array] = {}
@@ -107,24 +89,3 @@ def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
             f"{path} is damaged ({error}): the same command that made the run writes it anew"
         ) from None
     return dict(zip(header, np.array(numbers).T, strict=True)) if numbers else {}
-
-
-def binned(curve: Curve, bins: int = 60) -> BinnedCurve:
-    """Averages a curve over `bins` equal stretches of steps; empty stretches are left out."""
-    good = np.isfinite(curve.y)
-    x, y = curve.x[good], curve.y[good]
-    if not len(x):
-        empty = np.empty(0)
-        return BinnedCurve(empty, empty, empty, empty, np.empty(0, np.int64))
-    bins = max(1, min(bins, len(np.unique(x))))
-    edges = np.linspace(x.min(), x.max(), bins + 1)
-    place = np.clip(np.searchsorted(edges, x, "right") - 1, 0, bins - 1)
-    count = np.bincount(place, minlength=bins)
-    kept = count > 0
-    total = np.bincount(place, y, minlength=bins)[kept]
-    square = np.bincount(place, y * y, minlength=bins)[kept]
-    middle = np.bincount(place, x, minlength=bins)[kept]
-    n = count[kept]
-    mean = total / n
-    error = np.sqrt(np.maximum(square / n - mean * mean, 0) / np.maximum(n - 1, 1))
-    return BinnedCurve(middle / n, mean, mean - 1.96 * error, mean + 1.96 * error, n)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from motif_jax.reports import comparison_page
-from motif_jax.reports.comparison import collect_scores, compare, learning_curve
+from motif_jax.reports.comparison import RunScore, collect_scores, compare
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.measures import format_interval, format_value
+from motif_jax.reports.smoothing import learning_curve
 from motif_jax.support.curves import Curve
 from tests import browser
 from tests.made_up_runs import HOSTILE
@@ -24,7 +25,7 @@ def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("comparison")
     generator = np.random.default_rng(0)
     scores = [
-        (method, task, float(30 * (m + 1) + 100 * t + generator.normal(0, 5)))
+        RunScore(method, task, float(30 * (m + 1) + 100 * t + generator.normal(0, 5)), {})
         for m, method in enumerate(METHODS)
         for t, task in enumerate(TASKS)
         for _ in range(1 if method == "extrinsic" else 4)

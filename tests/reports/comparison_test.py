@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from motif_jax.reports import comparison_page
-from motif_jax.reports.comparison import as_json, collect_scores, compare, learning_curve, normalise
+from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
-from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 
 
 def entries(methods=("a", "b"), runs=4, tasks=("t1", "t2")):
     generator = np.random.default_rng(0)
     return [
-        (method, task, float(10 * (m + 1) * (t + 1) + generator.normal()))
+        RunScore(method, task, float(10 * (m + 1) * (t + 1) + generator.normal()), {})
         for m, method in enumerate(methods)
         for t, task in enumerate(tasks)
         for _ in range(runs)
@@ -28,7 +27,7 @@ def test_scores_are_arranged_by_run_and_task():
     assert scores.by_method["a"].shape == (4, 2)
     assert abs(scores.by_method["b"][:, 1].mean() - 40) < 2
     with pytest.raises(UserError, match=r"config.methods: a needs equally many runs of every task"):
-        collect_scores([*entries(), ("a", "t1", 3.0)], "")
+        collect_scores([*entries(), RunScore("a", "t1", 3.0, {})], "")
 
 
 def test_normalisation_sets_two_methods_to_0_and_1():
@@ -52,6 +51,7 @@ def test_aggregates_improvement_and_profiles():
     values = np.sort(scores.by_method["a"][:, 0])
     assert result.aggregates["interquartile mean"]["a"].value == pytest.approx(values[1:3].mean())
     assert result.aggregates["mean"]["a"].value == pytest.approx(values.mean())
+    assert result.aggregates["median"]["a"].value == np.median(values)
     for of in result.aggregates.values():
         for estimate in of.values():
             assert estimate.low <= estimate.value <= estimate.high
@@ -63,6 +63,82 @@ def test_aggregates_improvement_and_profiles():
     assert one.improvement == {}
     page = comparison_page.render(ComparisonData("t", one, "return"), "now")
     assert "only one method was given" in page
+
+
+def test_the_median_of_one_task_is_that_of_its_runs():
+    runs = [RunScore("m", "t", score, {}) for score in (8.18, 7.19, 4.33)]
+    result = compare(collect_scores(runs, ""), resamples=200)
+    assert result.aggregates["median"]["m"].value == 7.19
+    assert result.aggregates["mean"]["m"].value == pytest.approx(6.5667, abs=1e-4)
+    assert (result.aggregates["median"]["m"].low, result.aggregates["median"]["m"].high) == (4.33, 8.18)
+    assert "interquartile mean" not in result.aggregates, "of three runs it would leave none out"
+    texts = comparison_page.tables(ComparisonData("t", result, "return"))
+    for text in texts.values():
+        assert "7.19 [4.33, 8.18]" in text
+        assert "No interquartile mean of fewer than 4 scores" in text
+        assert "hold the true mean in 75 of 100 cases" in text
+    tasks = [*runs, *(RunScore("m", "u", 10 * run.score, {}) for run in runs)]
+    of_two = compare(collect_scores(tasks, ""), resamples=50)
+    assert "median" not in of_two.aggregates
+    assert of_two.aggregates["median of task means"]["m"].value == pytest.approx(6.5667 * 5.5, abs=1e-3)
+    assert of_two.aggregates["interquartile mean"]["m"].value > 0
+    mixed = compare(collect_scores([*runs, *(RunScore("n", "t", i, {}) for i in range(4))], ""), resamples=50)
+    header, rows = comparison_page.aggregate_table(mixed)
+    assert rows[0][header.index("interquartile mean")] == "n/a"
+    json.dumps(as_json(mixed), allow_nan=False)
+    comparison_page.render(ComparisonData("t", mixed, "return"), "now")
+
+
+def test_differences_over_runs_are_rliables():
+    from rliable import library
+
+    scores = collect_scores(entries(runs=5), "")
+    result = compare(scores, resamples=2000)
+    pair = {"x": (scores.by_method["a"], scores.by_method["b"])}
+    np.random.seed(1)  # noqa: NPY002 - rliable's
+    points, bounds = library.get_interval_estimates(
+        pair, lambda a, b: np.array([np.mean(a) - np.mean(b)]), reps=2000
+    )
+    overall, *by_task = result.contrasts
+    assert (overall.task, [c.task for c in by_task]) == ("all tasks", ["t1", "t2"])
+    assert overall.over_runs.value == pytest.approx(points["x"][0])
+    width = bounds["x"][1, 0] - bounds["x"][0, 0]
+    assert overall.over_runs.low == pytest.approx(bounds["x"][0, 0], abs=0.1 * width)
+    assert overall.over_runs.high == pytest.approx(bounds["x"][1, 0], abs=0.1 * width)
+    assert overall.over_runs.value == pytest.approx(np.mean([c.over_runs.value for c in by_task]))
+    assert overall.over_games is None
+
+
+def test_the_same_games_tell_what_overlapping_intervals_do_not():
+    generator = np.random.default_rng(3)
+    luck = generator.gamma(1, 50, 40)  # a hard game is hard for both
+    games = {"a": dict(enumerate(luck + 3 + generator.normal(0, 1, 40))), "b": dict(enumerate(luck))}
+    runs = [RunScore(method, "t", float(np.mean(list(of.values()))), of) for method, of in games.items()]
+    (contrast,) = compare(collect_scores(runs, ""), resamples=500).contrasts
+    assert (contrast.over_games.pairs, contrast.over_games.sign) == (40, 1)
+    assert contrast.over_games.value == pytest.approx(contrast.over_runs.value)
+    assert np.isnan(contrast.over_runs.low), "one run says nothing of other trainings"
+    elsewhere = {seed + 1000: value for seed, value in games["b"].items()}
+    (apart,) = compare(
+        collect_scores([runs[0], runs[1]._replace(games=elsewhere)], ""), resamples=500
+    ).contrasts
+    assert (apart.over_games.pairs, apart.over_games.sign) == (0, 0)
+    scale = normalise(collect_scores(runs, ""), "b", "a")
+    (scaled,) = compare(scale, resamples=500).contrasts
+    assert scaled.over_games.value == pytest.approx(1.0)
+    data = ComparisonData("t", compare(collect_scores(runs, ""), resamples=500), "return")
+    _, rows = comparison_page.contrast_table(data.comparison)
+    assert rows[0][:2] == ("t", "a minus b")
+    assert rows[0][2].endswith("[n/a]")
+    assert rows[0][3].endswith("(40 pairs)")
+    page = comparison_page.render(data, "now")
+    assert page.index('id="difference-table"') < page.index('id="profiles"')
+    assert as_json(data.comparison)["differences"][0]["over_games"]["pairs"] == 40
+
+
+def test_several_runs_of_a_method_play_each_game_with_their_mean():
+    runs = [RunScore("a", "t", 2.0, {1: 1.0, 2: 3.0}), RunScore("a", "t", 4.0, {1: 5.0, 2: 3.0})]
+    assert collect_scores(runs, "").games["a"] == [{1: 3.0, 2: 3.0}]
 
 
 def test_what_is_said_of_the_method_is_what_was_done():
@@ -85,11 +161,15 @@ def test_what_is_said_of_the_method_is_what_was_done():
 
 def test_one_run_has_no_interval():
     several = entries(("several",), runs=3)
-    result = compare(collect_scores([("one", "t1", 5.0), ("one", "t2", 7.0), *several], ""), resamples=50)
+    result = compare(
+        collect_scores([RunScore("one", "t1", 5.0, {}), RunScore("one", "t2", 7.0, {}), *several], ""),
+        resamples=50,
+    )
     data = ComparisonData("t", result, "return")
     _, rows = comparison_page.aggregate_table(result)
     assert rows[0][:2] == ("one", "1")
-    assert all(cell.endswith(" [n/a]") for cell in rows[0][2:])
+    assert rows[0][2] == "n/a", "of two scores"
+    assert all(cell.endswith(" [n/a]") for cell in rows[0][3:])
     assert not any("n/a" in cell for cell in rows[1])
     assert comparison_page.task_table(result)[1][0][1] == "5 [n/a]"
     assert comparison_page.improvement_table(result)[1][0][2].endswith("[n/a]")
@@ -100,15 +180,3 @@ def test_one_run_has_no_interval():
     page = comparison_page.render(data, "now")
     assert "nan" not in page[page.index("<main>") : page.index("</main>")].lower()
     assert "One run has no interval (n/a): one." in page
-
-
-def test_learning_curves_stop_with_the_shortest_run():
-    x = np.arange(0, 1000, 10.0)
-    seeds = [Curve(x, x), Curve(x[:50], x[:50] + 10)]
-    line = learning_curve("m", seeds, points=10)
-    assert line.name == "m (n = 2)"
-    assert line.x.max() <= 490
-    np.testing.assert_allclose(line.y, line.x, atol=25)
-    assert (line.low <= line.y + 1e-9).all()
-    assert (line.high >= line.y - 1e-9).all()
-    assert learning_curve("m", seeds[:1]).low is None

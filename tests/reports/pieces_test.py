@@ -13,10 +13,10 @@ from rich.console import Console
 
 from motif_jax.reports import charts, hacking, html, measures, plots, run_report, text_tables
 from motif_jax.reports.charts import Interval, Series
+from motif_jax.reports.glance import headline
 from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS
 from motif_jax.support import curves
-from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import HOSTILE, run_data, write_agent_run
 
@@ -93,19 +93,12 @@ def test_data_in_a_page_cannot_end_its_element():
     assert json.loads(inside)["text"] == "</script><script>alert(1)</script>&"
 
 
-def test_curves_are_read_binned_and_torn_lines_left_out(tmp_path):
+def test_curves_are_read_and_torn_lines_left_out(tmp_path):
     write_agent_run(tmp_path, episodes=100)
     episodes = curves.read_episodes(tmp_path)
     assert len(episodes["return"]) == 100
     assert "time" not in curves.read_metrics(tmp_path)
     assert curves.read_metrics(tmp_path / "nowhere") == {}
-    binned = curves.binned(episodes["return"], 10)
-    assert binned.count.sum() == 100
-    assert (np.diff(binned.x) > 0).all()
-    np.testing.assert_allclose((binned.mean * binned.count).sum(), episodes["return"].y.sum())
-    spread = episodes["return"].y[:10].std(ddof=1) / np.sqrt(10) * 1.96
-    np.testing.assert_allclose(binned.mean[0] - binned.low[0], spread)
-    assert len(curves.binned(Curve(np.arange(3.0), np.full(3, np.nan))).x) == 0
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\nnot json\n')
     with pytest.raises(UserError, match="line 2"):
         curves.read_metrics(tmp_path)
@@ -227,13 +220,13 @@ def test_an_interval_that_is_not_there_is_said_to_be_so():
 def test_the_confidence_of_the_evaluations_is_the_one_that_is_said(tmp_path):
     data = run_data(tmp_path)
     page = run_report.render(data, "now")
-    assert "the 95 % intervals" in run_report.headline(data)[0]
-    cell = re.compile(r"[^>]*<small>(\[[^<]*\])</small>")
+    assert "95 % interval" in headline(data)[0]
+    cell = re.compile(r"[^>]*<small>(\[[^<\]]*\])[^<]*</small>")
     at = page.index('id="evaluation-table"')
     for evaluation in data.evaluations.values():
         evaluation["confidence"] = 0.5
     other = run_report.render(data, "now")
-    assert "the 50 % intervals" in run_report.headline(data)[0]
+    assert "50 % interval" in headline(data)[0]
     assert "95 %" not in other[other.index('id="evaluation"') : other.index('id="hacking"')]
     differences = [
         cell.findall(text[at : text.index("</tr>", text.index("<tbody>", at))])[2] for text in (page, other)
@@ -289,12 +282,12 @@ def test_the_page_says_what_is_missing():
 
 def test_the_headline_is_honest(tmp_path):
     data = run_data(tmp_path)
-    text, kind = run_report.headline(data)
+    text, kind = headline(data)
     assert kind == "good"
     assert "n = 60" in text
     data.evaluations = dict(reversed(data.evaluations.items()))
-    text, kind = run_report.headline(data)
+    text, kind = headline(data)
     assert kind == "bad"
     assert "LESS" in text
     data.evaluations = {"agent": data.evaluations["agent"], "again": data.evaluations["agent"]}
-    assert "overlap" in run_report.headline(data)[0]
+    assert "no clear difference" in headline(data)[0]

@@ -5,12 +5,13 @@ import pytest
 
 from motif_jax.reports import statistics
 from motif_jax.reports.statistics import (
-    Estimate,
     Summary,
     bootstrap,
+    difference,
     interquartile_mean,
-    paired_difference,
+    matched,
     probability_of_improvement,
+    rate_difference,
     summarise,
     wilson_interval,
 )
@@ -72,16 +73,89 @@ def test_wilson_interval():
     assert (half.low, half.high) == pytest.approx((0.4038, 0.5962), abs=1e-4)
 
 
-def test_differences_and_improvement():
+def test_a_paired_difference_is_scipys_bootstrap_of_the_differences():
+    from scipy.stats import bootstrap as scipys
+
     generator = np.random.default_rng(4)
-    base = generator.normal(0, 10, 300)
-    better = base + 1 + generator.normal(0, 0.1, 300)
-    difference = paired_difference(better, base)
-    assert difference.low < 1 < difference.high < 1.1
+    base = generator.gamma(2, 20, 80)
+    better = base + generator.gamma(1, 3, 80)
+    ours = difference([(better, base, True)], resamples=4000)
+    theirs = scipys(
+        (better - base,), np.mean, method="percentile", n_resamples=4000, rng=0
+    ).confidence_interval
+    width = theirs.high - theirs.low
+    assert ours.value == pytest.approx((better - base).mean())
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.1 * width)
+    assert (ours.pairs, ours.sign) == (80, 1)
+    alone = difference([(better, base, False)], resamples=4000)
+    assert (alone.pairs, alone.sign) == (0, 0), "the same numbers, but of other games: nothing is clear"
+
+
+def test_an_unpaired_difference_is_scipys_bootstrap_of_two_samples():
+    from scipy.stats import bootstrap as scipys
+
+    generator = np.random.default_rng(5)
+    first, second = generator.gamma(2, 12, 60), generator.gamma(2, 8, 90)
+
+    def gap(x, y, axis):
+        return np.mean(x, axis) - np.mean(y, axis)
+
+    theirs = scipys((first, second), gap, method="percentile", n_resamples=4000, rng=0).confidence_interval
+    ours = difference([(first, second, False)], resamples=4000)
+    width = theirs.high - theirs.low
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.1 * width)
+    narrow = difference([(first, second, False)], resamples=4000, confidence=0.5)
+    assert narrow.high - narrow.low == pytest.approx(width * 0.6745 / 1.96, rel=0.15)
+    # Means that overlap with both intervals can still differ clearly.
+    one, two = np.tile([0.0, 1.0], 50), np.tile([0.17, 1.17], 50)
+    low, high = summarise(two).mean.low, summarise(one).mean.high
+    assert low < high
+    assert difference([(two, one, False)]).sign == 1
+
+
+def test_a_difference_is_averaged_over_strata():
+    generator = np.random.default_rng(6)
+    strata = [(generator.normal(m, 1, n), generator.normal(0, 1, n), False) for m, n in ((4, 50), (0, 400))]
+    both = difference(strata)
+    each = [difference([stratum]) for stratum in strata]
+    assert both.value == pytest.approx((each[0].value + each[1].value) / 2)
+    half = np.hypot(*(e.high - e.low for e in each)) / 2
+    assert both.high - both.low == pytest.approx(half, rel=0.1)
+
+
+def test_many_values_are_drawn_as_what_their_mean_tends_to(monkeypatch):
+    values = np.random.default_rng(7).gamma(2, 3, 2000)
+    one = difference([(values, values[::-1] + 1, True)])
+    monkeypatch.setattr(statistics, "_NORMAL", 100)
+    other = difference([(values, values[::-1] + 1, True)])
+    assert (other.low, other.high) == pytest.approx((one.low, one.high), abs=0.05 * (one.high - one.low))
+
+
+def test_differences_of_rates_are_newcombes():
+    # Newcombe 1998, "Interval estimation for the difference between independent proportions", example (a), method 10.
+    first, second = np.repeat([1.0, 0.0], [56, 14]), np.repeat([1.0, 0.0], [48, 32])
+    gap = rate_difference(first, second, paired=False)
+    assert (gap.low, gap.high) == pytest.approx((0.0524, 0.3339), abs=5e-5)
+    # Newcombe 1998, "Improved confidence intervals ... paired data", 36 / 12 / 2 / 0, method 10.
+    first, second = np.repeat([1.0, 1.0, 0.0], [36, 12, 2]), np.repeat([1.0, 0.0, 1.0], [36, 12, 2])
+    gap = rate_difference(first, second, paired=True)
+    assert (gap.low, gap.high, gap.pairs) == pytest.approx((0.0569, 0.3404, 50), abs=5e-5)
+    never = rate_difference(np.zeros(60), np.zeros(60), paired=True)
+    assert never.low < 0 == never.value < never.high
+
+
+def test_games_are_matched_where_half_are_shared():
+    one, two = {1: 1.0, 2: 2.0, 3: 3.0}, {3: 30.0, 2: 20.0, 9: 90.0}
+    first, second, paired = matched(one, two)
+    assert (first.tolist(), second.tolist(), paired) == ([2, 3], [20, 30], True)
+    first, second, paired = matched(one, {3: 30.0, 8: 80.0, 9: 90.0})
+    assert (first.tolist(), second.tolist(), paired) == ([1, 2, 3], [30, 80, 90], False)
+    assert matched(one, {})[2] is False
+
+
+def test_probability_of_improvement():
     assert probability_of_improvement([2, 3], [1, 2]) == 0.875
     assert probability_of_improvement([1, 1], [1]) == 0.5
-    assert Estimate(1, 0, 2).disjoint(Estimate(4, 2.5, 5))
-    assert not Estimate(1, 0, 2).disjoint(Estimate(2, 1.5, 5))
 
 
 @pytest.mark.parametrize("values", [[], [1.0, float("nan")]])

@@ -51,6 +51,9 @@ def test_pictures_of_a_run_are_written(tmp_path):
     names = {path.name for path in (tmp_path / "out" / "plots").iterdir()}
     assert {"metric_speed.png", "metric_policy_lag.pdf", "training_return.png"} <= names
     assert "policy lag" in (tmp_path / "out" / "report.html").read_text()
+    assert "Reward hacking cannot be judged: 10 episodes" in (tmp_path / "out" / "report.md").read_text()
+    assert r"\begin{tabular}" in (tmp_path / "out" / "report.tex").read_text()
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["headline"]["kind"] == ""
 
 
 @pytest.mark.slow
@@ -116,3 +119,49 @@ def test_a_scale_that_cannot_be_is_told_with_its_key(tmp_path):
     config.normalise_one = "b"
     with pytest.raises(UserError, match=r"config.normalise_one='b': must have other means"):
         compare.run(config, tmp_path / "out")
+
+
+def evaluations(folder, *names, policy="random", games=8):
+    for number, name in enumerate(names):
+        write_evaluation(folder / name, policy, evaluation_rows(games, 0.0, number))
+    return [folder / name for name in names]
+
+
+@pytest.mark.parametrize("other", ["one", "here/../one", "link"])
+@pytest.mark.parametrize(
+    ("listed", "where"), [("a={0},{1}", "twice under a"), ("a={0}; b={1}", "under a and under b")]
+)
+def test_a_run_counts_once(tmp_path, other, listed, where):
+    evaluations(tmp_path, "one")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    config = configured("compare", methods=listed.format(tmp_path / "one", tmp_path / other))
+    with pytest.raises(UserError, match=rf"^config.methods: .* is given {where}.*: a run counts once$"):
+        compare.check(config, tmp_path / "out")
+
+
+def test_two_evaluations_of_one_training_are_no_two_runs(tmp_path):
+    write_agent_run(tmp_path / "agent", episodes=5)
+    one, two = evaluations(tmp_path, "one", "two", policy=str(tmp_path / "agent"))
+    with pytest.raises(UserError, match=r"both evaluate .*agent: a training counts once"):
+        compare.check(configured("compare", methods=f"a={one},{two}"), tmp_path / "out")
+    compare.check(configured("compare", methods=f"sampled={one}; greedy={two}"), tmp_path / "out")
+    random = evaluations(tmp_path, "three", "four")
+    compare.check(configured("compare", methods=f"a={random[0]},{random[1]}"), tmp_path / "out")
+
+
+def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
+    one, two = evaluations(tmp_path, "one", "two", games=30)
+    config = configured("compare", methods=f"a={one}; b={two}", resamples=100, plots=False)
+    compare.check(config, tmp_path / "out")
+    compare.run(config, tmp_path / "out")
+    assert "30 pairs" in capsys.readouterr().out
+    (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
+    assert found["over_games"]["pairs"] == 30
+    assert found["over_runs"]["low"] is None
+    (two / "evaluation.json").write_text(
+        (two / "evaluation.json").read_text().replace('"options": {}', '"options": {"max_episode_steps": 9}')
+    )
+    compare.run(config, tmp_path / "out")
+    (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
+    assert found["over_games"]["pairs"] == 0, "games with other options are other games"

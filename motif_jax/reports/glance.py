@@ -1,0 +1,85 @@
+"""What stands first about a run: a few numbers, and one sentence that weighs the intrinsic reward against progress."""
+
+from __future__ import annotations
+
+from motif_jax.reports import hacking
+from motif_jax.reports.charts import short
+from motif_jax.reports.evaluation_sections import rows_of
+from motif_jax.reports.measures import format_estimate
+from motif_jax.reports.run_data import RunData
+
+
+def headline(data: RunData) -> tuple[str, str]:
+    """Weighs the first two evaluations against the signs of reward hacking; returns (text, kind as of `Verdict`).
+
+    It is good where the first collects clearly more and progress in the game is seen to rise and nowhere to fall; bad
+    where it collects clearly less, or where there is any sign of reward hacking.
+    """
+    text, sign = _result(data)
+    verdicts = hacking.judge_run(data)
+    warnings = [verdict.fallen for verdict in verdicts if verdict.kind == "bad"]
+    if warnings:
+        but = "But more reward" if sign > 0 else "More reward in training"
+        return f"{text} {but} is no progress here, the reward may be hacked: {'; '.join(warnings)}.", "bad"
+    if sign <= 0:
+        return text, "bad" if sign < 0 else ""
+    if any(verdict.kind == "good" for verdict in verdicts):
+        return f"{text} Progress in the game rises too.", "good"
+    return f"{text} Whether that is progress in the game is not shown.", ""
+
+
+def _result(data: RunData) -> tuple[str, int]:
+    """What the evaluations say of the intrinsic return, and the sign of the difference."""
+    names = list(data.evaluations)[:2]
+    row = next((row for row in rows_of(data) if row.what.key == hacking.REWARD), None) if names else None
+    if row is None or len(names) < 2 or names[1] not in row.against:
+        return (
+            "Agent and baseline were not both evaluated with an intrinsic reward, so nothing can be said yet.",
+            0,
+        )
+    means = ", ".join(f"{name} {format_estimate(row.of[name].mean)} (n = {row.of[name].n})" for name in names)
+    gap = row.against[names[1]][0]
+    level = f"{100 * data.evaluations[names[0]]['confidence']:g} %"
+    said = {1: f"{names[0]} collects more", -1: f"{names[0]} collects LESS", 0: "no clear difference"}[
+        gap.sign
+    ]
+    over = f"over {gap.pairs:,} games that both played" if gap.pairs else "each over its own games"
+    text = f"Mean intrinsic return per episode: {means}; difference {format_estimate(gap)} ({level} interval, {over}): {said}."
+    return text, gap.sign
+
+
+def _accuracy(data: RunData) -> list[tuple[str, str, str]]:
+    summary, column = data.reward_summary, data.reward_validation.get("validation_accs")
+    if "validation/accuracy" not in summary:
+        if column is None or not len(column):
+            return []
+        note = f"pairs without ties, after {len(column) - 1} epochs"
+        return [("validation accuracy", f"{100 * column[-1]:.1f} %", note)]
+    pairs = summary.get("validation/accuracy_pairs", 0)
+    items = [
+        (
+            "validation accuracy",
+            f"{100 * summary['validation/accuracy']:.1f} %",
+            f"{pairs:,.0f} pairs without ties",
+        )
+    ]
+    unseen = summary.get("validation_unseen/accuracy_pairs", 0)
+    if unseen:
+        shown = f"{100 * summary['validation_unseen/accuracy']:.1f} %"
+        items.append(("on new messages", shown, f"{unseen:,.0f} of them: both messages never trained on"))
+    return items
+
+
+def facts(data: RunData) -> list[tuple[str, str, str]]:
+    """Returns the numbers that stand first: (what, value, what stands below it)."""
+    items = []
+    if "pairs" in data.dataset:
+        items.append(("preference pairs", data.dataset["pairs"], data.dataset.get("origin", "")))
+    items += _accuracy(data)
+    steps = max((curve.x[-1] for curve in data.metrics.values() if len(curve)), default=None)
+    if steps is not None:
+        items.append(("training steps", short(float(steps)), "steps of the environments"))
+    for name, evaluation in data.evaluations.items():
+        speed = f"{evaluation['steps']:,} steps, {evaluation['steps_per_second']:,.0f} steps/s"
+        items.append((f"episodes of {name}", f"{evaluation['episodes']:,}", speed))
+    return items

@@ -1,0 +1,176 @@
+"""Curves as means over stretches of steps, with bands: what the pages draw, and how they say it.
+
+A stretch is joined with its neighbours until it holds enough values, so that curves have no gaps. Bands are percentile
+bootstrap intervals of the mean (Wilson's for rates), which never leave the values that were seen; one value has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from motif_jax.reports.charts import Series, short
+from motif_jax.reports.statistics import bootstrap, interquartile_mean, wilson_interval
+from motif_jax.support.curves import Curve
+
+# Values that a stretch with a band holds at least, where there are five times as many in all.
+LEAST = 10
+RESAMPLES = 500
+# More values than this in a stretch are drawn in so many runs of consecutive ones.
+_MOST = 256
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """Means over stretches of steps.
+
+    Attributes:
+      x: float64 [stretches], mean step of each stretch's values.
+      mean: float64 [stretches].
+      low, high: float64 [stretches], bounds of the 95 % intervals; NaN of a single value. None: no band was asked for.
+      count: int [stretches], values in each.
+    """
+
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray | None
+    high: np.ndarray | None
+    count: np.ndarray
+
+    def series(self, name: str = "") -> Series:
+        """Returns it as a line with its band."""
+        return Series(name, self.x, self.mean, self.low, self.high)
+
+    def caption(self, values: str) -> str:
+        """Says what is drawn; `values` are for example 'episodes'."""
+        n, least, most = int(self.count.sum()), int(self.count.min()), int(self.count.max())
+        if most == 1 and self.low is None:
+            return f"every value; n = {n:,}"
+        if n == 1:
+            return "n = 1: no band"
+        each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        where = f"{len(self.x)} stretches of steps" if len(self.x) > 1 else "one stretch of steps"
+        width = (self.x[-1] - self.x[0]) / (len(self.x) - 1) if len(self.x) > 1 else 0.0
+        about = f", {short(float(f'{width:.2g}'))} apart" if width else ""
+        band = "" if self.low is None else "; band: 95 % interval of the mean"
+        return f"mean over each of {where}{about}, {each} {values} in each{band}; n = {n:,}"
+
+
+def joined_stretches(curves: Sequence[Curve], stop: float, stretches: int, least: int) -> np.ndarray:
+    """Returns edges [k + 1] of stretches in which every curve has `least` values, k = 0 if none has so many.
+
+    Args:
+      curves: of finite values, at least one each.
+      stop: values beyond this step are left out.
+      stretches: equal ones up to `stop`, which are then joined.
+      least: values of each curve in each.
+    """
+    start = min(float(curve.x[0]) for curve in curves)
+    edges = np.linspace(start, stop, (stretches if stop > start else 1) + 1)
+    kept = [edges[0]]
+    held = np.zeros(len(curves), np.int64)
+    for low, high in pairwise(edges):
+        last = high == edges[-1]
+        held += [
+            np.searchsorted(curve.x, high, "right" if last else "left")
+            - np.searchsorted(curve.x, low, "left")
+            for curve in curves
+        ]
+        if held.min() >= least:
+            kept.append(high)
+            held[:] = 0
+    if len(kept) > 1:  # what is left over belongs to the last one
+        kept[-1] = edges[-1]
+    return np.array(kept)
+
+
+def _places(curve: Curve, edges: np.ndarray) -> np.ndarray:
+    """The stretch of each value, int [n]; -1 beyond the last."""
+    place = np.minimum(np.searchsorted(edges, curve.x, "right") - 1, len(edges) - 2)
+    return np.where(curve.x <= edges[-1], place, -1)
+
+
+def _finite(curve: Curve) -> Curve:
+    good = np.isfinite(curve.y)
+    return Curve(curve.x[good], curve.y[good])
+
+
+def smooth(curve: Curve, stretches: int = 60, band: bool = True, rate: bool = False) -> Smoothed:
+    """Averages a curve over stretches of steps.
+
+    Args:
+      curve: values that are not finite are left out.
+      stretches: at most so many.
+      band: whether each gets an interval; then it holds `LEAST` values, or a fifth of all where there are few.
+      rate: the values are 0 or 1.
+    """
+    curve = _finite(curve)
+    n = len(curve)
+    if not n:
+        empty = np.empty(0)
+        bound = empty if band else None
+        return Smoothed(empty, empty, bound, bound, np.empty(0, np.int64))
+    if not band and n <= stretches:
+        return Smoothed(curve.x, curve.y, None, None, np.ones(n, np.int64))
+    least = min(n, max(2, min(LEAST, n // 5))) if band else 1
+    stretches = max(1, min(stretches, len(np.unique(curve.x))))
+    edges = joined_stretches([curve], float(curve.x[-1]), stretches, least)
+    place = _places(curve, edges)
+    parts = [np.flatnonzero(place == number) for number in range(len(edges) - 1)]
+    x, mean = (np.array([of[part].mean() for part in parts]) for of in (curve.x, curve.y))
+    count = np.array([len(part) for part in parts])
+    if not band:
+        return Smoothed(x, mean, None, None, count)
+    bounds = np.array([_interval(curve.y[part], rate) for part in parts])
+    return Smoothed(x, mean, bounds[:, 0], bounds[:, 1], count)
+
+
+def _interval(values: np.ndarray, rate: bool) -> tuple[float, float]:
+    if len(values) == 1:
+        return np.nan, np.nan
+    if rate:
+        share = wilson_interval(values)
+        return share.low, share.high
+    if len(values) > _MOST:
+        values = np.array([part.mean() for part in np.array_split(values, _MOST)])
+    estimate = bootstrap(values, [lambda v: v.mean(-1)], RESAMPLES)[0]
+    return estimate.low, estimate.high
+
+
+def learning_curve(
+    name: str, seeds: Sequence[Curve], points: int = 60, dashed: bool = False, least: int = 1
+) -> Series:
+    """Interquartile mean over seeds of curves, each averaged over the same stretches of steps, with its interval.
+
+    Args:
+      name: in the legend; the number of seeds is added.
+      seeds: one curve per seed.
+      points: stretches at most.
+      dashed: for published results.
+      least: values of every seed in every stretch, fewer where a seed has under five times as many.
+    """
+    shown, curves = f"{name} (n = {len(seeds)})", [_finite(curve) for curve in seeds]
+    fewest = min(map(len, curves))
+    empty = Series(shown, np.empty(0), np.empty(0), dashed=dashed)
+    if not fewest:
+        return empty
+    # Beyond the shortest run the mean would be over other seeds than before.
+    stop = min(float(curve.x[-1]) for curve in curves)
+    edges = joined_stretches(curves, stop, max(1, min(points, fewest)), max(1, min(least, fewest // 5)))
+    if len(edges) < 2:
+        return empty
+    rows = np.array(
+        [
+            [curve.y[place == number].mean() for number in range(len(edges) - 1)]
+            for curve, place in ((curve, _places(curve, edges)) for curve in curves)
+        ]
+    )
+    columns = [bootstrap(column, [interquartile_mean], RESAMPLES)[0] for column in rows.T]
+    value, low, high = (
+        np.array([getattr(column, bound) for column in columns]) for bound in ("value", "low", "high")
+    )
+    x, several = (edges[:-1] + edges[1:]) / 2, len(seeds) > 1
+    return Series(shown, x, value, low if several else None, high if several else None, dashed)

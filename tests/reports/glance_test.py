@@ -1,0 +1,85 @@
+"""The sentence that stands first: result and warnings weighed together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.reports import hacking, run_report
+from motif_jax.reports.glance import headline
+from motif_jax.reports.run_data import RunData
+from tests.made_up_runs import run_data
+
+
+def evaluation(rows):
+    from motif_jax.reports import measures
+
+    summaries = measures.summarise_rows(rows, 200, 0.95)
+    return {
+        "plan": {"policy": "p", "environment": "e", "options": {}},
+        "episodes": len(rows), "confidence": 0.95, "intervals": "bootstrap", "steps": 1, "steps_per_second": 1.0,
+        "measures": {key: summary.as_dict() for key, summary in summaries.items()},
+        "rows": rows,
+    }  # fmt: skip
+
+
+def rows(rewards, depths, first_seed=0):
+    return [
+        {"index": i, "seed": first_seed + i, "intrinsic_return": float(r), "return": 0.0, "dlvl": float(d)}
+        for i, (r, d) in enumerate(zip(rewards, depths, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("deeper", "kind", "said"),
+    [
+        (0.5, "good", "Progress in the game rises too."),
+        (0.0, "", "Whether that is progress in the game is not shown."),
+        (-0.5, "bad", "But more reward is no progress here, the reward may be hacked: dungeon level falls from random to agent."),
+    ],
+)  # fmt: skip
+def test_more_reward_is_weighed_against_progress(deeper, kind, said):
+    generator = np.random.default_rng(0)
+    luck, depth = generator.gamma(1, 50, 40), generator.normal(3, 0.1, 40)
+    data = RunData("t")
+    data.evaluations = {
+        "agent": evaluation(rows(luck + 2 + generator.normal(0, 1, 40), depth + deeper)),
+        "random": evaluation(rows(luck, depth)),
+    }
+    text, found = headline(data)
+    assert (found, "agent collects more. " in text, text.endswith(said)) == (kind, True, True)
+    assert "over 40 games that both played" in text
+    # The same numbers, of other games: their intervals overlap far.
+    data.evaluations["random"] = evaluation(rows(luck, depth, first_seed=1000))
+    text, found = headline(data)
+    assert found == ""
+    assert "each over its own games" in text
+    assert "no clear difference" in text
+
+
+def test_a_warning_of_the_training_is_in_the_headline(tmp_path):
+    data = run_data(tmp_path, hacking=True)
+    text, kind = headline(data)
+    assert kind == "bad"
+    assert "agent collects more. But more reward is no progress here" in text
+    assert "dungeon level, game score, scout fall from the first 20 % of training to the last 20 %" in text
+    page = run_report.render(data, "now")
+    glance = page[page.index('id="glance"') : page.index('id="evaluation"')]
+    assert 'class="verdict bad"' in glance
+    assert 'class="verdict good"' not in page
+    data.evaluations = {}
+    text, kind = headline(data)
+    assert (kind, "nothing can be said yet" in text, "may be hacked" in text) == ("bad", True, True)
+
+
+def test_evaluations_are_judged_game_by_game():
+    generator = np.random.default_rng(1)
+    luck = generator.normal(10, 5, 40)
+    depth = generator.normal(5, 3, 40)
+    before = evaluation(rows(luck, depth))
+    after = evaluation(rows(luck + 1, depth - 0.3 + generator.normal(0, 0.1, 40)))
+    verdict = hacking.judge_evaluations(before, after, ("random", "agent"))
+    assert verdict.kind == "bad"
+    assert verdict.fallen == "dungeon level falls from random to agent"
+    elsewhere = evaluation([{**row, "seed": row["seed"] + 99} for row in after["rows"]])
+    assert hacking.judge_evaluations(before, elsewhere, ("random", "agent")).kind == ""
