@@ -120,9 +120,14 @@ def _openai() -> ConfigDict:
     config.model = ""
     config.revision = config_dict.placeholder(str)
     config.key_variable = "OPENAI_API_KEY"
+    # Requests on their way at most: fewer while the server says that it has too many.
     config.concurrency = 64
+    # What a million tokens cost, for the progress line, the summary and the dry run; cached: of a prompt that the server
+    # remembers, None for the price of a prompt.
+    config.prices = ConfigDict({"prompt": 0.0, "completion": 0.0})
+    config.prices.cached = config_dict.placeholder(float)
     config.timeout_seconds = 600.0
-    # A request that fails is sent again after 1, 2, 4 ... seconds, this often.
+    # A request that fails is sent again after 1, 2, 4 ... seconds, or when the server says (Retry-After), this often.
     config.retries = 6
     # structured_outputs (vLLM), response_format (OpenAI's JSON schema), or none, for answer.mode=verdict.
     config.structured = "structured_outputs"

@@ -12,10 +12,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from motif_jax.annotation.annotator import Annotator, Answer, Question
+from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.verdicts import FIRST, SECOND, TIE, Form
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
+
+
+def _array(dataset: PairsDataset, need: str) -> np.ndarray:
+    """An array [pairs, 2] of info/ or [pairs, 2, length] of data/."""
+    group, _, name = need.rpartition("/")
+    return np.asarray((dataset.info if group else dataset.data)[name])
 
 
 class _NumberAnnotator(Annotator):
@@ -34,7 +41,8 @@ class _NumberAnnotator(Annotator):
         del config, form
         self.identity = {"annotator": self.name, "dataset": dataset.content_hash()}
         self.short_name = self.name
-        self._numbers = self._read(dataset)
+        array = _array(dataset, self.need)
+        self._numbers = array if array.ndim == 2 else array.sum(-1, dtype=np.float64)
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:
@@ -43,18 +51,11 @@ class _NumberAnnotator(Annotator):
             dataset = PairsDataset.open(config.dataset_dir, need=("message", cls.need))
         except UserError as error:
             raise UserError(f"config.annotator={cls.name} needs {cls.need}: {error}") from None
-        bad = np.flatnonzero(~np.isfinite(cls._read(dataset)).all(1))
-        if bad.size:
-            where = cls.need if cls.need.startswith("info/") else f"data/{cls.need}"
+        if (pair := layout.first_not_finite(_array(dataset, cls.need))) is not None:
+            where = cls.need if "/" in cls.need else f"data/{cls.need}"
             raise UserError(
-                f"config.annotator={cls.name}: {dataset.folder / where}.npy must be finite, pair {bad[0]} is not ({bad.size:,} "
-                "such pairs)"
+                f"config.annotator={cls.name}: {dataset.folder / where}.npy must hold finite numbers, that of pair {pair} is not"
             )
-
-    @classmethod
-    def _read(cls, dataset: PairsDataset) -> np.ndarray:
-        """The numbers [pairs, 2]."""
-        raise NotImplementedError
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         """Yields (position, answer) in the order of the questions, which name pairs.
@@ -74,19 +75,11 @@ class ScoreAnnotator(_NumberAnnotator):
 
     name, need = "score", "info/score"
 
-    @classmethod
-    def _read(cls, dataset: PairsDataset) -> np.ndarray:
-        return np.asarray(dataset.info["score"])
-
 
 class ReturnAnnotator(_NumberAnnotator):
     """Prefers the higher sum of task rewards."""
 
     name, need = "return", "rewards"
-
-    @classmethod
-    def _read(cls, dataset: PairsDataset) -> np.ndarray:
-        return np.asarray(dataset.data["rewards"]).sum(-1, dtype=np.float64)
 
 
 class RandomAnnotator(Annotator):

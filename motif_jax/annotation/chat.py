@@ -54,6 +54,11 @@ def json_option(config: Any, key: str) -> dict[str, Any]:
     return value
 
 
+def without_surrogates(text: str) -> str:
+    """The text with halves of a character replaced, which JSON can hold and no server can be sent."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 @dataclasses.dataclass
 class Dialogue:
     """One question's conversation so far."""
@@ -144,6 +149,7 @@ class ChatAnnotator(Annotator):
 
     def heard(self, dialogue: Dialogue, text: str) -> Answer | None:
         """Takes an answer in; None if the conversation goes on with the retry turn."""
+        text = without_surrogates(text)
         label = self._parse(text)
         if label == UNKNOWN and self._retry and not dialogue.retried:
             dialogue.turns = self.prompt.retried(dialogue.turns, text)

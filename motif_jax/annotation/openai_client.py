@@ -1,7 +1,7 @@
 """Language models behind any server that speaks the OpenAI protocol: vLLM, llama.cpp, a hosted one.
 
-The requests run on an event loop in a thread of their own, a bounded number at a time; answers are handed on as they
-come. The key is read from the environment, sent, and shown nowhere.
+The requests run on an event loop in a thread of their own, as many at a time as the server bears (`traffic.py`); answers are
+handed on as they come. The key is read from the environment, sent, and shown nowhere.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import os
 import queue
 import random
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 import openai
 
-from motif_jax.annotation.annotator import Answer, Preview, Question
+from motif_jax.annotation.annotator import Answer, Preview, Prices, Question
 from motif_jax.annotation.chat import (
     TOO_LONG,
     VERDICT_TOKENS,
@@ -27,26 +27,36 @@ from motif_jax.annotation.chat import (
     check_chat,
     json_option,
 )
+from motif_jax.annotation.replies import (
+    Rubbish,
+    blames_content,
+    blames_length,
+    checked,
+    verdict_log_probabilities,
+)
+from motif_jax.annotation.traffic import Traffic, retry_after
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
+from motif_jax.support.progress import format_seconds
 
 STRUCTURED = ("structured_outputs", "response_format", "none")
 _LONGEST_WAIT_SECONDS = 60.0
+# A server that asks for more patience than this ends the run: it is continued later.
+_LONGEST_TOLD_SECONDS = 3600.0
+# How often those who wait for answers look around.
+_HEARTBEAT_SECONDS = 0.25
+# A server that refuses so many questions and has answered none refuses them all.
+_MOST_REFUSED = 32
 _CHARACTERS_PER_TOKEN = 4
-# Words of a refusal (HTTP 400) that blames the length of a prompt.
-_LENGTH_WORDS = (
-    "context length",
-    "context_length",
-    "maximum context",
-    "too long",
-    "too many tokens",
-    "exceeds the available",
-)
+# Answers that another try may change, and those that say that the server has too much to do.
+_MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
+_TOO_MANY = (429, 503, 529)
+REFUSED = "refused by the server's content filter"
 
 
-class _Rubbish(Exception):
-    """The server's reply is not what the protocol says."""
+class _Refused(Exception):
+    """The server will not answer this question."""
 
 
 class OpenAIAnnotator(ChatAnnotator):
@@ -70,6 +80,8 @@ class OpenAIAnnotator(ChatAnnotator):
         self._config = config
         self._settings = settings
         self._send_max_tokens = True
+        self._traffic = Traffic(settings.concurrency)
+        self.prices = _prices(config)
         # A server of one's own wants no key, but the client insists on some text.
         self._key = os.environ.get(settings.key_variable) or "none"
 
@@ -92,9 +104,27 @@ class OpenAIAnnotator(ChatAnnotator):
         checks.positive(config, "openai.retries", allow_zero=True)
         checks.choice(config, "openai.structured", STRUCTURED)
         json_option(config, "openai.extra_body")
+        for name in ("prompt", "cached", "completion"):
+            checks.positive(config, f"openai.prices.{name}", allow_zero=True, allow_none=name == "cached")
 
-    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
-        """Yields each answer when it is complete.
+    def live(self) -> dict[str, float | int | str]:
+        """Requests on their way, and what was sent again or refused."""
+        traffic = self._traffic
+        told: dict[str, float | int | str] = {"in_flight": traffic.running}
+        if traffic.last_cause:
+            told |= {"retries": traffic.retries.total(), "last_for": traffic.last_cause}
+        if traffic.refused:
+            told["refused"] = traffic.refused
+        return told
+
+    def summary(self) -> dict[str, Any]:
+        """The same for summary.json, and how many requests the server bore at the end."""
+        traffic = self._traffic
+        told = {"retries": traffic.retries.total(), "retry_causes": dict(traffic.retries)}
+        return {**told, "refused": traffic.refused, "in_flight_limit": int(traffic.limit)}
+
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
+        """Yields each answer when it is complete, and None now and then.
 
         Raises:
           UserError: the server is down, refuses, hangs or talks rubbish, and went on so after all retries.
@@ -105,7 +135,14 @@ class OpenAIAnnotator(ChatAnnotator):
         thread = threading.Thread(target=_run_loop, args=(loop, task, results), daemon=True)
         thread.start()
         try:
-            while (result := results.get()) is not None:
+            while True:
+                try:
+                    result = results.get(timeout=_HEARTBEAT_SECONDS)
+                except queue.Empty:
+                    yield None
+                    continue
+                if result is None:
+                    return
                 if isinstance(result, BaseException):
                     raise result
                 yield result
@@ -135,13 +172,16 @@ class OpenAIAnnotator(ChatAnnotator):
         """One question's whole conversation."""
         dialogue = self.open(position, question)
         while True:
-            choice = await self._complete(client, dialogue)
-            if choice is None:
-                return dialogue.answer(UNKNOWN, note=TOO_LONG)
+            try:
+                choice = await self._complete(client, dialogue)
+            except _Refused as error:
+                return dialogue.answer(UNKNOWN, note=str(error))
             if self.mode == "soft":
-                return self.soft(
-                    dialogue, verdict_log_probabilities(choice, self.prompt.answer.verdicts), self._prefill
-                )
+                try:
+                    masses = verdict_log_probabilities(choice, self.prompt.answer.verdicts)
+                except Rubbish as error:
+                    raise self._failure("cannot do what config.answer.mode=soft needs", error) from error
+                return self.soft(dialogue, masses, self._prefill)
             answer = self.heard(dialogue, choice.message.content or "")
             if answer is not None:
                 return answer
@@ -151,63 +191,98 @@ class OpenAIAnnotator(ChatAnnotator):
         return self.prompt.answer.prefix.rstrip()
 
     async def _complete(self, client: openai.AsyncOpenAI, dialogue: Dialogue) -> Any:
-        """One turn, sent again after growing waits while the fault may pass; None if the prompt is too long."""
+        """One turn, sent again after growing waits while the fault may pass.
+
+        Raises:
+          UserError: the fault does not pass.
+          _Refused: the server will not answer this question; what is kept as the reason.
+        """
         request = self._request(dialogue)
-        async for last in self._tries(dialogue):
+        traffic = self._traffic
+        spread = random.Random(dialogue.question.id)
+        retry = 0
+        while True:
+            wait = min(2.0**retry, _LONGEST_WAIT_SECONDS) * spread.uniform(0.75, 1.25)
             if not self._send_max_tokens:
                 request.pop("max_tokens", None)
             try:
-                # The client's own time-out starts anew with every byte that comes.
-                async with asyncio.timeout(self._settings.timeout_seconds):
-                    usage, choice = _checked(await client.chat.completions.create(**request))
-            except openai.BadRequestError as error:
-                if self.mode == "analysis" and "max_tokens" in str(error) and "max_tokens" in request:
-                    # The context does not hold the longest answer besides the prompt: the server sees to what is left.
-                    self._send_max_tokens = False
-                    return await self._complete(client, dialogue)
-                if any(word in str(error).lower() for word in _LENGTH_WORDS):
-                    return None
-                raise self._failure("refuses the request", error) from None
-            except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-                remedy = f"refuses the key of the environment variable {self._settings.key_variable}"
-                raise self._failure(remedy, error) from None
-            except openai.NotFoundError as error:
-                raise self._failure(
-                    f"does not know config.openai.model={self._settings.model}", error
-                ) from None
-            except (openai.APITimeoutError, TimeoutError) as error:
-                failure = self._failure(
-                    f"hangs: no answer within {self._settings.timeout_seconds:g} s", error
-                )
-            except openai.APIConnectionError as error:
-                failure = self._failure("cannot be reached", error.__cause__ or error)
+                async with traffic.turn() as sent:
+                    # The client's own time-out starts anew with every byte that comes.
+                    async with asyncio.timeout(self._settings.timeout_seconds):
+                        usage, choice = checked(await client.chat.completions.create(**request))
             except openai.APIStatusError as error:
-                failure = self._failure(f"answers with HTTP {error.status_code}", error)
-            except (_Rubbish, openai.APIResponseValidationError, ValueError, TypeError) as error:
+                if error.status_code not in _MAY_PASS:
+                    self._lasting(error, request)
+                    continue  # without what the server did not like
+                cause = f"HTTP {error.status_code}"
+                failure = self._failure(f"answers with {cause}", error)
+                told = retry_after(error.response.headers)
+                if told > _LONGEST_TOLD_SECONDS:
+                    raise self._failure(f"asks to wait {format_seconds(told)}", error) from error
+                if error.status_code in _TOO_MANY or told:
+                    traffic.too_many(sent, told)
+                wait = max(wait, told)
+            except (openai.APITimeoutError, TimeoutError) as error:
+                cause = "no answer in time"
+                what = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
+                failure = self._failure(what, error)
+                traffic.too_many(sent)
+            except openai.APIConnectionError as error:
+                cause = "no connection"
+                failure = self._failure("cannot be reached", error.__cause__ or error)
+            except (Rubbish, openai.APIResponseValidationError, ValueError, TypeError) as error:
+                cause = "rubbish"
                 failure = self._failure("returns rubbish", error)
             else:
+                traffic.answer()
                 dialogue.cost(*usage)
+                if choice.finish_reason == "content_filter":
+                    self._refuse(choice.finish_reason)
                 return choice
-            if last:
+            if retry == self._settings.retries:
                 raise failure
-        raise AssertionError
+            retry += 1
+            traffic.again(cause)
+            await asyncio.sleep(wait)
 
-    async def _tries(self, dialogue: Dialogue) -> AsyncIterator[bool]:
-        """Yields once for each try, True for the last; waits 1, 2, 4 ... seconds in between, spread a little."""
-        spread = random.Random(dialogue.question.id)
-        for retry in range(self._settings.retries + 1):
-            yield retry == self._settings.retries
-            await asyncio.sleep(min(2.0**retry, _LONGEST_WAIT_SECONDS) * spread.uniform(0.75, 1.25))
+    def _lasting(self, error: openai.APIStatusError, request: dict[str, Any]) -> None:
+        """Raises for an answer that will be the same the next time; returns if the request is to be sent without a limit."""
+        said = str(error)
+        if self.mode == "analysis" and "max_tokens" in said and "max_tokens" in request:
+            # The context does not hold the longest answer besides the prompt: the server sees to what is left.
+            self._send_max_tokens = False
+            return
+        if error.status_code == 400 and blames_length(said):
+            raise _Refused(TOO_LONG)
+        if error.status_code in (400, 403, 422) and blames_content(said):
+            self._refuse(error)
+        if error.status_code in (401, 403):
+            what = f"refuses the key of the environment variable {self._settings.key_variable}"
+        elif error.status_code == 404:
+            what = f"does not know config.openai.model={self._settings.model}"
+        else:
+            what = f"refuses the request with HTTP {error.status_code}"
+        raise self._failure(what, error)
 
-    def _failure(self, what: str, error: BaseException) -> UserError:
-        """The one line about a server; the key never stands in it."""
+    def _refuse(self, error: openai.APIStatusError | str) -> NoReturn:
+        """Raises: this question is unknown, unless the server refuses every one."""
+        traffic = self._traffic
+        traffic.refused += 1
+        if traffic.refused >= _MOST_REFUSED and not traffic.answered:
+            raise self._failure(f"refused all of {traffic.refused} questions by their content", error)
+        raise _Refused(REFUSED)
+
+    def _failure(self, what: str, error: BaseException | str) -> UserError:
+        """The one line about a server, with its cause; the key never stands in it."""
         detail = " ".join(str(error).split())[:200] or type(error).__name__
         if self._key != "none":
             detail = detail.replace(self._key, "***")
-        return UserError(
+        failure = UserError(
             f"the server {self._settings.base_url} {what} ({detail}); everything answered so far is kept, the same command "
             "goes on from there"
         )
+        failure.__cause__ = error if isinstance(error, BaseException) else None
+        return failure
 
     def _request(self, dialogue: Dialogue) -> dict[str, Any]:
         sampling = self._config.sampling
@@ -242,45 +317,11 @@ class OpenAIAnnotator(ChatAnnotator):
         return Preview(text, math.ceil(len(text) / _CHARACTERS_PER_TOKEN), exact=False)
 
 
-def verdict_log_probabilities(choice: Any, verdicts: Sequence[str]) -> list[float]:
-    """Log-probabilities of the verdicts from the first two tokens behind a prefilled answer, -inf for those not listed.
-
-    Where the likeliest first token is a blank, which some tokenizers put before a digit, what follows it counts with its
-    probability.
-
-    Raises:
-      _Rubbish: the reply holds no log-probabilities.
-    """
-    if choice.logprobs is None or not choice.logprobs.content:
-        raise _Rubbish("no log-probabilities in the reply")
-    words = {verdict.lower(): place for place, verdict in enumerate(verdicts)}
-    masses = [0.0] * len(verdicts)
-    before = 1.0
-    for token in choice.logprobs.content[:2]:
-        for candidate in token.top_logprobs:
-            place = words.get(candidate.token.strip().lower())
-            if place is not None:
-                masses[place] += before * math.exp(candidate.logprob)
-        if token.token.strip():
-            break
-        before *= math.exp(token.logprob)
-    return [math.log(mass) if mass > 0 else -math.inf for mass in masses]
-
-
-def _checked(reply: Any) -> tuple[tuple[int, int, int], Any]:
-    """Tokens (prompt, completion, cached) and the first choice of a reply, or _Rubbish."""
-    choices = getattr(reply, "choices", None)
-    if not choices or getattr(choices[0], "message", None) is None:
-        raise _Rubbish(f"no choices in the reply {str(reply)[:80]!r}")
-    content = choices[0].message.content
-    if content is not None and not isinstance(content, str):
-        raise _Rubbish(f"the reply's content is no text: {str(content)[:80]!r}")
-    usage = getattr(reply, "usage", None)
-    if usage is None:
-        return (0, 0, 0), choices[0]
-    details = getattr(usage, "prompt_tokens_details", None)
-    cached = getattr(details, "cached_tokens", None) or 0
-    return (int(usage.prompt_tokens or 0), int(usage.completion_tokens or 0), int(cached)), choices[0]
+def _prices(config: Any) -> Prices | None:
+    told = config.openai.prices
+    if not (told.prompt or told.cached or told.completion):
+        return None
+    return Prices(told.prompt, told.prompt if told.cached is None else told.cached, told.completion)
 
 
 def _schema(key: str, verdicts: Sequence[str]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from motif_jax.annotation.prompts import MODES
 from motif_jax.annotation.session import Session
 from motif_jax.annotation.store import AnswerStore
 from motif_jax.benchmarks._tiny_judge import good, message, pair, rule
-from motif_jax.datasets.verdicts import NO, SINGLE, YES
+from motif_jax.datasets.verdicts import NO, SINGLE, UNKNOWN, YES
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     annotate,
@@ -36,11 +36,11 @@ KEY = "sk-a-secret-that-nobody-may-see"
 
 
 class Server:
-    """Answers by the judge's rule, or as `behave(number, request)` says: (status, body) or None for the rule."""
+    """Answers by the judge's rule, or as `behave(number, request)` says: (status, body, headers ...) or None for the rule."""
 
     def __init__(self):
         self.behave = lambda number, request: None
-        self.requests = []
+        self.requests, self.times = [], []
         self.keys = set()
         self.most = 0
         # Set, or set when two requests are there at the same time: until then the first one is kept waiting.
@@ -55,6 +55,7 @@ class Server:
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 with outer._lock:
                     outer.requests.append(request)
+                    outer.times.append(time.monotonic())
                     outer.keys.add(self.headers["Authorization"])
                     number = len(outer.requests)
                     outer._running += 1
@@ -63,7 +64,7 @@ class Server:
                         outer.met.set()
                 outer.met.wait(60)
                 outer.met.set()
-                status, body = outer.behave(number, request) or (200, outer.judge(request))
+                status, body, *headers = outer.behave(number, request) or (200, outer.judge(request))
                 time.sleep(0.005)
                 with outer._lock:
                     outer._running -= 1
@@ -71,6 +72,8 @@ class Server:
                 with contextlib.suppress(OSError):
                     self.send_response(status)
                     self.send_header("Content-Type", "application/json")
+                    for name, value in headers:
+                        self.send_header(name, value)
                     self.send_header("Content-Length", str(len(data)))
                     self.end_headers()
                     self.wfile.write(data)
@@ -230,6 +233,146 @@ def test_retry_turn_and_unknown_alone(run, server, dataset):
     assert (labels(dataset) == expected(dataset, rule)).all()
 
 
+def reply(text, **more):
+    """The body of a reply."""
+    message = {"role": "assistant", "content": text}
+    return {"choices": [{"index": 0, "finish_reason": "stop", "message": message, **more}]}
+
+
+FILTERED = {
+    "error": {
+        "message": "The response was filtered due to the prompt triggering the content management policy.",
+        "code": "content_filter",
+        "innererror": {"code": "ResponsibleAIPolicyViolation"},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        (400, FILTERED),
+        (403, {"error": {"message": "Your input was flagged by moderation."}}),
+        (200, reply(None, finish_reason="content_filter")),
+    ],
+)
+def test_a_question_that_a_content_filter_refuses_is_unknown_and_counted(run, server, dataset, refusal):
+    def behave(number, request):
+        return refusal if "newt" in "".join(server.captions(request)) else None
+
+    server.behave = behave
+    done = run(keep_conversations=True)
+    assert done["finished"]
+    assert 0 < done["refused"] < done["asked"]
+    assert done["unknown_notes"] == {"refused by the server's content filter": done["refused"]}
+    got, messages = labels(dataset), np.load(dataset / "data" / "message.npy")[:, :, 0]
+    newt = np.array([b"newt" in first.tobytes() + second.tobytes() for first, second in messages])
+    want = expected(dataset, rule)
+    equal = (messages[:, 0] == messages[:, 1]).all(-1)
+    assert (got == np.where(newt & ~equal, UNKNOWN, want)).all()
+
+
+def test_a_server_that_refuses_everything_ends_the_run(run, server):
+    server.behave = lambda number, request: (400, FILTERED)
+    with pytest.raises(UserError, match="refused all of 32 questions by their content"):
+        run()
+
+
+def test_retry_after_is_kept_by_all(run, server, dataset):
+    waits = {3: ("Retry-After", "1"), 30: ("retry-after-ms", "700")}
+
+    def behave(number, request):
+        return (429, "{}", waits[number]) if number in waits else None
+
+    server.behave = behave
+    done = run(openai__retries=3, openai__concurrency=1)
+    # Nobody asks in the time that the server wanted for itself.
+    assert server.times[3] - server.times[2] >= 1
+    assert server.times[30] - server.times[29] >= 0.7
+    assert done["retries"] == 2
+    assert done["retry_causes"] == {"HTTP 429": 2}
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+def test_too_long_a_wait_ends_the_run(run, server):
+    server.behave = lambda number, request: (429, "{}", ("Retry-After", "7200"))
+    with pytest.raises(UserError, match=r"asks to wait 2 h .*the same command goes on"):
+        run(openai__retries=3)
+
+
+def test_a_server_that_bears_little_is_asked_less_at_a_time(run, server, dataset):
+    refused = []
+
+    def behave(number, request):
+        if server._running > 2:
+            refused.append(number)
+            return 503, "{}"
+        return None
+
+    server.behave = behave
+    done = run(openai__retries=10, openai__concurrency=8)
+    assert done["retries"] == len(refused) > 0
+    assert done["retry_causes"].keys() == {"HTTP 503"}
+    assert 1 <= done["in_flight_limit"] <= 8
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+def test_what_answers_cost(run, server, tmp_path, capsys):
+    prices = {"openai__prices__prompt": 2.0, "openai__prices__completion": 8.0}
+    done = run(**prices)
+    assert done["cost"] == pytest.approx(done["asked"] * (100 * 2 + 5 * 8) / 1e6)
+    run(**prices, dry_run=True)
+    assert re.search(r"cost +about 0\.00, by config.openai.prices", capsys.readouterr().out)
+
+
+def test_half_a_character_is_no_fault_of_the_server(run, server, dataset):
+    """JSON may hold a lone surrogate, which nothing can be sent with: neither retry nor conversation breaks."""
+
+    def behave(number, request):
+        return (200, reply("Hm. \ud83d")) if len(request["messages"]) < 4 else None
+
+    server.behave = behave
+    done = run(keep_conversations=True)
+    assert done["retried_share"] == 1
+    assert server.requests[-1]["messages"][2]["content"] == "Hm. \ufffd"
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+def test_a_hanging_server_keeps_no_session_from_its_end(server, tmp_path):
+    server.met.clear()  # the one request that comes is held
+    config = get_config()
+    config.annotator, config.openai.base_url, config.openai.model = "openai", server.url, "judge"
+    config.openai.concurrency = 1
+    session = Session(make_annotator(config, SINGLE), tmp_path / "store", SINGLE)
+    thread = threading.Thread(target=session.ask, args=([session.question("a"), session.question("b")],))
+    thread.start()
+    while not server.requests:
+        time.sleep(0.01)
+    session.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not server.met.is_set()
+    server.met.set()
+
+
+def test_a_failure_leaves_a_summary(run, server, tmp_path):
+    server.behave = lambda number, request: (500, "{}") if number > 20 else None
+    with pytest.raises(UserError, match="HTTP 500") as caught:
+        run()
+    assert caught.value.__cause__ is not None
+    left = summary(tmp_path / "run")
+    assert not left["finished"]
+    assert left["retries"] >= 1
+    assert left["retry_causes"].keys() == {"HTTP 500"}
+    assert left["asked"] == 20
+
+
+def test_soft_labels_of_a_server_without_log_probabilities(run, server):
+    server.behave = lambda number, request: (200, reply("1"))
+    with pytest.raises(UserError, match=r"config\.answer\.mode=soft needs"):
+        run(answer__mode="soft")
+
+
 def test_both_orders_show_position_bias(run, server, dataset):
     def always_first(number, request):
         body = server.judge(request)
@@ -309,7 +452,7 @@ def test_a_server_that_is_down_is_one_line(dataset, tmp_path):
             "annotator=openai",
             f"openai.base_url=http://127.0.0.1:{deaf.getsockname()[1]}/v1",
             "openai.model=m",
-            "openai.retries=0",
+            "openai.retries=1",
         ]
         flags = [f"--config.{flag}" for flag in flags]
         done = annotate(dataset, tmp_path / "run", tmp_path / "store", *flags)
@@ -317,6 +460,8 @@ def test_a_server_that_is_down_is_one_line(dataset, tmp_path):
     error = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert len(error) == 1
     assert "cannot be reached" in error[0]
+    # What it tried meanwhile is told.
+    assert re.search(r"retries \d+  last for no connection", done.stderr)
     assert "Traceback" not in done.stderr
 
 

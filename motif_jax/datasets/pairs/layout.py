@@ -71,3 +71,15 @@ def combine_digests(digests: Mapping[str, str], names: Iterable[str] = CONTENT_A
     """Content hash of a dataset from the digests of its arrays ('data/message': ...), those absent left out."""
     text = "".join(f"{name} {digests[name]}\n" for name in sorted(names) if name in digests)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def first_not_finite(array: np.ndarray) -> int | None:
+    """The first pair of an array [pairs, ...] with a number that is NaN or infinite; None without one."""
+    if array.dtype.kind != "f":
+        return None
+    rows = max(1, _HASH_BLOCK // max(1, array[:1].nbytes))
+    for start in range(0, len(array), rows):
+        bad = np.argwhere(~np.isfinite(array[start : start + rows]))
+        if bad.size:
+            return start + int(bad[0, 0])
+    return None

@@ -98,7 +98,13 @@ class PairsWriter:
         """Moves the arrays into the dataset folder, writes dataset.json, and returns the content hash.
 
         dataset.json gets `meta`, and `num_pairs`, `arrays` (shape, dtype), `digests` and `content_hash`.
+
+        Raises:
+          UserError: an array holds numbers that are not finite.
         """
+        for name, array in self._arrays.items():
+            if (pair := layout.first_not_finite(array)) is not None:
+                raise UserError(f"{name} of pair {pair} is not finite: a dataset holds finite numbers only")
         digests, shapes = self.digests(), {}
         for name, array in self._arrays.items():
             array.flush()

@@ -189,6 +189,16 @@ def test_changed_array_is_noticed(tmp_path):
         PairsDataset.open(tmp_path / "set").content_hash()
 
 
+@pytest.mark.parametrize("number", [np.nan, -np.inf])
+def test_numbers_that_are_not_finite_are_not_written(tmp_path, number):
+    bad = arrays()
+    bad["rewards"][7, 1, 0] = number
+    with refusal("data/rewards of pair 7 is not finite"):
+        write_pairs(tmp_path / "set", bad)
+    assert not (tmp_path / "set" / "dataset.json").exists()
+    write_pairs(tmp_path / "set", arrays())
+
+
 def test_killed_writer_leaves_no_dataset(tmp_path):
     with PairsWriter(tmp_path, PAIRS) as writer:
         writer.create("data/message", (LENGTH, 256), np.uint8)[:] = 1

@@ -1,0 +1,94 @@
+"""What servers reply over the OpenAI protocol: the answer and its tokens, log-probabilities, and words of a refusal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+# Words of a refusal that blames the content of a prompt.
+_FILTER_WORDS = (
+    "content_filter",
+    "content filter",
+    "content management policy",
+    "content_policy",
+    "content policy",
+    "usage polic",
+    "policy violation",
+    "policyviolation",
+    "moderation",
+    "flagged",
+    "safety system",
+    "safety reasons",
+    "inappropriate content",
+    "invalid_prompt",
+    "data_inspection",
+)
+# Words of one that blames the length of a prompt.
+_LENGTH_WORDS = (
+    "context length",
+    "context_length",
+    "maximum context",
+    "too long",
+    "too many tokens",
+    "exceeds the available",
+)
+
+
+class Rubbish(Exception):
+    """A reply is not what the protocol says."""
+
+
+def blames_content(said: str) -> bool:
+    """Whether a refusal is one of a content filter."""
+    return any(word in said.lower() for word in _FILTER_WORDS)
+
+
+def blames_length(said: str) -> bool:
+    """Whether a refusal says that the prompt is too long."""
+    return any(word in said.lower() for word in _LENGTH_WORDS)
+
+
+def verdict_log_probabilities(choice: Any, verdicts: Sequence[str]) -> list[float]:
+    """Log-probabilities of the verdicts from the first two tokens behind a prefilled answer, -inf for those not listed.
+
+    Where the likeliest first token is a blank, which some tokenizers put before a digit, what follows it counts with its
+    probability.
+
+    Raises:
+      Rubbish: the reply holds no log-probabilities.
+    """
+    if choice.logprobs is None or not choice.logprobs.content:
+        raise Rubbish("no log-probabilities in the reply")
+    words = {verdict.lower(): place for place, verdict in enumerate(verdicts)}
+    masses = [0.0] * len(verdicts)
+    before = 1.0
+    for token in choice.logprobs.content[:2]:
+        for candidate in token.top_logprobs:
+            place = words.get(candidate.token.strip().lower())
+            if place is not None:
+                masses[place] += before * math.exp(candidate.logprob)
+        if token.token.strip():
+            break
+        before *= math.exp(token.logprob)
+    return [math.log(mass) if mass > 0 else -math.inf for mass in masses]
+
+
+def checked(reply: Any) -> tuple[tuple[int, int, int], Any]:
+    """Tokens (prompt, completion, cached) and the first choice of a reply.
+
+    Raises:
+      Rubbish: the reply holds no answer.
+    """
+    choices = getattr(reply, "choices", None)
+    if not choices or getattr(choices[0], "message", None) is None:
+        raise Rubbish(f"no choices in the reply {str(reply)[:80]!r}")
+    content = choices[0].message.content
+    if content is not None and not isinstance(content, str):
+        raise Rubbish(f"the reply's content is no text: {str(content)[:80]!r}")
+    usage = getattr(reply, "usage", None)
+    if usage is None:
+        return (0, 0, 0), choices[0]
+    details = getattr(usage, "prompt_tokens_details", None)
+    cached = getattr(details, "cached_tokens", None) or 0
+    return (int(usage.prompt_tokens or 0), int(usage.completion_tokens or 0), int(cached)), choices[0]
