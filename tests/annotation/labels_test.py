@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from motif_jax.annotation import labels as L
+from motif_jax.datasets.verdicts import NO, SINGLE, UNKNOWN, YES
 
 NAN = float("nan")
 
@@ -39,6 +40,16 @@ def test_majority():
     labels = np.array([[0, 0, 0, 3, 0, 2], [0, 1, 1, 3, 3, 2], [1, 2, 1, 3, 3, 0]])
     assert L.majority(labels).tolist() == [0, 2, 1, 3, 0, 2]
     assert L.majority(labels).dtype == np.int8
+
+
+def test_labels_of_single_items():
+    labels = np.array([NO, YES, UNKNOWN], np.int8)
+    assert np.array_equal(L.most_probable(L.one_hot(labels, SINGLE), SINGLE), labels)
+    assert L.most_probable(np.array([[0.5, 0.5], [0.4, 0.6]]), SINGLE).tolist() == [UNKNOWN, YES]
+    votes = np.array([[NO, NO, YES, UNKNOWN], [NO, YES, YES, UNKNOWN], [YES, UNKNOWN, NO, UNKNOWN]])
+    assert L.majority(votes, SINGLE).tolist() == [NO, UNKNOWN, YES, UNKNOWN]
+    assert L.confusion(votes[0], votes[1], SINGLE).tolist() == [[1, 1], [0, 1]]
+    assert L.counts(votes[0], SINGLE) == {"no": 2, "yes": 1, "unknown": 1}
 
 
 def test_cohen_kappa_by_hand():

@@ -61,6 +61,11 @@ def test_smoke_variants_run_from_an_empty_folder(python, repository, tmp_path):
     place = Path(run([python, "-c", "import motif_jax; print(motif_jax.__path__[0])"], tmp_path).strip())
     assert place.is_relative_to(python.parents[1])
 
+    copied = [
+        place / "_copies" / file.relative_to(repository) for file in (repository / "configs").rglob("*.yaml")
+    ]
+    assert all(file.is_file() for file in copied)
+
     def stage(name: str, workdir: str, *flags: str) -> None:
         config = f"--config=configs/{name}.py:smoke"
         run([python, "-m", "motif_jax.launch", config, f"--workdir={workdir}", *flags], tmp_path)
