@@ -26,7 +26,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = ConfigDict()
     config.stage = "evaluate"
     config.seed = 0  # of the episodes' seeds; equal seeds play equal games
-    config.policy = "random"  # or 'agent' (that of agent.dir), or the folder of an agent run
+    # 'random', 'agent' (that of agent.dir), the folder of an agent run, or 'module:Class' of your own (playing/policies.py)
+    config.policy = "random"
     config.agent = ConfigDict()
     config.agent.dir = placeholder(
         str
@@ -42,7 +43,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.confidence = 0.95  # of the intervals
 
     config.environment = ConfigDict()
-    config.environment.name = placeholder(str)  # None: the agent's, or NetHackScore-v1
+    config.environment.name = placeholder(str)  # None: the agent's, or NetHackScore-v1; as in train_agent
     config.environment.max_episode_steps = placeholder(int)  # None: the agent's, or the environment's own
 
     config.reward = ConfigDict()  # the intrinsic reward to score episodes with

@@ -139,7 +139,7 @@ def _base() -> ConfigDict:
     config.serial = False
 
     config.environment = ConfigDict()
-    config.environment.name = "NetHackScore-v1"
+    config.environment.name = "NetHackScore-v1"  # or 'module:Class' of your own (envs/registry.py)
     config.environment.max_episode_steps = 5000
     config.environment.recall = ConfigDict({"cues": 4, "delay": 4})  # options of Recall-v0
 

@@ -21,7 +21,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = ConfigDict()
     config.stage = "visualize"
     config.seed = 0
-    config.policy = "random"  # or 'agent' (that of agent.dir), or the folder of an agent run
+    # 'random', 'agent' (that of agent.dir), the folder of an agent run, or 'module:Class' of your own (playing/policies.py)
+    config.policy = "random"
     config.agent = ConfigDict()
     config.agent.dir = placeholder(
         str
@@ -34,7 +35,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.top_messages = 100
 
     config.environment = ConfigDict()
-    config.environment.name = placeholder(str)  # None: the agent's, or NetHackScore-v1
+    config.environment.name = placeholder(str)  # None: the agent's, or NetHackScore-v1; as in train_agent
     config.environment.max_episode_steps = placeholder(int)  # None: the agent's, or the environment's own
 
     config.reward = ConfigDict()  # the intrinsic reward to show

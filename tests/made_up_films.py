@@ -27,6 +27,7 @@ class MadeUpPolicy:
     """A batch policy without a network: prefers an action that depends on the status line and the steps so far."""
 
     name = "made up"
+    in_workers = False
 
     def initial_state(self, batch_size: int) -> np.ndarray:
         return np.zeros(batch_size, np.int64)
@@ -42,13 +43,14 @@ class MadeUpPolicy:
 @functools.cache
 def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watching.Film:
     """A random game filmed with the made-up reward and policy."""
-    fields = {"fields": watching.SCREEN_FIELDS} if screen else {}
+    fields = {"fields": ("tty_chars", "tty_colors")} if screen else {}
     environment = registry.make("NetHackScore-v1", max_episode_steps=steps, **fields)
-    actions = [a for a, _ in zip(RandomPolicy().actions(seed, 23), range(steps), strict=False)]
+    choose = RandomPolicy().player(seed, environment.spec)
+    actions = [choose({}) for _ in range(steps)]
     maker = watching.FilmMaker(
         "NetHackScore-v1", {"max_episode_steps": steps}, seed, environment.spec, "A <b>made-up</b> film"
     )
-    chooser = watching.GivenActions(np.array(actions), MadeUpPolicy())
+    chooser = watching.GivenActions(np.array(actions), MadeUpPolicy(), environment.spec)
     for sight in watching.watch(environment, seed, chooser, MadeUpRater()):
         maker.add(sight)
     made = maker.film(environment.episode_info())

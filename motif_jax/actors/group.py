@@ -168,12 +168,25 @@ class SlotGroup:
             plans.append(rng.integers(0, actions, int(rng.integers(0, limit + 1))).tolist())
         for step in range(max(map(len, plans))):
             columns = [column for column in self._columns if step < len(plans[column])]
-            chosen = [plan[step] if step < len(plan) else 0 for plan in plans]
+            chosen = self._allowed([plan[step] if step < len(plan) else 0 for plan in plans])
             _, ends = self._environments.step(chosen, columns)
             for column in columns:
                 self._partial[column] = True
                 if ends[column]:
                     self._begin(column)
+
+    def _allowed(self, drawn: list[int]) -> list[int]:
+        """The drawn actions [envs], or others in the place of those that the states do not have."""
+        environment = self._environments.spec
+        if environment.mask_field is None:
+            return drawn
+        observation = spec.empty_observation(environment, (len(drawn),))
+        self._environments.observe(observation)
+        there = [np.flatnonzero(mask) for mask in observation[environment.mask_field]]
+        return [
+            int(mine[action % len(mine)]) if len(mine) else action
+            for action, mine in zip(drawn, there, strict=True)
+        ]
 
     def _report(self, column: int, end: int) -> None:
         if self._partial[column]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import signal
-import traceback
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.actors.worker_process import WorkerFailure
 from motif_jax.envs.episode import given_actions
 from motif_jax.envs.replay import Recorder, Recording
 
@@ -55,32 +52,27 @@ def differences(info: Mapping[str, Any], written: Mapping[str, Any]) -> list[str
     ]
 
 
-def serve_recordings(connection: Connection, setup: Mapping[str, Any]) -> None:
-    """Writes a recording for each `Order` received, until the parent closes the pipe or dies.
+class Rerecorder:
+    """A worker process that writes a recording for each `Order`.
 
-    Answers None, or why an episode could not be recorded: its replay had other numbers.
+    Its answer is None, or why an episode could not be recorded: its replay had other numbers.
     """
-    # A batch system's signals reach the whole process group: the parent decides what they mean.
-    for number in (signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
-    recorder = None
-    try:
-        recorder = Recorder(setup["environment"], **setup["options"])
-        while True:
-            order = connection.recv()
-            recording = _record(recorder, order.seed, order.actions)
-            differing = [name for name, value in recording.info.items() if value != order.info[name]]
-            if not differing:
-                recording.save(order.path)
-            connection.send(
-                f"seed {order.seed} does not play the same way twice ({', '.join(differing)})"
-                if differing
-                else None
-            )
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass
-    except Exception:
-        connection.send(WorkerFailure(traceback.format_exc()))
-    finally:
-        if recorder is not None:
-            recorder.close()
+
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        # A batch system's signals reach the whole process group: the parent decides what they mean.
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        self._recorder = Recorder(setup["environment"], **setup["options"])
+
+    def answer(self, request: Order) -> str | None:
+        """See `worker_process.Server`."""
+        recording = _record(self._recorder, request.seed, request.actions)
+        differing = [name for name, value in recording.info.items() if value != request.info[name]]
+        if differing:
+            return f"seed {request.seed} does not play the same way twice ({', '.join(differing)})"
+        recording.save(request.path)
+        return None
+
+    def close(self) -> None:
+        """Frees the engine."""
+        self._recorder.close()

@@ -1,15 +1,22 @@
-"""Worker processes of episodes: spawned, watched, and counted when they die."""
+"""Worker processes: one skeleton for all that serve requests, watched, replaced and counted when they die."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import multiprocessing
+import time
+import traceback
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection
-from typing import Any
+from multiprocessing.connection import Connection, wait
+from typing import Any, Protocol, TypeVar
 
+from motif_jax.actors import folders
+from motif_jax.envs.spec import EngineError
+from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import deaf_processes
 from motif_jax.support.lifeline import end_with_parent
 
@@ -17,13 +24,26 @@ from motif_jax.support.lifeline import end_with_parent
 HANG_SECONDS = 300.0
 # An episode that ends so many processes cannot be played.
 MAX_DEATHS = 3
+_CLOSE_SECONDS = 5.0
+_Job = TypeVar("_Job")
+
+
+class Server(Protocol):
+    """What a worker process does; made in it from the setup that its parent gives."""
+
+    def answer(self, request: Any) -> Any:
+        """Serves one request. An EngineError ends the process like a crash of the engine, any other is shown to the user."""
+
+    def close(self) -> None:
+        """Frees what it has; the parent needs it no more."""
 
 
 @dataclass(frozen=True)
 class WorkerFailure:
-    """An exception in a worker, which is a bug and not a crash of the engine; `trace` is its traceback."""
+    """An exception in a worker, which is no crash of the engine: `user` its text if it is a UserError, else `trace`."""
 
     trace: str
+    user: str = ""
 
 
 class EpisodeError(RuntimeError):
@@ -31,23 +51,29 @@ class EpisodeError(RuntimeError):
 
 
 class WorkerProcess:
-    """One spawned worker and the pipe to it."""
+    """One spawned worker, which answers requests as `make(setup)` does, and the pipe to it."""
 
-    def __init__(self, target: Any, setup: Mapping[str, Any]) -> None:
+    def __init__(self, make: Callable[[Any], Server], setup: Mapping[str, Any]) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, child = context.Pipe()
-        self.process = context.Process(target=_serve, args=(target, child, dict(setup)), daemon=True)
+        self.process = context.Process(target=_serve, args=(make, child, dict(setup)), daemon=True)
         resource_tracker.ensure_running()  # starting it would lift what holds SIGINT back
         with deaf_processes():
             self.process.start()
         child.close()  # so that a dead worker's pipe reads as closed
+
+    def send(self, request: Any) -> None:
+        """Sends a request; that the process is dead is found when its answer is read."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(request)
 
     def receive(self) -> Any:
         """Waits for the next answer.
 
         Raises:
           EOFError: the process died, or hung and was killed.
-          RuntimeError: there was an exception in it.
+          UserError: there was one in it.
+          RuntimeError: there was another exception in it.
         """
         if not self.connection.poll(HANG_SECONDS):
             self.process.kill()
@@ -56,23 +82,110 @@ class WorkerProcess:
         except OSError as error:  # a reset, or the end in the middle of an answer
             raise EOFError("the process died") from error
         if isinstance(answer, WorkerFailure):
+            if answer.user:
+                raise UserError(answer.user)
             raise RuntimeError(f"a worker process failed:\n{answer.trace}")
         return answer
 
-    def close(self, timeout: float = 5.0) -> None:
-        """Closes the pipe, on which the process ends; kills it when it has not after `timeout` seconds."""
+    def close(self, timeout: float = _CLOSE_SECONDS) -> bool:
+        """Closes the pipe, on which the process ends; kills it when it has not after `timeout` seconds, and says so."""
         self.connection.close()
         self.process.join(timeout)
-        if self.process.is_alive():
+        late = self.process.is_alive()
+        if late:
             self.process.kill()
             self.process.join()
+        return late
 
 
-def _serve(target: Any, connection: Connection, setup: Mapping[str, Any]) -> None:
+def close_all(processes: Sequence[WorkerProcess]) -> None:
+    """Ends processes together; the folders of games of those that had to be killed are removed."""
+    for process in processes:
+        process.connection.close()
+    killed = [process for process in processes if process.close()]
+    if killed:
+        folders.sweep()
+
+
+def _serve(make: Callable[[Any], Server], connection: Connection, setup: Mapping[str, Any]) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     end_with_parent(parent.sentinel)  # a pipe that the parent holds open and writes nothing to
-    target(connection, setup)
+    # Until the parent closes the pipe or dies.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        try:
+            with contextlib.closing(make(setup)) as server:
+                for request in _requests(connection):
+                    connection.send(server.answer(request))
+        except (EngineError, BrokenPipeError, ConnectionResetError):
+            raise
+        except Exception as error:
+            user = str(error) if isinstance(error, UserError) else ""
+            connection.send(WorkerFailure(traceback.format_exc(), user))
+
+
+def _requests(connection: Connection) -> Iterator[Any]:
+    while True:
+        try:
+            request = connection.recv()
+        except (EOFError, ConnectionResetError):
+            return
+        yield request
+
+
+def run_jobs(
+    make: Callable[[Any], Server],
+    setup: Mapping[str, Any],
+    jobs: Iterable[_Job],
+    workers: int,
+    stop: Any,
+    died: Callable[[_Job], bool | None],
+) -> Generator[tuple[_Job, Any], None, None]:
+    """Yields (job, answer) as worker processes finish jobs, in no particular order; they end with the generator.
+
+    Args:
+      make, setup: of the workers, see `WorkerProcess`.
+      jobs: asked for the next one whenever a process has nothing to do, so that it may end as soon as enough is there.
+      workers: number of processes at most.
+      stop: an object whose attribute `requested`, once true, ends the generator early; or None.
+      died: told of each job whose process died: true gives the job up (its answer is None), else another process gets it.
+    """
+    waiting = iter(jobs)
+    processes: list[WorkerProcess] = []
+    busy: dict[Any, tuple[WorkerProcess, _Job, float]] = {}
+
+    def give(job: _Job, process: WorkerProcess | None = None) -> None:
+        if process is None:
+            process = WorkerProcess(make, setup)
+            processes.append(process)
+        process.send(job)
+        busy[process.connection] = (process, job, time.monotonic())
+
+    try:
+        for job in itertools.islice(waiting, workers):
+            give(job)
+        while busy and not (stop is not None and stop.requested):
+            for connection in wait(list(busy), timeout=1.0):
+                process: WorkerProcess | None
+                process, job, _ = busy.pop(connection)
+                try:
+                    answer = process.receive()
+                except EOFError:
+                    process.close(timeout=0)
+                    processes.remove(process)
+                    process, answer = None, None
+                    if not died(job):
+                        give(job)
+                        continue
+                following = list(itertools.islice(waiting, 1))
+                if following:
+                    give(following[0], process)
+                yield job, answer
+            for process, _, since in busy.values():
+                if time.monotonic() - since > HANG_SECONDS:
+                    process.process.kill()
+    finally:
+        close_all(processes)
 
 
 class Deaths:

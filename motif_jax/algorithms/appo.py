@@ -84,6 +84,7 @@ class Output(NamedTuple):
       value: in units of reward, without gradient.
       ratio: clamped probability ratio, with gradient.
       targets: of value (units of reward) and advantage, without gradient.
+      legal: bool [T, B, A], the actions that there are; None where there are all.
     """
 
     logits: Array
@@ -91,6 +92,7 @@ class Output(NamedTuple):
     value: Array
     ratio: Array
     targets: Targets
+    legal: Array | None = None
 
 
 def check(config: ConfigDict) -> None:
@@ -185,15 +187,19 @@ def run_network(
         targets = vtrace(*rows, jax.lax.stop_gradient(ratio), settings.rho_clip, settings.c_clip)
     else:
         targets = gae(*rows, settings.gae_lambda)
-    return Output(logits, raw_value[:-1], value, ratio, targets)
+    mask = network.spec.mask_field
+    legal = None if mask is None else batch.observation[mask][:-1] != 0
+    return Output(logits, raw_value[:-1], value, ratio, targets, legal)
 
 
-def exploration_loss(config: ConfigDict, logits: Array, valid: Array, axis_name: str | None) -> Array:
+def exploration_loss(config: ConfigDict, output: Output, valid: Array, axis_name: str | None) -> Array:
     """The term of the loss that keeps the policy from collapsing; `config` is `config.algorithm`."""
+    rows = (output.logits, valid, config.exploration_coefficient, axis_name)
     if config.exploration == "none":
         return jnp.zeros(())
-    loss = losses.entropy_loss if config.exploration == "entropy" else losses.symmetric_kl_loss
-    return loss(logits, valid, config.exploration_coefficient, axis_name)
+    if config.exploration == "entropy":
+        return losses.entropy_loss(*rows)
+    return losses.symmetric_kl_loss(*rows, legal=output.legal)
 
 
 def compute_loss(
@@ -216,7 +222,7 @@ def compute_loss(
     value = settings.value_coefficient * losses.value_loss(
         output.raw_value, batch.behaviour_value, target, valid, settings.clip_value, axis_name
     )
-    exploration = exploration_loss(settings, output.logits, valid, axis_name)
+    exploration = exploration_loss(settings, output, valid, axis_name)
     loss = policy + value + exploration
     return loss, {
         "loss/total": loss,

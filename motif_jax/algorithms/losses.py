@@ -84,19 +84,24 @@ def entropy(logits: Array) -> Array:
     return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
 
 
-def symmetric_kl(logits: Array) -> Array:
+def symmetric_kl(logits: Array, legal: Array | None = None) -> Array:
     """Half the sum of both Kullback-Leibler divergences from the uniform distribution, in nats.
 
     Args:
       logits: float32 [..., A].
+      legal: bool [..., A], the actions that the uniform distribution is over; all where it is None.
 
     Returns:
       float32 [...].
     """
-    log_p, log_u = jax.nn.log_softmax(logits), -math.log(logits.shape[-1])
-    forwards = jnp.sum(jnp.exp(log_p) * (log_p - log_u), axis=-1)
-    backwards = jnp.mean(log_u - log_p, axis=-1)
-    return 0.5 * (forwards + backwards)
+    log_p = jax.nn.log_softmax(logits)
+    if legal is None:
+        log_u = -math.log(logits.shape[-1])
+        forwards = jnp.sum(jnp.exp(log_p) * (log_p - log_u), axis=-1)
+        return 0.5 * (forwards + jnp.mean(log_u - log_p, axis=-1))
+    count = jnp.maximum(jnp.sum(legal, axis=-1, keepdims=True), 1)
+    distance = jnp.where(legal, log_p + jnp.log(count), 0.0)
+    return 0.5 * jnp.sum((jnp.exp(log_p) - 1 / count) * distance, axis=-1)
 
 
 def entropy_loss(logits: Array, valid: Array, coefficient: float, axis_name: str | None = None) -> Array:
@@ -105,7 +110,12 @@ def entropy_loss(logits: Array, valid: Array, coefficient: float, axis_name: str
 
 
 def symmetric_kl_loss(
-    logits: Array, valid: Array, coefficient: float, axis_name: str | None = None, limit: float = 30.0
+    logits: Array,
+    valid: Array,
+    coefficient: float,
+    axis_name: str | None = None,
+    limit: float = 30.0,
+    legal: Array | None = None,
 ) -> Array:
     """Coefficient times the mean symmetric divergence from uniform, the mean limited to `limit`.
 
@@ -117,13 +127,14 @@ def symmetric_kl_loss(
       coefficient: weight of the loss.
       axis_name: mapped axis to reduce over.
       limit: nats.
+      legal: see `symmetric_kl`.
 
     Returns:
       float32 scalar.
     """
-    divergence = reductions.mean(symmetric_kl(jax.lax.stop_gradient(logits)), valid, axis_name)
+    divergence = reductions.mean(symmetric_kl(jax.lax.stop_gradient(logits), legal), valid, axis_name)
     finite = jnp.isfinite(divergence)
     # Not even a product with zero may see the bad logits in the backward pass.
     safe = jnp.where(finite, logits, 0.0)
-    divergence = clamp(reductions.mean(symmetric_kl(safe), valid, axis_name), -limit, limit)
+    divergence = clamp(reductions.mean(symmetric_kl(safe, legal), valid, axis_name), -limit, limit)
     return coefficient * jnp.where(finite, divergence, 0.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,10 @@ from motif_jax.annotation.captions import caption
 from motif_jax.datasets.pairs import chunks
 from motif_jax.datasets.pairs.assemble import CAPTION_KEY
 from motif_jax.envs import registry
+from motif_jax.envs.episode import play
 from motif_jax.envs.nethack import status
 from motif_jax.envs.nethack.random_players import GivenActions
-from motif_jax.envs.spec import RUNNING, empty_observation, row
+from motif_jax.envs.spec import RUNNING, EngineError, empty_observation, row
 from motif_jax.support import seeds
 
 # info/NAME.npy -> position in blstats, read at the last step of a sub-sequence.
@@ -82,19 +82,20 @@ class History:
           (name -> array [steps, ...], views that the next episode overwrites; 1 terminated or 2 truncated).
 
         Raises:
-          RuntimeError: the policy has no more actions before the episode ends.
+          EngineError: the policy has no more actions before the episode ends.
         """
-        environment = self._environment
-        environment.reset(seed, row(self._arrays, 0))
-        self._rewards[0] = 0.0
-        for step, action in enumerate(policy.actions(seed, environment.spec.num_actions), 1):
-            if step == len(self._rewards):
-                self._grow()
-            self._rewards[step], end = environment.step(action, row(self._arrays, step))
-            if end != RUNNING:
-                history = {name: array[:step] for name, array in self._arrays.items()}
-                return {**history, "rewards": self._rewards[:step]}, end
-        raise RuntimeError(f"the player had no more actions in the episode with seed {seed}")
+        choose = policy.player(seed, self._environment.spec)
+        for step, moment in enumerate(play(self._environment, seed, choose, self._row)):
+            self._rewards[step] = moment.reward
+        if moment.end == RUNNING:
+            raise EngineError(f"the player had no more actions in the episode with seed {seed}")
+        history = {name: array[:step] for name, array in self._arrays.items()}
+        return {**history, "rewards": self._rewards[:step]}, moment.end
+
+    def _row(self, step: int) -> dict[str, np.ndarray]:
+        if step == len(self._rewards):
+            self._grow()
+        return row(self._arrays, step)
 
     def _grow(self) -> None:
         self._arrays = {name: np.concatenate([a, np.zeros_like(a)]) for name, a in self._arrays.items()}
@@ -142,37 +143,34 @@ def chunk_arrays(
     return arrays
 
 
-def record_episode(environment: Any, history: History, job: Job, recording: SamplingPlan) -> tuple[int, int]:
-    """Plays one episode and writes its chunk; returns (sub-sequences drawn, steps played).
+class Sampler:
+    """A worker process that plays one episode for each `Job` and writes its chunk as `setup["plan"]` says.
 
-    Raises:
-      RuntimeError: the player ran out of actions, or given ones went on after the episode's end.
+    Its answer is (sub-sequences drawn, steps played). It fails where the player runs out of actions, and where given ones
+    go on after the episode's end.
     """
-    played, end = history.play(job.seed, job.policy)
-    if isinstance(job.policy, GivenActions) and len(job.policy.taken) != len(played["rewards"]):
-        raise RuntimeError(
-            f"episode {job.index} ended after {len(played['rewards'])} steps, more actions were given"
-        )
-    info = environment.episode_info()
-    arrays = chunk_arrays(played, job, recording, info)
-    summary = {"end": float(end), **info}
-    arrays["summary_names"] = np.array(sorted(summary))
-    arrays["summary_values"] = np.array([summary[name] for name in sorted(summary)], np.float64)
-    count, steps = len(arrays["info/step"]), len(played["rewards"])
-    chunks.save(recording.folder, job.index, count, arrays)
-    return count, steps
 
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self._plan: SamplingPlan = setup["plan"]
+        self._environment = registry.make(self._plan.environment, **self._plan.options)
+        self._history = History(self._environment)
 
-def serve(connection: Connection, setup: Mapping[str, Any]) -> None:
-    """Records each job received as `setup["recording"]` says, until the parent closes the pipe or dies."""
-    recording: SamplingPlan = setup["recording"]
-    environment = registry.make(recording.environment, **recording.options)
-    history = History(environment)
-    try:
-        while True:
-            job = connection.recv()
-            connection.send(record_episode(environment, history, job, recording))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass
-    finally:
-        environment.close()
+    def answer(self, request: Job) -> tuple[int, int]:
+        """See `worker_process.Server`."""
+        job, plan = request, self._plan
+        played, end = self._history.play(job.seed, job.policy)
+        steps = len(played["rewards"])
+        if isinstance(job.policy, GivenActions) and len(job.policy.taken) != steps:
+            raise EngineError(f"episode {job.index} ended after {steps} steps, more actions were given")
+        info = self._environment.episode_info()
+        arrays = chunk_arrays(played, job, plan, info)
+        summary = {"end": float(end), **info}
+        arrays["summary_names"] = np.array(sorted(summary))
+        arrays["summary_values"] = np.array([summary[name] for name in sorted(summary)], np.float64)
+        count = len(arrays["info/step"])
+        chunks.save(plan.folder, job.index, count, arrays)
+        return count, steps
+
+    def close(self) -> None:
+        """Frees the engine."""
+        self._environment.close()

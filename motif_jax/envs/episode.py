@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from motif_jax.envs.spec import RUNNING, Environment, empty_observation
 
 Observation = Mapping[str, np.ndarray]
+# Gives the action on an observation; StopIteration ends the episode early.
 Choose = Callable[[Observation], int]
 
 
-@dataclasses.dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """One observation of an episode and how it came about.
 
     Attributes:
@@ -47,17 +47,30 @@ def given_actions(actions: np.ndarray) -> Choose:
     return lambda _: next(rest)
 
 
-def play(environment: Environment, seed: int, choose: Choose) -> Iterator[Moment]:
-    """Plays one episode: its first observation, then one moment a step until it ends or `choose` runs out."""
-    out = empty_observation(environment.spec)
+def play(
+    environment: Environment, seed: int, choose: Choose, rows: Callable[[int], Observation] | None = None
+) -> Iterator[Moment]:
+    """Plays one episode: its first observation, then one moment a step until it ends or `choose` runs out.
+
+    Args:
+        environment: where.
+        seed: of the episode.
+        choose: the policy; it is asked when the caller wants the next moment.
+        rows: step -> where the observation after so many actions is written; by default all into the same arrays.
+    """
+    if rows is None:
+        only = empty_observation(environment.spec)
+        rows = lambda _: only  # noqa: E731 - the shortest way to say it
+    out = rows(0)
     environment.reset(seed, out)
-    moment = Moment(out, -1, 0.0, RUNNING)
+    moment, step = Moment(out, -1, 0.0, RUNNING), 0
     yield moment
     while moment.end == RUNNING:
         try:
             action = choose(out)
         except StopIteration:
             return
-        reward, end = environment.step(action, out)
-        moment = Moment(out, action, reward, end)
+        step += 1
+        out = rows(step)
+        moment = Moment(out, action, *environment.step(action, out))
         yield moment

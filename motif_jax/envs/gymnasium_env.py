@@ -16,6 +16,7 @@ import gymnasium
 import numpy as np
 
 from motif_jax.envs import registry
+from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.spec import TERMINATED, TRUNCATED, empty_observation
 
 NAMESPACE = "motif_jax"
@@ -83,7 +84,7 @@ def _space(shape: tuple[int, ...], dtype: np.dtype) -> gymnasium.spaces.Box:
 
 def register() -> None:
     """Makes the nine tasks known to gymnasium; calling it again changes nothing."""
-    for task in registry.NETHACK_TASKS:
+    for task in TASKS:
         name = f"{NAMESPACE}/{task}"
         if name not in gymnasium.registry:
             entry_point = f"{__name__}:{NetHackEnv.__name__}"

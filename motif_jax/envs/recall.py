@@ -55,6 +55,7 @@ class Recall:
             text_field="sign",
             count_field="sign_count",
             episode_fields=("success",),
+            section="recall",
         )
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
@@ -66,6 +67,7 @@ class Recall:
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         """Waits, or answers when the question is shown. Returns (reward, end)."""
+        self.spec.check_action(action)
         asked = self._steps == self._delay + 1
         self._steps += 1
         reward = float(asked and action == self._cue)

@@ -1,31 +1,25 @@
-"""Environments by name. Modules are imported when they are asked for: looking up a name starts no engine."""
+"""Environments by name. Modules are imported when they are asked for: looking up a name starts no engine.
+
+An environment from outside the package goes by 'module:Class'.
+"""
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
+from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.sequential import SingleEnvironments
-from motif_jax.envs.spec import Environment, EnvironmentGroup, EnvironmentSpec
+from motif_jax.envs.spec import Environment, EnvironmentGroup, EnvironmentSpec, Renderer
+from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
-NETHACK_TASKS = (
-    "NetHackScore-v1",
-    "NetHackStaircase-v1",
-    "NetHackStaircaseLvl3-v1",
-    "NetHackStaircaseLvl4-v1",
-    "NetHackStaircaseContinual-v1",
-    "NetHackStaircaseLvl3Continual-v1",
-    "NetHackStaircaseLvl4Continual-v1",
-    "NetHackOracle-v1",
-    "NetHackOracleSober-v1",
-)
-
-# name -> "module:class". A class is made with (name, **options) and has a static `make_spec(name, **options)`.
+# name -> "module:class". A class is made with (name, **options) and has a static `make_spec(name, **options)`. Every one takes
+# the option max_episode_steps, and none is needed; fields, compat and others it takes where its spec says so.
 _ENTRY_POINTS: dict[str, str] = {
-    **dict.fromkeys(NETHACK_TASKS, "motif_jax.envs.nethack.environment:NetHackEnvironment"),
+    **dict.fromkeys(TASKS, "motif_jax.envs.nethack.environment:NetHackEnvironment"),
     "Recall-v0": "motif_jax.envs.recall:Recall",
 }
+_KEY = "environment.name"
 
 
 def names() -> tuple[str, ...]:
@@ -35,16 +29,20 @@ def names() -> tuple[str, ...]:
 
 def check(name: str) -> None:
     """Raises UserError when there is no environment of that name."""
-    if name not in _ENTRY_POINTS:
+    if entry_points.is_entry_point(name):
+        if not hasattr(_load(name), "make_spec"):
+            raise UserError(f"config.{_KEY}={name}: must be a class with make_spec, see motif_jax.envs.spec")
+    elif name not in _ENTRY_POINTS:
         raise UserError(
-            f"config.environment.name: there is no environment {name!r}; choose one of {', '.join(_ENTRY_POINTS)}"
+            f"config.{_KEY}: there is no environment {name!r}; choose one of {', '.join(_ENTRY_POINTS)}, or module:Class"
         )
 
 
 def _load(name: str) -> Any:
+    if entry_points.is_entry_point(name):
+        return entry_points.load(_KEY, name)
     check(name)
-    module, attribute = _ENTRY_POINTS[name].split(":")
-    return getattr(importlib.import_module(module), attribute)
+    return entry_points.load(_KEY, _ENTRY_POINTS[name])
 
 
 def make(name: str, **options: Any) -> Environment:
@@ -54,12 +52,17 @@ def make(name: str, **options: Any) -> Environment:
 
 def make_group(name: str, count: int, **options: Any) -> EnvironmentGroup:
     """`count` environments that are played in step; options as for `make`."""
-    if name in NETHACK_TASKS:
-        group = importlib.import_module("motif_jax.envs.nethack.group").NetHackGroup
-        return group(name, count, **options)
+    group = spec(name, **options).group
+    if group is not None:
+        return entry_points.load(_KEY, group)(name, count, **options)
     return SingleEnvironments([make(name, **options) for _ in range(count)])
 
 
 def spec(name: str, **options: Any) -> EnvironmentSpec:
     """The spec that `make(name, **options).spec` would be, without starting an engine."""
     return _load(name).make_spec(name, **options)
+
+
+def renderer(of: EnvironmentSpec) -> Renderer | None:
+    """What draws observations of an environment with that spec; None where there is nothing to see."""
+    return None if of.renderer is None else entry_points.load(_KEY, of.renderer)(of)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 RUNNING = 0
 TERMINATED = 1
 TRUNCATED = 2
+# The logit of an action that `EnvironmentSpec.mask_field` rules out: far below any other, and finite.
+MASKED = -1e9
 
 
 class EngineError(RuntimeError):
@@ -38,19 +40,96 @@ class EnvironmentSpec:
         num_actions: actions are integers 0 .. num_actions - 1.
         text_field: the field whose bytes a reward of the text alone reads; None where there is no text.
         count_field: the field that says how often this text was seen in this episode, this step included.
+        mask_field: the field uint8 [num_actions] that is 0 for actions which this state does not have; None where every
+            state has all. Whoever chooses actions keeps to it.
         episode_fields: names of the numbers in `Environment.episode_info()`, besides `return` and `length`.
+        family: environments of one family that show the same can be played by each other's agents; '' for none.
+        action_names: what people call the actions; 'action N' by default.
+        action_keys: the byte that each action sends to a terminal game; 0 by default.
+        optional_fields: what the option `fields` can add to the observation.
+        quirks: the switches of `config.compat` that the option `compat` takes, in the order in which they are written down.
+        section: the section of `config.environment` that holds options of its own.
+        renderer: 'module:Class' of its `Renderer`; None where there is nothing to see.
+        group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None: any number of single
+            environments, one after the other.
     """
 
     observation: Mapping[str, ArraySpec]
     num_actions: int
     text_field: str | None = None
     count_field: str | None = None
+    mask_field: str | None = None
     episode_fields: tuple[str, ...] = ()
+    family: str = ""
+    action_names: tuple[str, ...] = ()
+    action_keys: tuple[int, ...] = ()
+    optional_fields: Mapping[str, ArraySpec] = dataclasses.field(default_factory=dict)
+    quirks: tuple[str, ...] = ()
+    section: str | None = None
+    renderer: str | None = None
+    group: str | None = None
 
     def __post_init__(self) -> None:
-        for name in (self.text_field, self.count_field):
+        for name in (self.text_field, self.count_field, self.mask_field):
             if name is not None and name not in self.observation:
                 raise ValueError(f"{name!r} is not among the observation fields {sorted(self.observation)}")
+        count = self.num_actions
+        if self.mask_field and self.observation[self.mask_field] != ArraySpec((count,), "uint8"):
+            raise ValueError(
+                f"the mask {self.mask_field!r} must be uint8 [{count}], one entry for each action"
+            )
+        defaults: dict[str, tuple] = {
+            "action_names": tuple(f"action {number}" for number in range(count)),
+            "action_keys": (0,) * count,
+        }
+        for name, default in defaults.items():
+            if not getattr(self, name):
+                object.__setattr__(self, name, default)
+            if len(getattr(self, name)) != count:
+                raise ValueError(f"{name} must be {count}, one for each action")
+
+    def fits(self, trained: EnvironmentSpec) -> bool:
+        """Whether an agent that was trained where `trained` holds finds here all that it reads, and the same actions."""
+        same = self.num_actions == trained.num_actions and self.mask_field == trained.mask_field
+        return same and all(
+            self.observation.get(name) == field for name, field in trained.observation.items()
+        )
+
+    def check_action(self, action: int) -> None:
+        """Raises ValueError for an action that there is not."""
+        if not 0 <= action < self.num_actions:
+            raise ValueError(f"action {action} is not one of 0 .. {self.num_actions - 1}")
+
+
+class Frame(NamedTuple):
+    """What people see of one observation.
+
+    Attributes:
+        chars: uint8 [rows, columns], ASCII.
+        colors: uint8 or int8 [rows, columns]; bits 0 to 3 are the colour of a terminal, bit 4 reverses it.
+        cursor: row and column of the player, None where there is none.
+        numbers: what people follow along an episode, by name; the same names on every observation.
+        spare_rows: rows that a low terminal leaves out: nothing, or nothing that is not shown elsewhere, stands there.
+    """
+
+    chars: np.ndarray
+    colors: np.ndarray
+    cursor: tuple[int, int] | None = None
+    numbers: Mapping[str, float] = {}
+    spare_rows: tuple[int, ...] = ()
+
+
+class Renderer(Protocol):
+    """Draws observations for people; made with the environment's spec.
+
+    Attributes:
+        fields: the observation fields that it reads. Optional ones are asked for where somebody watches.
+    """
+
+    fields: tuple[str, ...]
+
+    def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
+        """Draws one observation; the arrays may be those of `observation`, which are written again."""
 
 
 class Environment(Protocol):
@@ -67,7 +146,8 @@ class Environment(Protocol):
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         """Plays `action`; returns (reward, end), end one of `RUNNING`, `TERMINATED`, `TRUNCATED`.
 
-        Every field of `out` (views of one row of a larger array are fine) is written completely.
+        Every field of `out` (views of one row of a larger array are fine) is written completely. Raises ValueError for
+        an action that there is not.
         """
 
     def episode_info(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from motif_jax.envs.nethack.tiles import load_tiles
-from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.envs.spec import MASKED, EnvironmentSpec
 from motif_jax.networks.cores import CORES, Core, state_size
 from motif_jax.networks.encoders import FlatEncoder, NetHackEncoder
 from motif_jax.networks.image import IMAGE_ENCODERS
@@ -62,11 +62,13 @@ class ActorCritic(nn.Module):
       actor: the trunk, shared by both heads unless there is a critic.
       critic: a trunk of its own for the value, or None. The recurrent state is then the actor's followed by
         the critic's.
+      mask_field: the observation field that is 0 for actions which there are not; their logits are `MASKED`.
     """
 
     num_actions: int
     actor: nn.Module
     critic: nn.Module | None = None
+    mask_field: str | None = None
 
     @nn.compact
     def __call__(
@@ -82,6 +84,8 @@ class ActorCritic(nn.Module):
             value_features, critic_state = self.critic(observation, for_critic, first)
             new_state = jnp.concatenate([actor_state, critic_state], axis=-1)
         logits = Dense(self.num_actions, name="policy_head")(policy_features.astype(jnp.float32))
+        if self.mask_field is not None:
+            logits = jnp.where(observation[self.mask_field] != 0, logits, MASKED)
         value = Dense(1, name="value_head")(value_features.astype(jnp.float32))
         return logits, value[..., 0], new_state
 
@@ -212,7 +216,8 @@ def make_agent_network(
                 "not show: use 'auto' or 'flat'"
             )
     else:
-        fields = tuple(sorted(name for name in spec.observation if name != spec.count_field))
+        rest = set(spec.observation) - {spec.count_field, spec.mask_field}
+        fields = tuple(sorted(rest))
 
     def trunk() -> Trunk:
         core = Core(config.core, config.hidden_size, config.core_layers, dtype, name="core")
@@ -238,7 +243,9 @@ def make_agent_network(
 
     size = state_size(config.core, config.hidden_size, config.core_layers)
     critic = trunk() if config.separate_critic else None
-    module = ActorCritic(spec.num_actions, trunk(), critic)
+    module = ActorCritic(spec.num_actions, trunk(), critic, spec.mask_field)
+    if spec.mask_field is not None:
+        fields = (*fields, spec.mask_field)
     return AgentNetwork(spec, fields, module, size * (2 if config.separate_critic else 1))
 
 

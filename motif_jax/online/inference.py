@@ -17,7 +17,7 @@ import numpy as np
 
 from motif_jax.actors.rollouts import Ready, Rollouts
 from motif_jax.devices.meters import Meters
-from motif_jax.networks.agent import AgentNetwork
+from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.online.publishing import Publisher
 
 READY_SECONDS = 0.2
@@ -32,7 +32,7 @@ class Choice(NamedTuple):
 
 
 def choose(
-    network: AgentNetwork,
+    network: PolicyNetwork,
     params: Any,
     table: Any,
     envs: jax.Array,
@@ -92,7 +92,7 @@ class Inference:
 
     def __init__(
         self,
-        network: AgentNetwork,
+        network: PolicyNetwork,
         actors: Rollouts,
         publisher: Publisher,
         device: jax.Device,

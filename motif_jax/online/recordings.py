@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.actors.rerecording import Order, serve_recordings
+from motif_jax.actors.rerecording import Order, Rerecorder
 from motif_jax.actors.worker_process import MAX_DEATHS, WorkerProcess
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.devices.services import ServiceFailedError
@@ -180,7 +180,7 @@ class EpisodeRecorder:
 
     def _record(self, order: Order) -> None:
         if self._process is None:
-            self._process = WorkerProcess(serve_recordings, self._setup)
+            self._process = WorkerProcess(Rerecorder, self._setup)
         try:
             self._process.connection.send(order)
             problem = self._process.receive()

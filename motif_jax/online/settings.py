@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,6 @@ SCORE_TASK = "NetHackScore-v1"
 SCORE_COEFFICIENT = 0.1
 SPARSE_COEFFICIENT = 10.0
 TEXT_FIELD = "message"  # of rewards
-_ENVIRONMENT_SWITCHES = (
-    "sober_mask",
-    "oracle_patch_edge",
-    "crop_row_offset",
-    "seed_noop",
-    "message_count_off",
-    "timeout_as_terminal",
-)
 
 
 def environment_options(config: ConfigDict) -> dict[str, Any]:
@@ -41,27 +33,35 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
     What a policy plays with; training adds the fields of its reward, see `training_options`.
     """
     options: dict[str, Any] = {"max_episode_steps": config.environment.max_episode_steps}
-    if config.environment.name in registry.NETHACK_TASKS:
-        switches = {name: bool(config.compat[name]) for name in _ENVIRONMENT_SWITCHES}
+    spec = registry.spec(config.environment.name)
+    if spec.quirks:
+        switches = {name: bool(config.compat.get(name)) for name in spec.quirks}
         # Published: messages are counted only where an intrinsic reward is trained on.
-        switches["message_count_off"] &= config.reward.intrinsic_coefficient == 0
+        if "message_count_off" in switches:
+            switches["message_count_off"] &= config.reward.intrinsic_coefficient == 0
         options["compat"] = switches
-    else:
-        options |= config.environment.recall.to_dict()
-    return options
+    return options if spec.section is None else options | config.environment[spec.section].to_dict()
 
 
 def training_options(config: ConfigDict) -> dict[str, Any]:
     """`environment_options` with the observation fields that an intrinsic reward of more than the text reads."""
     options = environment_options(config)
-    spec, fields = registry.spec(config.environment.name, **options), rewards.required_fields(config.reward)
+    return options | fields_option(config.environment.name, options, config.reward)
+
+
+def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> dict[str, Any]:
+    """Returns {'fields': ...} with what `reward` reads and the environment does not show by itself, {} for nothing.
+
+    Raises:
+      UserError: the environment cannot show it.
+    """
+    spec, fields = registry.spec(name, **options), rewards.required_fields(reward)
     if fields == (TEXT_FIELD,) and spec.text_field is not None:
-        return options  # a reward of the text alone reads what the environment has of it
-    more = [name for name in fields if name not in spec.observation]
-    game = config.environment.name in registry.NETHACK_TASKS
-    allowed = f"a reward that reads what {config.environment.name} shows, not {', '.join(more)}"
-    checks.require(game or not more, "reward.dir", config.reward.dir, allowed)
-    return {**options, "fields": more} if more else options
+        return {}  # a reward of the text alone reads what the environment has of it
+    more = [field for field in fields if field not in spec.observation]
+    allowed = f"a reward that reads what {name} shows, not {', '.join(more)}"
+    checks.require(set(more) <= set(spec.optional_fields), "reward.dir", reward.dir, allowed)
+    return {"fields": [*options.get("fields", ()), *more]} if more else {}
 
 
 def resolved(config: ConfigDict) -> ConfigDict:

@@ -13,7 +13,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.envs import registry
-from motif_jax.networks.agent import AgentNetwork, make_agent_network
+from motif_jax.networks.agent import make_agent_network
+from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.online import agent_checkpoints, reward_choice, settings
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
@@ -24,7 +25,9 @@ from motif_jax.support.errors import UserError
 class AgentPolicy:
     """A network with parameters, as `policies.BatchPolicy`."""
 
-    def __init__(self, name: str, network: AgentNetwork, params: Any) -> None:
+    in_workers = False
+
+    def __init__(self, name: str, network: PolicyNetwork, params: Any) -> None:
         self.name, self._network = name, network
         self._params = jax.device_put(params)
         self._apply = jax.jit(functools.partial(_act, network))
@@ -43,7 +46,7 @@ class AgentPolicy:
 
 
 def _act(
-    network: AgentNetwork, params: Any, observation: dict[str, jax.Array], first: jax.Array, state: Any
+    network: PolicyNetwork, params: Any, observation: dict[str, jax.Array], first: jax.Array, state: Any
 ) -> tuple[jax.Array, jax.Array, Any]:
     rows = jax.tree.map(lambda field: field[None], observation)
     outputs: Any = network.apply(params, rows, state, jnp.expand_dims(first, 0))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from motif_jax.actors.worker_process import WorkerFailure
 from motif_jax.envs import registry
-from motif_jax.envs.spec import RUNNING, EnvironmentSpec, empty_observation, row
+from motif_jax.envs.episode import Moment, play
+from motif_jax.envs.spec import RUNNING, Environment, row
 from motif_jax.support import seeds
 
 _BLOCK = 1024
@@ -56,14 +54,6 @@ class PlayedEpisode:
         return len(self.actions)
 
 
-class WorkerPolicy(Protocol):
-    """A policy that needs no network: it is sent to the workers and plays there."""
-
-    def actions(self, seed: int, num_actions: int) -> Iterator[int]:
-        """Yields the actions of the episode `seed`."""
-        ...
-
-
 class Uniforms:
     """Uniform numbers in [0, 1) that depend on the episode's seed and the step alone."""
 
@@ -78,12 +68,22 @@ class Uniforms:
             self._number, self._block = number, seeds.rng(self._seed, "actions", number).random(_BLOCK)
         return float(self._block[offset])
 
+    def each(self) -> Iterator[float]:
+        """Yields the numbers of step 0, 1, ... without end."""
+        step = 0
+        while True:
+            yield self.at(step)
+            step += 1
+
 
 class EpisodeCollector:
-    """Collects one episode while it is played."""
+    """Collects one episode of `environment` while it is played."""
 
-    def __init__(self, index: int, seed: int, spec: EnvironmentSpec, keep_fields: Sequence[str] = ()) -> None:
-        self._index, self._seed, self._spec = index, seed, spec
+    def __init__(
+        self, environment: Environment, index: int, seed: int, keep_fields: Sequence[str] = ()
+    ) -> None:
+        self._environment, self._index, self._seed = environment, index, seed
+        self._spec = environment.spec
         self._actions: list[int] = []
         self._rewards: list[float] = []
         self._rows: dict[bytes, int] = {}
@@ -92,10 +92,15 @@ class EpisodeCollector:
         self._text_count: list[int] = []
         self._kept: dict[str, list[np.ndarray]] = {name: [] for name in keep_fields}
 
-    def observe(self, out: Mapping[str, np.ndarray]) -> None:
-        """Notes the observation on which the next action is chosen."""
+    def add(self, moment: Moment) -> PlayedEpisode | None:
+        """Notes a moment; returns the episode when it ended there."""
+        if moment.action >= 0:
+            self._actions.append(moment.action)
+            self._rewards.append(moment.reward)
+        if moment.end != RUNNING:
+            return self._finished(moment.end)
         if self._spec.text_field is not None:
-            text = out[self._spec.text_field].tobytes()
+            text = moment.observation[self._spec.text_field].tobytes()
             place = self._rows.setdefault(text, len(self._rows))
             if place == len(self._counts):
                 self._counts.append(0)
@@ -103,25 +108,20 @@ class EpisodeCollector:
             self._text_index.append(place)
             self._text_count.append(self._counts[place])
         for name, rows in self._kept.items():
-            rows.append(np.array(out[name]))
+            rows.append(np.array(moment.observation[name]))
+        return None
 
-    def act(self, action: int, reward: float) -> None:
-        """Notes the action taken and what it paid."""
-        self._actions.append(action)
-        self._rewards.append(reward)
-
-    def record(self, end: int, info: Mapping[str, float]) -> PlayedEpisode:
-        """Returns the finished episode."""
-        text = self._spec.text_field
-        shape = None if text is None else (len(self._rows), *self._spec.observation[text].shape)
-        dtype = None if text is None else self._spec.observation[text].dtype
+    def _finished(self, end: int) -> PlayedEpisode:
+        text, spec = self._spec.text_field, self._spec.observation
+        shape = None if text is None else (len(self._rows), *spec[text].shape)
+        dtype = None if text is None else spec[text].dtype
         return PlayedEpisode(
             index=self._index,
             seed=self._seed,
             actions=np.array(self._actions, np.int32),
             rewards=np.array(self._rewards, np.float32),
             end=end,
-            info={name: float(value) for name, value in info.items()},
+            info={name: float(value) for name, value in self._environment.episode_info().items()},
             texts=None if text is None else np.frombuffer(b"".join(self._rows), dtype).reshape(shape).copy(),
             text_index=None if text is None else np.array(self._text_index, np.int32),
             text_count=None if text is None else np.array(self._text_count, np.int32),
@@ -135,24 +135,35 @@ def shared_view(block: Any, shape: Sequence[int], dtype: str) -> np.ndarray:
     return np.frombuffer(block, dtype=dtype, count=count).reshape(shape)
 
 
-def play_episode(
-    env: Any, index: int, seed: int, policy: WorkerPolicy, keep_fields: Sequence[str] = ()
-) -> PlayedEpisode:
-    """Plays one whole episode of a policy without a network."""
-    out = empty_observation(env.spec)
-    collector = EpisodeCollector(index, seed, env.spec, keep_fields)
-    env.reset(seed, out)
-    for action in policy.actions(seed, env.spec.num_actions):
-        collector.observe(out)
-        reward, end = env.step(action, out)
-        collector.act(action, reward)
-        if end != RUNNING:
-            return collector.record(end, env.episode_info())
-    raise RuntimeError(f"the policy ran out of actions in the episode with seed {seed}")
+class EpisodeServer:
+    """A worker that plays one whole episode of a policy without a network for each (index, seed)."""
+
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self._policy, self._keep = setup["policy"], setup["keep_fields"]
+        self._environment = registry.make(setup["environment"], **setup["options"])
+
+    def answer(self, request: tuple[int, int]) -> PlayedEpisode:
+        """See `worker_process.Server`."""
+        env, (_, seed) = self._environment, request
+        collector = EpisodeCollector(env, *request, self._keep)
+        for moment in play(env, seed, self._policy.player(seed, env.spec)):
+            record = collector.add(moment)
+            if record is not None:
+                return record
+        raise RuntimeError(f"the policy ran out of actions in the episode with seed {seed}")
+
+    def close(self) -> None:
+        """Frees the engine."""
+        self._environment.close()
 
 
-class _Lanes:
-    """A worker's environments, one for each lane; observations go to rows of shared memory."""
+class LaneServer:
+    """A worker that holds an environment for each of its lanes; observations go to rows of shared memory.
+
+    A request says which lanes are stepped with their shared actions, and which begin an episode: (lane, index, seed,
+    actions). The episode's first actions are played at once, which brings one back that another process was playing when it
+    died. The answer is (lane, episode) of those that ended.
+    """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         self._name, self._options = setup["environment"], setup["options"]
@@ -166,80 +177,36 @@ class _Lanes:
         self._actions = shared_view(setup["actions"], (lanes,), "int32")
         self._at = shared_view(setup["at"], (setup["workers"],), "int32")[setup["worker"] :]
         self._environments: dict[int, Any] = {}
-        self._collectors: dict[int, EpisodeCollector] = {}
+        self._playing: dict[int, tuple[EpisodeCollector, Iterator[Moment]]] = {}
 
-    def advance(
-        self, steps: Sequence[int], starts: Sequence[tuple[int, int, int, Sequence[int]]]
-    ) -> list[tuple[int, PlayedEpisode]]:
-        """Steps the lanes `steps` with their shared actions and starts episodes; returns those that ended.
-
-        A start is (lane, index, seed, actions): the episode's first actions are played at once, which brings
-        an episode back that another process was playing when it died.
-        """
-        finished = []
-        for lane in steps:
-            record = self._step(lane, int(self._actions[lane]))
-            if record is not None:
-                finished.append((lane, record))
+    def answer(self, request: tuple[Sequence[int], Sequence[tuple]]) -> list[tuple[int, PlayedEpisode]]:
+        """See `worker_process.Server`."""
+        steps, starts = request
+        finished = [(lane, self._step(lane)) for lane in steps]
         for lane, index, seed, actions in starts:
-            record = self._start(lane, index, seed, actions)
-            if record is not None:
-                finished.append((lane, record))
+            record = self._start(lane, index, seed)
+            for action in actions:
+                self._actions[lane] = action
+                record = self._step(lane)
+            finished.append((lane, record))
         self._at[0] = -1
-        return finished
+        return [(lane, record) for lane, record in finished if record is not None]
 
-    def _start(self, lane: int, index: int, seed: int, actions: Sequence[int]) -> PlayedEpisode | None:
+    def _start(self, lane: int, index: int, seed: int) -> PlayedEpisode | None:
         self._at[0] = lane
         if lane not in self._environments:
             self._environments[lane] = registry.make(self._name, **self._options)
-        env = self._environments[lane]
-        self._collectors[lane] = EpisodeCollector(index, seed, env.spec, self._keep)
-        env.reset(seed, row(self._rows, lane))
-        record = None
-        for action in actions:
-            record = self._step(lane, action)
-        return record
+        env, out = self._environments[lane], row(self._rows, lane)
+        moments = play(env, seed, lambda _: int(self._actions[lane]), lambda _: out)
+        self._playing[lane] = (EpisodeCollector(env, index, seed, self._keep), moments)
+        return self._step(lane)
 
-    def _step(self, lane: int, action: int) -> PlayedEpisode | None:
+    def _step(self, lane: int) -> PlayedEpisode | None:
         self._at[0] = lane
-        out, env, collector = row(self._rows, lane), self._environments[lane], self._collectors[lane]
-        collector.observe(out)
-        reward, end = env.step(action, out)
-        collector.act(action, reward)
-        return None if end == RUNNING else collector.record(end, env.episode_info())
+        collector, moments = self._playing[lane]
+        return collector.add(next(moments))
 
     def close(self) -> None:
+        """Frees the engines."""
         for env in self._environments.values():
-            env.close()
-
-
-def serve_lanes(connection: Connection, setup: Mapping[str, Any]) -> None:
-    """Answers ('advance' arguments) until the parent closes the pipe or dies."""
-    lanes = _Lanes(setup)
-    try:
-        while True:
-            steps, starts = connection.recv()
-            connection.send(lanes.advance(steps, starts))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass
-    except Exception:
-        connection.send(WorkerFailure(traceback.format_exc()))
-    finally:
-        lanes.close()
-
-
-def serve_episodes(connection: Connection, setup: Mapping[str, Any]) -> None:
-    """Plays one whole episode for each (index, seed) received, until the parent closes the pipe or dies."""
-    env = None
-    try:
-        env = registry.make(setup["environment"], **setup["options"])
-        while True:
-            index, seed = connection.recv()
-            connection.send(play_episode(env, index, seed, setup["policy"], setup["keep_fields"]))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass
-    except Exception:
-        connection.send(WorkerFailure(traceback.format_exc()))
-    finally:
-        if env is not None:
             env.close()

@@ -9,20 +9,18 @@ depends on the episode's seed and the step alone.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import multiprocessing
-import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from multiprocessing.connection import wait
 from typing import Any
 
 import numpy as np
 
-from motif_jax.actors.worker_process import HANG_SECONDS, Deaths, EpisodeError, WorkerProcess
+from motif_jax.actors.worker_process import Deaths, EpisodeError, WorkerProcess, close_all, run_jobs
 from motif_jax.envs import registry
-from motif_jax.playing import episode_worker
-from motif_jax.playing.episode_worker import PlayedEpisode, Uniforms, shared_view
-from motif_jax.playing.policies import choose_actions, log_softmax
+from motif_jax.playing.episode_worker import EpisodeServer, LaneServer, PlayedEpisode, Uniforms, shared_view
+from motif_jax.playing.policies import BatchPolicy, WorkerPolicy, choose_actions, log_softmax, masked
 
 DEFAULT_LANES = 32
 
@@ -49,7 +47,7 @@ class _Lane:
 
     def finish(self, record: PlayedEpisode) -> PlayedEpisode:
         self.running = False
-        record.values = np.array(self.values, np.float32)
+        record.values = np.array(self.values, np.float32) if self.values else None
         record.log_probs = np.array(self.log_probs, np.float32)
         if self.probabilities:
             record.probabilities = np.stack(self.probabilities)
@@ -59,24 +57,16 @@ class _Lane:
 class _LanePool:
     """The worker processes of a batched policy; lane l belongs to worker l mod workers."""
 
-    def __init__(
-        self,
-        environment: str,
-        options: Mapping[str, Any],
-        lanes: Sequence[_Lane],
-        workers: int,
-        keep_fields: Sequence[str],
-        deaths: Deaths,
-    ) -> None:
-        self.spec = registry.spec(environment, **options)
-        self._lanes, self._deaths = lanes, deaths
-        self._workers = min(workers, len(lanes))
+    def __init__(self, order: _Order, lanes: Sequence[_Lane]) -> None:
+        self.spec = registry.spec(order.environment, **order.options)
+        self.lanes, self._deaths = lanes, order.deaths
+        self._workers = min(order.workers, len(lanes))
         context = multiprocessing.get_context("spawn")
         count = len(lanes)
         self._setup = {
-            "environment": environment,
-            "options": dict(options),
-            "keep_fields": tuple(keep_fields),
+            "environment": order.environment,
+            "options": order.options,
+            "keep_fields": order.keep_fields,
             "lanes": count,
             "workers": self._workers,
             "actions": context.RawArray("b", 4 * count),
@@ -100,12 +90,12 @@ class _LanePool:
         self._processes = [self._spawn(worker) for worker in range(self._workers)]
 
     def _spawn(self, worker: int) -> WorkerProcess:
-        return WorkerProcess(episode_worker.serve_lanes, {**self._setup, "worker": worker})
+        return WorkerProcess(LaneServer, {**self._setup, "worker": worker})
 
     def half(self, number: int) -> range:
         """The lanes of half 0 or 1."""
-        middle = len(self._lanes) // 2
-        return range(middle) if number == 0 else range(middle, len(self._lanes))
+        middle = len(self.lanes) // 2
+        return range(middle) if number == 0 else range(middle, len(self.lanes))
 
     def _mine(self, worker: int, lanes: Sequence[int]) -> list[int]:
         return [lane for lane in lanes if lane % self._workers == worker]
@@ -113,7 +103,7 @@ class _LanePool:
     def send(self, half: int, steps: Sequence[int], starts: Sequence[int]) -> None:
         """Asks the workers to step the lanes `steps` with their last actions and to begin the lanes `starts`."""
         for lane in steps:
-            self._actions[lane] = self._lanes[lane].actions[-1]
+            self._actions[lane] = self.lanes[lane].actions[-1]
         for worker in range(self._workers):
             mine, begin = self._mine(worker, steps), self._mine(worker, starts)
             if not mine and not begin:
@@ -122,11 +112,9 @@ class _LanePool:
             self._ask(worker, mine, begin)
 
     def _ask(self, worker: int, steps: Sequence[int], starts: Sequence[int]) -> None:
-        lanes = self._lanes
-        message = (steps, [(i, lanes[i].index, lanes[i].seed, lanes[i].actions) for i in starts])
-        # A dead worker is found and replaced when its answer is read.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._processes[worker].connection.send(message)
+        lanes = self.lanes
+        begin = [(i, lanes[i].index, lanes[i].seed, lanes[i].actions) for i in starts]
+        self._processes[worker].send((steps, begin))
 
     def receive(self, half: int) -> list[tuple[int, PlayedEpisode]]:
         """Waits for every answer owed to `half`; returns (lane, record) of the episodes that ended."""
@@ -135,7 +123,7 @@ class _LanePool:
             while half in self._owed[worker]:
                 try:
                     answer = self._processes[worker].receive()
-                except (EOFError, ConnectionResetError):
+                except EOFError:
                     self._replace(worker)
                     continue
                 self._owed[worker].popleft()
@@ -145,51 +133,51 @@ class _LanePool:
     def _replace(self, worker: int) -> None:
         """Puts a new process in the place of a dead one and brings its episodes back to where they were."""
         lane = int(self._at[worker])
-        self._deaths.note(self._lanes[lane].seed if lane >= 0 else None)
+        self._deaths.note(self.lanes[lane].seed if lane >= 0 else None)
         self._processes[worker].close(timeout=0)
         self._at[worker] = -1
         self._processes[worker] = self._spawn(worker)
         for half in self._owed[worker]:
-            running = [lane for lane in self._mine(worker, self.half(half)) if self._lanes[lane].running]
+            running = [lane for lane in self._mine(worker, self.half(half)) if self.lanes[lane].running]
             self._ask(worker, [], running)
 
     def close(self) -> None:
-        for process in self._processes:
-            process.connection.close()
-        for process in self._processes:
-            process.close()
+        close_all(self._processes)
 
 
-def _play_lanes(
-    environment: str,
-    options: Mapping[str, Any],
-    todo: Sequence[tuple[int, int]],
-    policy: Any,
-    workers: int,
-    lane_count: int,
-    keep_fields: Sequence[str],
-    greedy: bool,
-    keep_probabilities: bool,
-    stop: Any,
-    deaths: Deaths,
-) -> Iterator[PlayedEpisode]:
-    lanes = [_Lane([pair for pair in todo if pair[0] % lane_count == lane]) for lane in range(lane_count)]
-    pool = _LanePool(environment, options, lanes, workers, keep_fields, deaths)
+@dataclasses.dataclass(frozen=True)
+class _Order:
+    """What is to be played: the arguments of `play_episodes` that do not change what comes out, and those that do."""
+
+    environment: str
+    options: dict[str, Any]
+    todo: list[tuple[int, int]]
+    workers: int
+    keep_fields: tuple[str, ...]
+    greedy: bool
+    keep_probabilities: bool
+    stop: Any
+    deaths: Deaths
+
+
+def _play_lanes(order: _Order, policy: BatchPolicy, lane_count: int) -> Iterator[PlayedEpisode]:
+    lanes = [
+        _Lane([pair for pair in order.todo if pair[0] % lane_count == lane]) for lane in range(lane_count)
+    ]
+    pool = _LanePool(order, lanes)
     states = [policy.initial_state(len(pool.half(half))) for half in (0, 1)]
     try:
         while any(lane.running or lane.todo for lane in lanes):
             for half in (0, 1):
                 for lane, record in pool.receive(half):
                     yield lanes[lane].finish(record)
-                if stop is not None and stop.requested:
+                if order.stop is not None and order.stop.requested:
                     return
                 members = pool.half(half)
                 steps = [lane for lane in members if lanes[lane].running]
                 starts = [lane for lane in members if not lanes[lane].running and lanes[lane].todo]
                 if steps:
-                    states[half] = _decide(
-                        pool, lanes, members, steps, policy, states[half], greedy, keep_probabilities
-                    )
+                    states[half] = _decide(order, pool, members, steps, policy, states[half])
                 for lane in starts:
                     lanes[lane].begin()
                 pool.send(half, steps, starts)
@@ -198,85 +186,42 @@ def _play_lanes(
 
 
 def _decide(
-    pool: _LanePool,
-    lanes: Sequence[_Lane],
-    members: range,
-    steps: Sequence[int],
-    policy: Any,
-    state: Any,
-    greedy: bool,
-    keep_probabilities: bool,
+    order: _Order, pool: _LanePool, members: range, steps: Sequence[int], policy: BatchPolicy, state: Any
 ) -> Any:
     """Runs the policy on one half and appends each running lane's action; returns the new state."""
+    lanes = pool.lanes
     # Copied out: the device may alias host memory that the workers overwrite.
     observation = {name: np.array(rows[members.start : members.stop]) for name, rows in pool.rows.items()}
     first = np.array([not lanes[lane].actions for lane in members])
     logits, values, state = policy.act(observation, first, state)
+    logits = masked(logits, observation, pool.spec)
     rows = np.array(steps) - members.start
     uniforms = np.array([lanes[lane].uniforms.at(len(lanes[lane].actions)) for lane in steps])
-    actions, log_probs = choose_actions(logits[rows], uniforms, greedy)
+    actions, log_probs = choose_actions(logits[rows], uniforms, order.greedy)
     for position, lane in enumerate(steps):
         lanes[lane].actions.append(int(actions[position]))
-        lanes[lane].values.append(float(values[rows[position]]))
+        if values is not None:
+            lanes[lane].values.append(float(values[rows[position]]))
         lanes[lane].log_probs.append(float(log_probs[position]))
-        if keep_probabilities:
+        if order.keep_probabilities:
             lanes[lane].probabilities.append(np.exp(log_softmax(logits[rows[position]])).astype(np.float32))
     return state
 
 
-def _play_in_workers(
-    environment: str,
-    options: Mapping[str, Any],
-    todo: Sequence[tuple[int, int]],
-    policy: Any,
-    workers: int,
-    keep_fields: Sequence[str],
-    stop: Any,
-    deaths: Deaths,
-) -> Iterator[PlayedEpisode]:
+def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpisode]:
     setup = {
-        "environment": environment,
-        "options": dict(options),
+        "environment": order.environment,
+        "options": order.options,
         "policy": policy,
-        "keep_fields": tuple(keep_fields),
+        "keep_fields": order.keep_fields,
     }
-    waiting = deque(todo)
-    busy: dict[Any, tuple[WorkerProcess, tuple[int, int], float]] = {}
-
-    def give(process: WorkerProcess, episode: tuple[int, int]) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # found dead when its answer is read
-            process.connection.send(episode)
-        busy[process.connection] = (process, episode, time.monotonic())
-
-    processes = [WorkerProcess(episode_worker.serve_episodes, setup) for _ in range(min(workers, len(todo)))]
-    try:
-        for process in processes:
-            give(process, waiting.popleft())
-        while busy and not (stop is not None and stop.requested):
-            ready = wait(list(busy), timeout=1.0)
-            for process, _, since in busy.values():
-                if not ready and time.monotonic() - since > HANG_SECONDS:
-                    process.process.kill()
-            for connection in ready:
-                process, episode, _ = busy.pop(connection)
-                try:
-                    record = process.receive()
-                except (EOFError, ConnectionResetError):
-                    deaths.note(episode[1])
-                    process.close(timeout=0)
-                    processes.remove(process)
-                    process = WorkerProcess(episode_worker.serve_episodes, setup)
-                    processes.append(process)
-                    give(process, episode)
-                    continue
-                if waiting:
-                    give(process, waiting.popleft())
-                yield record
-    finally:
-        for process in processes:
-            process.connection.close()
-        for process in processes:
-            process.close()
+    deaths = order.deaths
+    jobs = run_jobs(
+        EpisodeServer, setup, order.todo, order.workers, order.stop, lambda job: deaths.note(job[1])
+    )
+    with contextlib.closing(jobs) as played:
+        for _, record in played:
+            yield record
 
 
 def play_episodes(
@@ -300,7 +245,7 @@ def play_episodes(
     and actions. Worker processes end with the generator: exhaust it or close it.
 
     Args:
-      environment: a name of `envs.registry`.
+      environment: for `envs.registry`.
       options: the environment's options.
       episode_seeds: one seed an episode; its position is the episode's index.
       policy: a `BatchPolicy`, or a `WorkerPolicy`, which plays in the workers without this process.
@@ -328,22 +273,9 @@ def play_episodes(
     if not todo:
         return
     deaths = Deaths(environment)
-    if hasattr(policy, "actions"):
-        records = _play_in_workers(environment, options, todo, policy, workers, keep_fields, stop, deaths)
-    else:
-        records = _play_lanes(
-            environment,
-            options,
-            todo,
-            policy,
-            workers,
-            lanes,
-            keep_fields,
-            greedy,
-            keep_probabilities,
-            stop,
-            deaths,
-        )
+    keep = tuple(keep_fields)
+    order = _Order(environment, dict(options), todo, workers, keep, greedy, keep_probabilities, stop, deaths)
+    records = _play_in_workers(order, policy) if policy.in_workers else _play_lanes(order, policy, lanes)
     reported = 0
     for record in records:
         if on_death is not None and deaths.total > reported:

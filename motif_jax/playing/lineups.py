@@ -14,7 +14,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.playing import policies
 from motif_jax.playing.ratings import EpisodeRater, LiveRater, load_rater
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
+from motif_jax.support import entry_points, run_folder
 from motif_jax.support.errors import UserError
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
@@ -44,7 +44,7 @@ class Lineup:
     Attributes:
       policy: for `episodes.play_episodes`.
       environment, options, spec: where it plays.
-      checkpoint: step of the agent's checkpoint, None for the random policy.
+      checkpoint: step of the agent's checkpoint, None for other policies.
       rater: the intrinsic reward, None without one.
       reward: dir, step, normalise, quantile, count_exponent and two_decimals of it, None without one.
       plan: all of this in words and numbers, JSON-able.
@@ -70,8 +70,8 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     Opens the lineup and returns it: what is wrong in its folders is told here, not when a run folder has been given
     to it. `pins` as in `open_lineup`.
     """
-    named = config.policy in (policies.RANDOM, policies.AGENT)
-    allowed = f"{policies.RANDOM}, {policies.AGENT}, or the folder of an agent run"
+    named = config.policy in (policies.RANDOM, policies.AGENT) or entry_points.is_entry_point(config.policy)
+    allowed = f"{policies.RANDOM}, {policies.AGENT}, the folder of an agent run, or module:Class"
     checks.require(named or Path(config.policy).is_dir(), "policy", config.policy, allowed)
     which = config.agent.checkpoint
     good = which in ("latest", "best") or checks.is_natural(which)
@@ -91,7 +91,7 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
 def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     """Loads what `config` names.
 
-    The random policy plays in the environment of `config.agent.dir` where that is given. The reward is that of
+    The random policy, and one from outside, plays in the environment of `config.agent.dir` where that is given. The reward is that of
     `config.reward.dir`, none where that is empty, and the agent's own where it is None.
 
     Args:
@@ -106,13 +106,17 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     own: ConfigDict | None = None
     two_decimals: bool | None = None
     step: int | None = None
-    folder = config.agent.dir if config.policy in (policies.RANDOM, policies.AGENT) else config.policy
+    outside = entry_points.is_entry_point(config.policy)
+    itself = not outside and config.policy not in (policies.RANDOM, policies.AGENT)
+    folder = config.policy if itself else config.agent.dir
     name = config.environment.name or DEFAULT_ENVIRONMENT
     switches = {key: True for key, on in config.compat.items() if on}
     options: dict[str, Any] = {}
     if folder is None and switches:
-        allowed = f"off on {name}: only the game has published quirks"
-        checks.require(name in registry.NETHACK_TASKS, f"compat.{min(switches)}", True, allowed)
+        quirks = registry.spec(name).quirks
+        unknown = sorted(set(switches) - set(quirks))
+        allowed = f"off on {name}, which has no such published quirk"
+        checks.require(not unknown, f"compat.{', compat.'.join(unknown)}", True, allowed)
         options["compat"] = switches
     if folder is not None:
         from motif_jax.playing import agent_policy
@@ -120,22 +124,26 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         trained = agent_policy.read_config(folder)
         trained_on, options = agent_policy.environment_of(trained)
         name = config.environment.name or trained_on
-        _check_fits(folder, trained_on, name)
+        options = _options_in(name, trained_on, options, folder)
         two_decimals = rounded_threshold(trained)
         if trained.reward.get("dir") and trained.reward.intrinsic_coefficient:
             own = trained.reward
-        if config.policy != policies.RANDOM:
+        if itself or config.policy == policies.AGENT:
             which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
             policy, step = agent_policy.load(folder, which, name)
     if config.environment.max_episode_steps is not None:
         options["max_episode_steps"] = config.environment.max_episode_steps
     reward = choose_reward(config.reward, own, f"the agent in {folder}", two_decimals, pins.reward_step)
     if reward is not None:
-        options |= fields_option(name, options, reward)
+        from motif_jax.online import settings
+
+        options |= settings.fields_option(name, options, reward)
     spec = registry.spec(name, **options)
+    if outside:
+        policy = entry_points.load("policy", config.policy)(spec)
     rater = None if reward is None else load_rater(reward, spec)
     plan = {
-        "policy": policies.RANDOM if step is None else str(folder),
+        "policy": config.policy if outside else policies.RANDOM if step is None else str(folder),
         "checkpoint": step,
         "environment": name,
         "options": options,
@@ -198,27 +206,12 @@ def _check_settings_unused(given: ConfigDict, own: Mapping[str, Any] | None, own
         checks.require(False, f"reward.{key}", given[key], allowed)
 
 
-def fields_option(task: str, options: Mapping[str, Any], reward: ConfigDict) -> dict[str, Any]:
-    """Returns {'fields': ...} with what `reward` reads and `task` does not show by itself, {} when that is nothing.
-
-    Raises:
-      UserError: the task cannot show it.
-    """
-    from motif_jax import rewards
-    from motif_jax.online.settings import TEXT_FIELD
-
-    spec, fields = registry.spec(task, **options), rewards.required_fields(reward)
-    if spec.text_field is not None and fields == (TEXT_FIELD,):
-        return {}  # a reward of the text alone reads what the environment has of it
-    more = [field for field in fields if field not in spec.observation]
-    allowed = f"a reward that reads what {task} shows, not {', '.join(more)}"
-    checks.require(not more or task in registry.NETHACK_TASKS, "reward.dir", reward.dir, allowed)
-    return {"fields": [*options.get("fields", ()), *more]} if more else {}
-
-
-def _check_fits(folder: str, trained_on: str, name: str) -> None:
-    """Raises UserError when an agent of one environment cannot play in another: the tasks of the game are one kind."""
-    game = registry.NETHACK_TASKS
-    allowed = f"one of {', '.join(game)}" if trained_on in game else trained_on
-    good = name == trained_on or (name in game and trained_on in game)
-    checks.require(good, "environment.name", name, f"{allowed}: {folder} was trained on {trained_on}")
+def _options_in(name: str, trained_on: str, options: dict[str, Any], folder: str) -> dict[str, Any]:
+    """Returns `options` of an agent's environment for `name`; UserError when the agent cannot play there."""
+    if name == trained_on:
+        return options
+    trained, here = registry.spec(trained_on, **options), registry.spec(name)
+    allowed = f"{trained_on}, or of its kind, with the same fields and actions: {folder} was trained on {trained_on}"
+    same = bool(here.family) and here.family == trained.family
+    checks.require(same and here.fits(trained), "environment.name", name, allowed)
+    return options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -9,14 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from motif_jax.envs import registry, replay
-from motif_jax.envs.nethack import status as status_line
-from motif_jax.envs.nethack.action_names import action_names
-from motif_jax.envs.spec import RUNNING, EnvironmentSpec, empty_observation
+from motif_jax.envs.episode import play
+from motif_jax.envs.spec import RUNNING, Environment, EnvironmentSpec, Frame
 from motif_jax.playing.episode_worker import Uniforms
-from motif_jax.playing.policies import choose_actions, log_softmax
+from motif_jax.playing.policies import Policy, choose_actions, log_softmax, masked
 from motif_jax.playing.ratings import TextReward
-
-SCREEN_FIELDS = ("tty_chars", "tty_colors")
 
 
 class Chooser(Protocol):
@@ -49,6 +47,7 @@ class Sight:
     Attributes:
       step: actions taken before it.
       observation: its fields; the arrays are written again at the next step, so copy what is kept.
+      frame: what people see of it, likewise; None where there is nothing to see.
       text: uint8 [L], None where the environment shows none.
       count: how often this text was seen in the episode, this time included.
       reward: what the intrinsic reward says of the observation, None without one.
@@ -60,6 +59,7 @@ class Sight:
 
     step: int
     observation: Mapping[str, np.ndarray]
+    frame: Frame | None
     text: np.ndarray | None
     count: int
     reward: TextReward | None
@@ -72,48 +72,56 @@ class Sight:
 class GivenActions:
     """Plays recorded actions; with a policy, says what that policy thinks of every observation on the way."""
 
-    def __init__(self, actions: np.ndarray, policy: Any = None) -> None:
-        self._actions, self._policy = actions, policy
-        self._state = None if policy is None else policy.initial_state(1)
+    def __init__(self, actions: np.ndarray, policy: Policy | None, spec: EnvironmentSpec) -> None:
+        self._actions = actions
+        self._opinion = None if policy is None else _Opinion(policy, spec)
 
     def choose(self, observation: Mapping[str, np.ndarray], step: int) -> Choice | None:
         """See `Chooser`."""
         if step >= len(self._actions):
             return None
-        probabilities, value = None, None
-        if self._policy is not None:
-            logits, value, self._state = _opinion(self._policy, observation, step, self._state)
-            probabilities = np.exp(log_softmax(logits)).astype(np.float32)
-        return Choice(int(self._actions[step]), probabilities, value)
+        action = int(self._actions[step])
+        if self._opinion is None:
+            return Choice(action)
+        logits, value = self._opinion(observation, step)
+        return Choice(action, np.exp(log_softmax(logits)).astype(np.float32), value)
 
 
 class PolicyActions:
     """Plays a policy live: its draws are those of the episode's seed."""
 
-    def __init__(self, policy: Any, seed: int, num_actions: int, greedy: bool = False) -> None:
-        self._policy, self._greedy, self._uniforms = policy, greedy, Uniforms(seed)
-        self._random = policy.actions(seed, num_actions) if hasattr(policy, "actions") else None
-        self._num_actions = num_actions
-        self._state = None if self._random is not None else policy.initial_state(1)
+    def __init__(self, policy: Any, seed: int, spec: EnvironmentSpec, greedy: bool = False) -> None:
+        self._policy = policy
+        self._spec, self._greedy, self._uniforms = spec, greedy, Uniforms(seed)
+        if self._policy.in_workers:
+            self._player = self._policy.player(seed, spec)
+        else:
+            self._opinion = _Opinion(policy, spec)
 
     def choose(self, observation: Mapping[str, np.ndarray], step: int) -> Choice | None:
         """See `Chooser`."""
-        if self._random is not None:
-            return Choice(next(self._random), np.full(self._num_actions, 1 / self._num_actions, np.float32))
-        logits, value, self._state = _opinion(self._policy, observation, step, self._state)
+        if self._policy.in_workers:
+            return Choice(self._player(observation), self._policy.probabilities(observation, self._spec))
+        logits, value = self._opinion(observation, step)
         actions, _ = choose_actions(logits[None], np.array([self._uniforms.at(step)]), self._greedy)
         return Choice(int(actions[0]), np.exp(log_softmax(logits)).astype(np.float32), value)
 
 
-def _opinion(
-    policy: Any, observation: Mapping[str, np.ndarray], step: int, state: Any
-) -> tuple[np.ndarray, float, Any]:
-    batch = {name: np.array(array)[None] for name, array in observation.items()}
-    logits, values, state = policy.act(batch, np.array([step == 0]), state)
-    return logits[0], float(values[0]), state
+class _Opinion:
+    """What a policy thinks along one episode: logits float32 [A] and value of each observation."""
+
+    def __init__(self, policy: Any, spec: EnvironmentSpec) -> None:
+        self._policy, self._spec = policy, spec
+        self._state = policy.initial_state(1)
+
+    def __call__(self, observation: Mapping[str, np.ndarray], step: int) -> tuple[np.ndarray, float | None]:
+        batch = {name: np.array(array)[None] for name, array in observation.items()}
+        logits, values, self._state = self._policy.act(batch, np.array([step == 0]), self._state)
+        logits = masked(logits, batch, self._spec)
+        return logits[0], None if values is None else float(values[0])
 
 
-def watch(environment: Any, seed: int, chooser: Chooser, rater: Any = None) -> Iterator[Sight]:
+def watch(environment: Environment, seed: int, chooser: Chooser, rater: Any = None) -> Iterator[Sight]:
     """Plays one episode and yields every observation of it.
 
     Args:
@@ -122,24 +130,28 @@ def watch(environment: Any, seed: int, chooser: Chooser, rater: Any = None) -> I
       chooser: says what to do.
       rater: (text uint8 [L], observation) -> `TextReward`, with attribute `count_exponent`; or None.
     """
-    spec, out = environment.spec, empty_observation(environment.spec)
+    field, renderer = environment.spec.text_field, registry.renderer(environment.spec)
+    # Only where its fields are observed.
+    drawn = renderer is not None and set(renderer.fields) <= set(environment.spec.observation)
     seen: dict[bytes, int] = {}
-    environment.reset(seed, out)
-    step, task_reward, end = 0, 0.0, RUNNING
-    while True:
+    choice: Choice | None = None
+
+    def chosen(_: Any) -> int:
+        if choice is None:
+            raise StopIteration
+        return choice.action
+
+    for step, (out, _, task_reward, end) in enumerate(play(environment, seed, chosen)):
         text, count, rated, paid = None, 0, None, 0.0
-        if spec.text_field is not None:
-            text = out[spec.text_field]
+        if field is not None:
+            text = out[field]
             count = seen[text.tobytes()] = seen.get(text.tobytes(), 0) + 1
             if rater is not None:
                 rated = rater(text, out)
                 paid = rated.paid / count**rater.count_exponent
         choice = chooser.choose(out, step) if end == RUNNING else None
-        yield Sight(step, out, text, count, rated, paid if choice else 0.0, task_reward, choice, end)
-        if choice is None:
-            return
-        task_reward, end = environment.step(choice.action, out)
-        step += 1
+        frame = renderer.frame(out) if renderer is not None and drawn else None
+        yield Sight(step, out, frame, text, count, rated, paid if choice else 0.0, task_reward, choice, end)
 
 
 @dataclass
@@ -149,16 +161,16 @@ class Film:
     Attributes:
       task, options, seed: which episode.
       title: what people call it.
-      action_names: by number.
-      chars: uint8 [n, 24, 80]; colors: int8 [n, 24, 80], the screen. Empty [n, 0, 0] where there is none.
-      cursor: int16 [n, 2], row and column of the hero, -1 where unknown.
+      action_names, action_keys: by number, see `EnvironmentSpec`.
+      chars: uint8 [n, rows, columns]; colors: the same, the screen. Empty [n, 0, 0] where there is none.
+      cursor: int16 [n, 2], row and column of the player, -1 where unknown.
       actions: int32 [n - 1]; task_rewards: float32 [n], of the action that led there.
       texts: distinct texts, or rather distinct pairs of a text and its reward, which may depend on more than the text;
         text_index: int32 [n]; text_count: int32 [n], of the text alone.
       raw, normalised, paid: float32 [texts], what the intrinsic reward says of each; None without one.
       intrinsic: float32 [n], after the count discount; None without a reward.
       values: float32 [n - 1]; probabilities: float32 [n - 1, A]; None without a policy that has them.
-      vitals: name -> int [n], numbers of the status line.
+      vitals: name -> int [n], numbers that people follow along an episode.
       info: the environment's numbers at the end.
       end: how it ended; 0 when the actions ran out.
     """
@@ -168,6 +180,7 @@ class Film:
     seed: int
     title: str
     action_names: tuple[str, ...]
+    action_keys: tuple[int, ...]
     chars: np.ndarray
     colors: np.ndarray
     cursor: np.ndarray
@@ -196,17 +209,9 @@ class FilmMaker:
     def __init__(
         self, task: str, options: Mapping[str, Any], seed: int, spec: EnvironmentSpec, title: str
     ) -> None:
-        self._task, self._options, self._seed, self._spec, self._title = (
-            task,
-            dict(options),
-            seed,
-            spec,
-            title,
-        )
+        self._head = (task, dict(options), seed, title, spec.action_names, spec.action_keys)
         self._sights: list[Sight] = []
-        self._kept: dict[str, list[np.ndarray]] = {
-            name: [] for name in (*SCREEN_FIELDS, status_line.STATUS_FIELD) if name in spec.observation
-        }
+        self._frames: list[Frame] = []
         self._rows: dict[tuple[bytes, TextReward | None], int] = {}
         self._index: list[int] = []
 
@@ -214,43 +219,24 @@ class FilmMaker:
         """Keeps one sight."""
         text = b"" if sight.text is None else sight.text.tobytes()
         self._index.append(self._rows.setdefault((text, sight.reward), len(self._rows)))
-        for name, rows in self._kept.items():
-            rows.append(np.array(sight.observation[name]))
-        self._sights.append(
-            Sight(
-                sight.step,
-                {},
-                None,
-                sight.count,
-                None,
-                sight.intrinsic,
-                sight.task_reward,
-                sight.choice,
-                sight.end,
-            )
-        )
+        if sight.frame is not None:
+            chars, colors = np.array(sight.frame.chars), np.array(sight.frame.colors)
+            self._frames.append(sight.frame._replace(chars=chars, colors=colors))
+        self._sights.append(dataclasses.replace(sight, observation={}, frame=None, text=None, reward=None))
 
     def film(self, info: Mapping[str, float]) -> Film:
         """Returns the episode so far."""
-        sights, n = self._sights, len(self._sights)
+        sights, frames, n = self._sights, self._frames, len(self._sights)
         choices = [sight.choice for sight in sights if sight.choice is not None]
         rewards = [reward for _, reward in self._rows if reward is not None]
         rated = np.array(rewards, np.float32) if rewards else None
-        status = (
-            np.stack(self._kept[status_line.STATUS_FIELD]) if status_line.STATUS_FIELD in self._kept else None
-        )
-        screen = SCREEN_FIELDS[0] in self._kept
         values = [choice.value for choice in choices]
         probabilities = [choice.probabilities for choice in choices if choice.probabilities is not None]
         return Film(
-            self._task,
-            self._options,
-            self._seed,
-            self._title,
-            action_names(self._task, self._spec.num_actions),
-            np.stack(self._kept[SCREEN_FIELDS[0]]) if screen else np.zeros((n, 0, 0), np.uint8),
-            np.stack(self._kept[SCREEN_FIELDS[1]]) if screen else np.zeros((n, 0, 0), np.int8),
-            np.full((n, 2), -1, np.int16) if status is None else status_line.cursor(status),
+            *self._head,
+            np.stack([frame.chars for frame in frames]) if frames else np.zeros((n, 0, 0), np.uint8),
+            np.stack([frame.colors for frame in frames]) if frames else np.zeros((n, 0, 0), np.int8),
+            np.array([frame.cursor or (-1, -1) for frame in frames] or [(-1, -1)] * n, np.int16),
             np.array([choice.action for choice in choices], np.int32),
             np.array([sight.task_reward for sight in sights], np.float32),
             [text for text, _ in self._rows],
@@ -262,16 +248,21 @@ class FilmMaker:
             None if rated is None else np.array([sight.intrinsic for sight in sights], np.float32),
             np.array(values, np.float32) if values and None not in values else None,
             np.stack(probabilities) if probabilities else None,
-            {} if status is None else status_line.vitals(status),
+            {
+                name: np.array([f.numbers[name] for f in frames])
+                for name in (frames[0].numbers if frames else ())
+            },
             dict(info),
             sights[-1].end,
         )
 
 
 def with_screen(task: str, options: Mapping[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns `options` of the environment `task` with `fields`, and the screen where it has one, to be observed."""
-    screen = SCREEN_FIELDS if task in registry.NETHACK_TASKS else ()
-    shown = tuple(dict.fromkeys((*options.get("fields", ()), *fields, *screen)))
+    """Returns `options` of the environment `task` with `fields`, and what its renderer draws, to be observed."""
+    spec = registry.spec(task)
+    renderer = registry.renderer(spec)
+    drawn = [] if renderer is None else [name for name in renderer.fields if name in spec.optional_fields]
+    shown = tuple(dict.fromkeys((*options.get("fields", ()), *fields, *drawn)))
     return {**options, "fields": shown} if shown else dict(options)
 
 
@@ -299,8 +290,9 @@ def film_recording(
     maker = FilmMaker(recording.task, options, recording.seed, environment.spec, title)
     digest = replay.Digest(recording.task, options)
     rater = None if rater_of is None else rater_of(environment.spec)
+    chooser = GivenActions(recording.actions, policy, environment.spec)
     try:
-        for sight in watch(environment, recording.seed, GivenActions(recording.actions, policy), rater):
+        for sight in watch(environment, recording.seed, chooser, rater):
             digest.add(sight.observation, sight.task_reward, sight.end)
             maker.add(sight)
         film = maker.film(environment.episode_info())

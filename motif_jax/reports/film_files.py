@@ -109,8 +109,8 @@ def check(config: ConfigDict, section: str = "forms") -> None:
 
 
 def check_screen(config: ConfigDict, task: str, section: str = "forms") -> None:
-    """Raises UserError when a movie is asked for of a task without a screen."""
-    forms = checks.dotted(config, section)
+    """Raises UserError when a movie is asked for of a task that nobody can see."""
+    forms, seen = checks.dotted(config, section), registry.spec(task).renderer is not None
     for form in ("gif", "mp4"):
         allowed = f"off: {task} has no screen to make a movie of"
-        checks.require(not forms[form] or task in registry.NETHACK_TASKS, f"{section}.{form}", True, allowed)
+        checks.require(not forms[form] or seen, f"{section}.{form}", True, allowed)

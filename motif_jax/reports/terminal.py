@@ -12,8 +12,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from motif_jax.envs.nethack import status as status_line
-from motif_jax.playing.watching import SCREEN_FIELDS, Sight
+from motif_jax.playing.watching import Sight
 from motif_jax.reports import text_tables
 from motif_jax.reports.messages import MessageTally, as_text
 from motif_jax.reports.movie import BACK, COLOURS
@@ -23,9 +22,8 @@ _GROUND = "rgb({},{},{})".format(*BACK)
 _STYLES = [Style(color=f"rgb({r},{g},{b})", bgcolor=_GROUND) for r, g, b in COLOURS]
 TOP_MESSAGES = 100
 BAR_RANGE = 4.0
-# Lines that everything takes, and the screen's rows between the message and the status lines.
-FULL_HEIGHT = 38
-_MAP_ROWS = slice(1, 22)
+# Lines that everything takes besides the screen's rows.
+_FULL_HEIGHT = 14
 
 
 @dataclass
@@ -125,32 +123,38 @@ def _facts(sight: Sight, totals: Totals, names: Sequence[str]) -> Text:
 
 
 def view(
-    sight: Sight, totals: Totals, names: Sequence[str], title: str, status: str, height: int = FULL_HEIGHT
+    sight: Sight, totals: Totals, names: Sequence[str], title: str, state: str, keys: str, height: int
 ) -> Group:
     """Returns everything about one moment for a terminal of 80 columns and `height` lines.
 
-    Below `FULL_HEIGHT` lines the numbers share one line, and of the screen only the map is shown.
+    Where the lines do not suffice the numbers share one, rows of the screen that can be spared are left out, and at last
+    the keys. `state` (paused, speed) is always shown.
     """
-    compact = height < FULL_HEIGHT
+    frame = sight.frame
+    rows = 0 if frame is None else len(frame.chars)
+    compact = height < rows + _FULL_HEIGHT
     parts: list = [] if compact else [Text(title, style="bold", no_wrap=True)]
-    if SCREEN_FIELDS[0] in sight.observation:
-        cursor = None
-        rows = _MAP_ROWS if compact else slice(None)
-        if status_line.STATUS_FIELD in sight.observation:
-            row, column = status_line.cursor(sight.observation[status_line.STATUS_FIELD])
-            cursor = (int(row) - (rows.start or 0), int(column))
-        chars, colors = (sight.observation[name][rows] for name in SCREEN_FIELDS)
-        parts.append(screen_text(chars, colors, cursor))
+    if frame is not None:
+        shown = [row for row in range(rows) if not (compact and row in frame.spare_rows)]
+        cursor = frame.cursor
+        if cursor is not None:
+            cursor = (shown.index(cursor[0]), cursor[1]) if cursor[0] in shown else None
+        parts.append(screen_text(frame.chars[shown], frame.colors[shown], cursor))
+        rows = len(shown)
     if sight.text is not None:
         paid = sight.reward is not None and sight.intrinsic > 0
         parts.append(
             Text(as_text(sight.text) or "(no message)", style="bold green" if paid else "", no_wrap=True)
         )
-    if compact:
-        return Group(*parts, _facts(sight, totals, names), Text(status, style="dim", no_wrap=True))
-    numbers = Table.grid(padding=(0, 3))
-    numbers.add_row(_numbers(sight, totals, names), _probabilities(sight, names))
-    return Group(*parts, Panel(numbers, padding=(0, 1)), Text(status, style="dim", no_wrap=True))
+    help_line = Text(f"{state}   {keys}", style="dim", no_wrap=True)
+    if not compact:
+        numbers = Table.grid(padding=(0, 3))
+        numbers.add_row(_numbers(sight, totals, names), _probabilities(sight, names))
+        return Group(*parts, Panel(numbers, padding=(0, 1)), help_line)
+    facts = _facts(sight, totals, names)
+    if height < rows + (sight.text is not None) + 2:
+        return Group(*parts, Text.assemble((f"{state}  ", "dim"), facts, no_wrap=True))
+    return Group(*parts, facts, help_line)
 
 
 def message_tables(tallies: Sequence[MessageTally], title: str, most: int = TOP_MESSAGES) -> list[Table]:

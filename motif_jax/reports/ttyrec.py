@@ -13,7 +13,6 @@ import struct
 
 import numpy as np
 
-from motif_jax.envs.nethack.action_names import action_keys
 from motif_jax.playing.watching import Film
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
@@ -75,7 +74,6 @@ def encode(film: Film, steps_per_second: float = 10.0) -> bytes:
     """
     if not film.chars.size:
         raise UserError(f"{film.task} has no screen, so there is nothing to write to a ttyrec")
-    keys = action_keys(film.task, len(film.action_names))
     scores = film.vitals.get("score", np.zeros(len(film), np.int64))
     parts, before = [], None
     for row in range(len(film)):
@@ -86,7 +84,7 @@ def encode(film: Film, steps_per_second: float = 10.0) -> bytes:
         parts.append(_record(time, _OUTPUT, _draw(*screen, before) + place))
         parts.append(_record(time, _SCORE, struct.pack("<i", int(scores[row]))))
         if row < len(film.actions):
-            parts.append(_record(time, _INPUT, bytes([keys[film.actions[row]]])))
+            parts.append(_record(time, _INPUT, bytes([film.action_keys[film.actions[row]]])))
         before = screen
     return bz2.compress(b"".join(parts))
 

@@ -13,6 +13,7 @@ from motif_jax.collecting.collection import Collection, Wanted
 from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
+from motif_jax.envs.nethack.random_players import NUM_ACTIONS
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -59,11 +60,21 @@ def check(config: ConfigDict, workdir: Path) -> None:
     )
     name = config.environment.name
     registry.check(name)
-    nethack = name in registry.NETHACK_TASKS
-    checks.require(nethack, "environment.name", name, "a NetHack task: captions are made of its messages")
+    spec = registry.spec(name)
+    wanted, shown = ("message", "blstats", *_fields(config)), {*spec.observation, *spec.optional_fields}
+    missing = [field for field in wanted if field not in shown]
+    allowed = f"a NetHack task, or one that shows {', '.join(missing)} too: the dataset holds them"
+    checks.require(not missing, "environment.name", name, allowed)
     for name in config.mixture:
         checks.positive(config, f"mixture.{name}", allow_zero=True)
-    checks.require(bool(_weights(config)), "mixture", "all 0", "at least one weight above 0")
+    weights = _weights(config)
+    checks.require(bool(weights), "mixture", "all 0", "at least one weight above 0")
+    allowed = "left empty, or given with config.policy=agents or config.mixture.agents above 0"
+    checks.require(AGENTS in weights or not config.agents, "agents", config.agents, allowed)
+    habits = [player for player in weights if player != AGENTS]
+    allowed = f"agents: {config.environment.name} has not the {NUM_ACTIONS} actions of the random players"
+    fit = not habits or spec.num_actions == NUM_ACTIONS
+    checks.require(fit, "policy", config.policy, allowed)
     ours = (workdir / layout.META).exists() or (workdir / layout.STAGING).exists()
     if (workdir / "data").exists() and not ((workdir / "config.json").exists() and ours):
         raise UserError(f"{workdir} holds a dataset that was not collected here: choose another --workdir")

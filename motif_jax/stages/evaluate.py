@@ -180,7 +180,7 @@ class _Player:
             Films(self._workdir, self._workdir / RECORDINGS, self._config.forms),
         )
         who, rater = self._contest, self._contest.live_rater()
-        policy = None if who.checkpoint is None else who.policy
+        policy = None if who.policy.in_workers else who.policy
         extremes = self._extremes(rows)
         for row in rows:
             stem = f"episode-{row['index']:05d}"

@@ -125,7 +125,9 @@ class _Overlay:
         """Plays `game` again under it."""
         recording, fields = game.load(), ()
         if self.reward is not None:
-            fields = lineups.fields_option(recording.task, recording.options, self.reward).get("fields", ())
+            from motif_jax.online import settings
+
+            fields = settings.fields_option(recording.task, recording.options, self.reward).get("fields", ())
         rater_of = None if self.reward is None else self._rater_of
         return watching.film_recording(recording, game.title, self._policy, rater_of, fields)
 

@@ -13,7 +13,6 @@ from rich.live import Live
 
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.action_names import action_names
 from motif_jax.playing import keyboard, lineups, watching
 from motif_jax.reports import film_files, messages, terminal
 from motif_jax.support import config as checks
@@ -124,8 +123,8 @@ class _Player:
         options = watching.with_screen(who.environment, who.options)
         self._environment = registry.make(who.environment, **options)
         spec = self._environment.spec
-        self._names = action_names(who.environment, spec.num_actions)
-        chooser = watching.PolicyActions(who.policy, seed, spec.num_actions, config.greedy)
+        self._names = spec.action_names
+        chooser = watching.PolicyActions(who.policy, seed, spec, config.greedy)
         self._sights = watching.watch(self._environment, seed, chooser, rater)
         self._maker = watching.FilmMaker(who.environment, who.options, seed, spec, title)
         self.title, self._totals = title, terminal.Totals()
@@ -133,7 +132,7 @@ class _Player:
         self._speed = (
             1 / config.seconds_per_step if config.seconds_per_step else 0.0
         )  # steps a second; 0: no limit
-        self._height = terminal.FULL_HEIGHT
+        self._height = 0
 
     def _next(self) -> Iterator[watching.Sight]:
         for sight in self._sights:
@@ -172,7 +171,7 @@ class _Player:
 
     def _view(self, sight: watching.Sight) -> Group:
         state = "paused" if self._paused else f"{self._speed:g} steps/s" if self._speed else "full speed"
-        return terminal.view(sight, self._totals, self._names, self.title, f"{state}   {_HELP}", self._height)
+        return terminal.view(sight, self._totals, self._names, self.title, state, _HELP, self._height)
 
     def _wait(self, keys: keyboard.Keyboard, live: Live, sight: watching.Sight) -> None:
         """Waits until the next step is due, or, when paused and at the end, for a key."""

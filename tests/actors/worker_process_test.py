@@ -8,13 +8,14 @@ import signal
 import struct
 import sys
 import termios
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from motif_jax.actors.worker_process import WorkerProcess
+from motif_jax.envs.spec import EngineError
+from motif_jax.support.errors import UserError
 from motif_jax.support.lifeline import GRACE_SECONDS
 from tests.processes import REPOSITORY, Program, descendants, still_there, wait_until
 
@@ -24,7 +25,7 @@ import collections, itertools, time
 from pathlib import Path
 from motif_jax.actors.worker_process import WorkerProcess
 
-def be_stuck(connection, setup):
+def be_stuck(setup):
     Path(setup["stuck"]).touch()
     collections.deque(itertools.repeat(0), maxlen=0)
 
@@ -52,12 +53,40 @@ def test_a_stuck_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None
     assert workers
 
 
-def answer_at_length(connection: Connection, setup: dict[str, Any]) -> None:
-    connection.send(b"more than a pipe holds" * (1 << 18))
+class Toy:
+    """Answers at length, or fails as it is asked to."""
+
+    def __init__(self, setup: dict[str, Any]) -> None:
+        self._errors = {
+            "engine": EngineError("it hangs"),
+            "user": UserError("no room"),
+            "bug": KeyError("oh"),
+        }
+
+    def answer(self, request: Any) -> bytes:
+        if request in self._errors:
+            raise self._errors[request]
+        return b"more than a pipe holds" * (1 << 18)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "said"),
+    [("engine", EOFError, ""), ("user", UserError, "no room"), ("bug", RuntimeError, "KeyError: 'oh'")],
+)
+def test_a_broken_engine_is_a_death_and_another_error_is_told(request_: str, error: Any, said: str) -> None:
+    worker = WorkerProcess(Toy, {})
+    worker.send(request_)
+    with pytest.raises(error, match=said):
+        worker.receive()
+    worker.close()
 
 
 def test_an_answer_that_a_kill_has_cut_off_is_a_death() -> None:
-    worker = WorkerProcess(answer_at_length, {})
+    worker = WorkerProcess(Toy, {})
+    worker.send(None)
 
     def unread() -> int:
         (count,) = struct.unpack("i", fcntl.ioctl(worker.connection.fileno(), termios.FIONREAD, bytes(4)))

@@ -264,7 +264,7 @@ def collected_messages(steps):
     seed = 0
     while counts.total() < steps:
         env.reset(seed, out)
-        for action in HABITS[next(players)].actions(seed, env.spec.num_actions):
+        for action in HABITS[next(players)].actions(seed):
             counts[decode_message(out["message"])] += 1
             if env.step(action, out)[1] != RUNNING:
                 break

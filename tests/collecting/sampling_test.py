@@ -15,7 +15,7 @@ import pytest
 from motif_jax.annotation.captions import caption
 from motif_jax.collecting import sampling
 from motif_jax.collecting.mixture import Players
-from motif_jax.collecting.sampling_worker import History, Job, SamplingPlan, caption_keys, record_episode
+from motif_jax.collecting.sampling_worker import History, Job, Sampler, SamplingPlan, caption_keys
 from motif_jax.datasets.pairs import chunks
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS, GivenActions
@@ -55,13 +55,15 @@ def test_chunk_is_what_was_seen(tmp_path):
     """Played by hand beside it: same steps, same rewards, the reward beside the observation it came with."""
     settings = how(tmp_path)
     env = registry.make(settings.environment, **settings.options)
-    count, steps = record_episode(env, History(env), job(0), settings)
+    sampler = Sampler({"plan": settings})
+    count, steps = sampler.answer(job(0))
+    sampler.close()
     chunk = chunks.load(tmp_path, 0, count)
     assert count == steps // 2
 
     out, seen, rewards = empty_observation(env.spec), [], [0.0]
     env.reset(job(0).seed, out)
-    for action in HABITS["walker"].actions(job(0).seed, env.spec.num_actions):
+    for action in HABITS["walker"].actions(job(0).seed):
         seen.append({name: array.copy() for name, array in out.items()})
         reward, end = env.step(action, out)
         rewards.append(reward)
@@ -142,7 +144,7 @@ def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
     found = chunks.scan(tmp_path)
     assert found[2] == 0
     assert min(found[index] for index in (0, 1, 3)) > 0
-    assert capfd.readouterr().err.count("RuntimeError: the player had no more") == sampling.MAX_DEATHS
+    assert capfd.readouterr().err.count("EngineError: the player had no more") == sampling.MAX_DEATHS
 
 
 def test_nothing_can_be_played(tmp_path, capfd):

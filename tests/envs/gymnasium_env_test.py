@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from motif_jax.envs import gymnasium_env, registry
+from motif_jax.envs import gymnasium_env
+from motif_jax.envs.nethack.tasks import TASKS
 
 
-@pytest.mark.parametrize("task", registry.NETHACK_TASKS)
+@pytest.mark.parametrize("task", TASKS)
 def test_every_task_can_be_made(task):
     env = gymnasium.make(f"motif_jax/{task}")
     observation, info = env.reset(seed=1)

@@ -91,7 +91,7 @@ def test_a_death_shows_nothing_of_earlier_deaths():
     recorder = Recorder("NetHackScore-v1", max_episode_steps=300)
     recordings = []
     for seed in (94, 44, 12, 44, 94):
-        drawn = tuple(HABITS.values())[seed % len(HABITS)].actions(seed, 23)
+        drawn = tuple(HABITS.values())[seed % len(HABITS)].actions(seed)
         list(recorder.record(seed, lambda _, drawn=drawn: next(drawn)))
         recordings.append(recorder.recording)
     recorder.close()

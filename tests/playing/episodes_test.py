@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import textwrap
+import types
 
 import numpy as np
 import pytest
 
 from motif_jax.actors.worker_process import WorkerProcess
+from motif_jax.envs.episode import Moment
 from motif_jax.envs.recall import Recall
 from motif_jax.playing import episode_worker, episodes
-from motif_jax.playing.episode_worker import Uniforms, serve_episodes
+from motif_jax.playing.episode_worker import EpisodeServer, Uniforms
 from motif_jax.playing.episodes import EpisodeError, play_episodes
 from motif_jax.playing.policies import RandomPolicy, choose_actions, log_softmax
 
@@ -27,6 +29,7 @@ class Counting:
     """A policy with a state: its logits depend on the observation and on the steps since `first`."""
 
     name = "counting"
+    in_workers = False
 
     def __init__(self) -> None:
         self.batches: list[int] = []
@@ -105,7 +108,7 @@ def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again(policy):
 
 def test_a_worker_that_still_starts_does_not_hear_ctrl_c():
     setup = {"environment": "Recall-v0", "options": OPTIONS, "policy": RandomPolicy(), "keep_fields": ()}
-    worker = WorkerProcess(serve_episodes, setup)
+    worker = WorkerProcess(EpisodeServer, setup)
     os.kill(worker.process.pid, signal.SIGINT)
     worker.connection.send((0, SEEDS[0]))
     assert worker.receive().index == 0
@@ -113,10 +116,10 @@ def test_a_worker_that_still_starts_does_not_hear_ctrl_c():
 
 
 class KillOwnWorker(RandomPolicy):
-    def actions(self, seed, num_actions):
+    def player(self, seed, spec):
         if seed == SEEDS[1]:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().actions(seed, num_actions)
+        return super().player(seed, spec)
 
 
 def test_an_episode_that_kills_its_workers_is_named():
@@ -126,7 +129,7 @@ def test_an_episode_that_kills_its_workers_is_named():
 
 
 class Broken(RandomPolicy):
-    def actions(self, seed, num_actions):
+    def player(self, seed, spec):
         raise KeyError("a bug in a worker")
 
 
@@ -196,11 +199,11 @@ def test_collector_counts_texts_when_the_environment_does_not():
     from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 
     spec = EnvironmentSpec({"word": ArraySpec((3,), "uint8")}, 2, text_field="word")
-    collector = episode_worker.EpisodeCollector(0, 1, spec)
-    for text in (b"abc", b"xyz", b"abc"):
-        collector.observe({"word": np.frombuffer(text, np.uint8)})
-        collector.act(0, 0.5)
-    record = collector.record(1, {"return": 1.5})
+    environment = types.SimpleNamespace(spec=spec, episode_info=lambda: {"return": 1.5})
+    collector = episode_worker.EpisodeCollector(environment, 0, 1)
+    for action, text in zip((-1, 0, 0), (b"abc", b"xyz", b"abc"), strict=True):
+        assert collector.add(Moment({"word": np.frombuffer(text, np.uint8)}, action, 0.5, 0)) is None
+    record = collector.add(Moment({}, 0, 0.5, 1))
     assert [row.tobytes() for row in record.texts] == [b"abc", b"xyz"]
     assert record.text_index.tolist() == [0, 1, 0]
     assert record.text_count.tolist() == [1, 1, 2]

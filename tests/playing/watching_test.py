@@ -24,9 +24,11 @@ def lookup(texts):
 @pytest.mark.parametrize("policy", [RandomPolicy(), MadeUpPolicy()], ids=["random", "batched"])
 def test_watching_shows_the_episode_that_evaluation_plays(policy):
     record = next(iter(play_episodes("NetHackScore-v1", OPTIONS, [11], policy, workers=1, lanes=2)))
-    environment = registry.make("NetHackScore-v1", **OPTIONS, fields=watching.SCREEN_FIELDS)
+    environment = registry.make("NetHackScore-v1", **OPTIONS, fields=("tty_chars", "tty_colors"))
     maker = watching.FilmMaker("NetHackScore-v1", OPTIONS, 11, environment.spec, "t")
-    for sight in watching.watch(environment, 11, watching.PolicyActions(policy, 11, 23), MadeUpRater()):
+    for sight in watching.watch(
+        environment, 11, watching.PolicyActions(policy, 11, environment.spec), MadeUpRater()
+    ):
         maker.add(sight)
     live = maker.film(environment.episode_info())
     environment.close()

@@ -12,6 +12,16 @@ QUIT = (0x80 | ord("q"), YES)
 # Return, the eight directions (k l j h u n b y) alone and as runs (upper case), up, down, wait, kick, eat, search.
 TASK_KEYS: tuple[int, ...] = (13, *b"kljhunby", *b"KLJHUNBY", *b"<>.", 4, *b"es")
 
+_KEY_NAMES = {
+    13: "more", ord("k"): "north", ord("l"): "east", ord("j"): "south", ord("h"): "west",
+    ord("u"): "north-east", ord("n"): "south-east", ord("b"): "south-west", ord("y"): "north-west",
+    ord("K"): "run north", ord("L"): "run east", ord("J"): "run south", ord("H"): "run west",
+    ord("U"): "run north-east", ord("N"): "run south-east", ord("B"): "run south-west", ord("Y"): "run north-west",
+    ord("<"): "up", ord(">"): "down", ord("."): "wait", 4: "kick", ord("e"): "eat", ord("s"): "search",
+}  # fmt: skip
+# What actions are called when people watch.
+ACTION_NAMES: tuple[str, ...] = tuple(_KEY_NAMES[key] for key in TASK_KEYS)
+
 EAT_QUESTION = b"What do you want to eat?"
 STAIRS_SENTENCE = b"You descend the stairs."
 # A single-key question that holds one of these words is left for the agent to answer.

@@ -10,44 +10,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from motif_jax.envs.nethack import buffers as b
-from motif_jax.envs.nethack.actions import TASK_KEYS
-from motif_jax.envs.nethack.game import EPISODE_FIELDS, Game
-from motif_jax.envs.nethack.status import NUM_STATUS
-from motif_jax.envs.nethack.window import WINDOW, Windows
-from motif_jax.envs.registry import NETHACK_TASKS
-from motif_jax.envs.spec import ArraySpec, EnvironmentSpec, Row
-from motif_jax.support.errors import UserError
-
-MAX_EPISODE_STEPS = 5000
-
-SWITCHES = frozenset(
-    {
-        "sober_mask",
-        "oracle_patch_edge",
-        "crop_row_offset",
-        "seed_noop",
-        "message_count_off",
-        "timeout_as_terminal",
-    }
-)
-
-_OBSERVATION = {
-    "window_chars": ArraySpec((WINDOW, WINDOW), "uint8"),
-    "window_colors": ArraySpec((WINDOW, WINDOW), "uint8"),
-    "blstats": ArraySpec((NUM_STATUS,), "int32"),
-    "message": ArraySpec((b.MESSAGE_LENGTH,), "uint8"),
-    "message_count": ArraySpec((), "int32"),
-}
-_OPTIONAL = {
-    "glyphs": ArraySpec(b.MAP_SHAPE, "int16"),
-    "tty_chars": ArraySpec(b.SCREEN_SHAPE, "uint8"),
-    "tty_colors": ArraySpec(b.SCREEN_SHAPE, "int8"),
-}
-
-
-def switches(compat: Mapping[str, bool] | None) -> dict[str, bool]:
-    """Those of `compat` that have a meaning for the environments."""
-    return {name: bool(value) for name, value in dict(compat or {}).items() if name in SWITCHES}
+from motif_jax.envs.nethack.game import Game
+from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS, make_spec, switches
+from motif_jax.envs.nethack.window import Windows
+from motif_jax.envs.spec import Row
 
 
 class NetHackEnvironment:
@@ -68,7 +34,7 @@ class NetHackEnvironment:
         name: one of the nine tasks.
         fields: additional observation fields of glyphs, tty_chars, tty_colors.
         max_episode_steps: the step on which an episode is cut off.
-        compat: published quirks, by switch; those in `SWITCHES` have a meaning here, others are left alone.
+        compat: published quirks, by switch; those in `observation.SWITCHES` have a meaning here, others are left alone.
             `message_count_off` fixes the count at 1, as published when no intrinsic reward is trained on.
         engine: the game; a new one by default.
     """
@@ -83,7 +49,7 @@ class NetHackEnvironment:
         engine: b.Engine | None = None,
     ) -> None:
         fields = tuple(fields)
-        self.spec = self.make_spec(name, fields=fields, max_episode_steps=max_episode_steps, compat=compat)
+        self.spec = make_spec(name, fields=fields, max_episode_steps=max_episode_steps, compat=compat)
         quirks = switches(compat)
         self._game = Game(name, engine if engine is not None else new_engine(), max_episode_steps, quirks)
         buffers = self._game.buffers
@@ -94,30 +60,7 @@ class NetHackEnvironment:
         self._counting = not quirks.get("message_count_off", False)
         self._extra = tuple((field, getattr(buffers, field)) for field in fields)
 
-    @staticmethod
-    def make_spec(
-        name: str,
-        *,
-        fields: Iterable[str] = (),
-        max_episode_steps: int = MAX_EPISODE_STEPS,
-        compat: Mapping[str, bool] | None = None,
-    ) -> EnvironmentSpec:
-        """The spec for these options, without an engine. Raises UserError for options that are not possible."""
-        fields = tuple(fields)
-        unknown = set(fields) - set(_OPTIONAL)
-        if name not in NETHACK_TASKS:
-            raise UserError(f"there is no NetHack task {name!r}; choose one of {', '.join(NETHACK_TASKS)}")
-        if unknown:
-            raise UserError(f"observation fields {sorted(unknown)} are not among {sorted(_OPTIONAL)}")
-        if max_episode_steps < 1:
-            raise UserError(f"max_episode_steps={max_episode_steps} must be at least 1")
-        return EnvironmentSpec(
-            observation=_OBSERVATION | {field: _OPTIONAL[field] for field in fields},
-            num_actions=len(TASK_KEYS),
-            text_field="message",
-            count_field="message_count",
-            episode_fields=EPISODE_FIELDS,
-        )
+    make_spec = staticmethod(make_spec)
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         """Starts the game of `seed` and writes its first observation into `out`."""

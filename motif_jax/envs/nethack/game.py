@@ -26,6 +26,8 @@ EPISODE_FIELDS = ("score", "dlvl", "gold", "xlvl", "scout", "turns", "success", 
 END_LIMIT, END_RUNNING, END_DEATH, END_SUCCESS = -1, 0, 1, 2
 
 YES_ACTION = TASK_KEYS.index(YES)
+# By number; in a tuple a negative number would be another action.
+_KEYS = dict(enumerate(TASK_KEYS))
 _MAX_PROMPTS = 10_000
 
 
@@ -148,15 +150,21 @@ class Game:
         self._explored[before.status[place.DUNGEON], before.status[place.DUNGEON_LEVEL]] = before.explored()
 
     def advance(self, action: int) -> tuple[float, int]:
-        """Plays one step; returns (reward, end). A game that ended alive is quit by the next `start`."""
+        """Plays one step; returns (reward, end). A game that ended alive is quit by the next `start`.
+
+        Raises ValueError for an action that there is not.
+        """
         # All in one piece: after each step of the engine this code is cold, and every call costs again.
         memory = self._now_memory
         self._before_memory[:] = memory
         record = self.record
-        if record[1] is None:
-            self.press(TASK_KEYS[action])
-        else:
-            self.press(record[1] if action == YES_ACTION else SPACE)
+        try:
+            key = _KEYS[action]
+        except KeyError:
+            raise ValueError(f"action {action} is not one of 0 .. {len(_KEYS) - 1}") from None
+        if record[1] is not None:
+            key = record[1] if action == YES_ACTION else SPACE
+        self.press(key)
         now = b.read_status(memory)
         over, normal = False, True
         # The game's end zeroes the clock, so the engine need not be asked on every step whether it is over.

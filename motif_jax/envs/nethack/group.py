@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from motif_jax.envs.nethack import buffers as b
-from motif_jax.envs.nethack.environment import MAX_EPISODE_STEPS, NetHackEnvironment, new_engine, switches
+from motif_jax.envs.nethack.environment import new_engine
 from motif_jax.envs.nethack.game import Game
+from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS, make_spec, switches
 from motif_jax.envs.nethack.window import GroupWindows
 from motif_jax.envs.spec import RUNNING
 
@@ -35,7 +36,7 @@ class NetHackGroup:
         make_engine: Callable[[b.Buffers], b.Engine] | None = None,
     ) -> None:
         fields = tuple(fields)
-        self.spec = NetHackEnvironment.make_spec(name, fields=fields, max_episode_steps=max_episode_steps)
+        self.spec = make_spec(name, fields=fields, max_episode_steps=max_episode_steps)
         self.count = count
         quirks = switches(compat)
         self._memory = memory = b.Memory(count)

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from motif_jax.envs.episode import Choose, given_actions
+from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import seeds
 
 # The actions of the NetHack tasks in their order, by the key that each sends, in groups that habits weigh.
@@ -47,14 +49,21 @@ class Habit:
         weights = [self.weights.get(group, 1.0) for group, count in ACTION_GROUPS for _ in range(count)]
         return np.array(weights) / sum(weights)
 
-    def actions(self, seed: int, num_actions: int) -> Iterator[int]:
-        """Yields the actions of the episode `seed` without end; they depend on seed and step alone.
+    def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
+        """Returns what presses the keys of the episode `seed`.
 
         Raises:
           ValueError: the environment has other actions than the NetHack tasks.
         """
-        if num_actions != NUM_ACTIONS:
-            raise ValueError(f"habits are made for {NUM_ACTIONS} actions, this environment has {num_actions}")
+        if spec.num_actions != NUM_ACTIONS:
+            raise ValueError(
+                f"habits are made for {NUM_ACTIONS} actions, this environment has {spec.num_actions}"
+            )
+        actions = self.actions(seed)
+        return lambda _: next(actions)
+
+    def actions(self, seed: int) -> Iterator[int]:
+        """Yields the actions of the episode `seed` without end; they depend on seed and step alone."""
         bounds = self.probabilities().cumsum()
         bounds[-1] = 1.0
         last, block = 0, 0
@@ -84,10 +93,10 @@ HABITS: Mapping[str, Habit] = {
 
 @dataclasses.dataclass(frozen=True)
 class GivenActions:
-    """Plays an episode again: yields the actions that were taken."""
+    """Plays an episode again, with the actions that were taken."""
 
     taken: np.ndarray
 
-    def actions(self, seed: int, num_actions: int) -> Iterator[int]:
-        """Yields the actions in `taken`, int [steps]."""
-        return iter(self.taken.tolist())
+    def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
+        """Returns what presses the keys in `taken`, int [steps], and then ends the episode."""
+        return given_actions(self.taken)

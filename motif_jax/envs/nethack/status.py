@@ -34,14 +34,3 @@ BLSTATS_SCALE: np.ndarray = np.array(
     np.float32,
 )
 BLSTATS_CLIP = 5.0
-
-
-def vitals(status: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the columns of `VITALS` by name, [T] each, from status lines [T, 26 or 27]."""
-    return {name: np.asarray(status)[..., index] for name, index in VITALS.items()}
-
-
-def cursor(status: np.ndarray) -> np.ndarray:
-    """Returns int16 [T, 2], the hero's row and column on the screen, from status lines [T, 26 or 27]."""
-    # Row 0 of the screen is the message line, so map row y is screen row y + 1.
-    return np.stack([np.asarray(status)[..., Y] + 1, np.asarray(status)[..., X]], -1).astype(np.int16)

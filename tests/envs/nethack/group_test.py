@@ -8,7 +8,7 @@ import pytest
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.environment import NetHackEnvironment
 from motif_jax.envs.nethack.group import NetHackGroup
-from motif_jax.envs.nethack.tasks import ORACLE_GLYPH
+from motif_jax.envs.nethack.tasks import ORACLE_GLYPH, TASKS
 from motif_jax.envs.spec import RUNNING, empty_observation, row
 from tests.envs.nethack.fake_engine import FakeEngine
 
@@ -117,7 +117,7 @@ class ScriptedEngine(FakeEngine):
         super().step(key)
 
 
-@pytest.mark.parametrize("task", registry.NETHACK_TASKS)
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("compat", [None, {"sober_mask": True, "oracle_patch_edge": True}])
 def test_groups_and_single_games_judge_alike(task, compat):
     group = NetHackGroup(task, 4, max_episode_steps=40, compat=compat, make_engine=ScriptedEngine)

@@ -15,6 +15,7 @@ from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.envs.nethack.buffers import BLANK_GLYPH
 from motif_jax.envs.nethack.environment import NetHackEnvironment
 from motif_jax.envs.nethack.game import game_seeds
+from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation, row
 from motif_jax.support.errors import UserError
 
@@ -273,8 +274,8 @@ def test_engine_constants_are_ours():
 
 
 def test_registry_and_specs():
-    assert len(registry.NETHACK_TASKS) == 9
-    for name in registry.NETHACK_TASKS:
+    assert len(TASKS) == 9
+    for name in TASKS:
         spec = registry.spec(name, fields=("glyphs",))
         assert spec.num_actions == 23
         assert spec.observation["glyphs"].shape == (21, 79)

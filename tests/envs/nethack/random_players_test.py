@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -11,9 +9,12 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.envs.nethack.random_players import ACTION_GROUPS, HABITS, NUM_ACTIONS, GivenActions, Habit
 
+SPEC = registry.spec("NetHackScore-v1")
 
-def taken(habit, seed, count, num_actions=NUM_ACTIONS):
-    return list(itertools.islice(habit.actions(seed, num_actions), count))
+
+def taken(habit, seed, count):
+    choose = habit.player(seed, SPEC)
+    return [choose({}) for _ in range(count)]
 
 
 def test_groups_name_the_keys_of_the_tasks():
@@ -51,8 +52,10 @@ def test_repeat():
 
 def test_other_action_sets_are_refused():
     with pytest.raises(ValueError, match="23 actions"):
-        taken(HABITS["walker"], 0, 1, num_actions=4)
+        HABITS["walker"].player(0, registry.spec("Recall-v0"))
 
 
 def test_given_actions():
-    assert taken(GivenActions(np.array([3, 1, 2])), 0, 9) == [3, 1, 2]
+    assert taken(GivenActions(np.array([3, 1, 2])), 0, 3) == [3, 1, 2]
+    with pytest.raises(StopIteration):
+        taken(GivenActions(np.array([3, 1, 2])), 0, 4)

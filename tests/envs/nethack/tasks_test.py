@@ -7,7 +7,8 @@ import json
 import pytest
 
 from motif_jax.envs.nethack.buffers import BLANK_GLYPH
-from motif_jax.envs.nethack.environment import SWITCHES, NetHackEnvironment
+from motif_jax.envs.nethack.environment import NetHackEnvironment
+from motif_jax.envs.nethack.observation import SWITCHES
 from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 from tests.conftest import load_golden

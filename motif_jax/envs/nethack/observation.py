@@ -1,0 +1,76 @@
+"""What the NetHack tasks show and take: their spec, without an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from motif_jax.envs.nethack import buffers as b
+from motif_jax.envs.nethack.actions import ACTION_NAMES, TASK_KEYS
+from motif_jax.envs.nethack.game import EPISODE_FIELDS
+from motif_jax.envs.nethack.status import NUM_STATUS
+from motif_jax.envs.nethack.tasks import TASKS
+from motif_jax.envs.nethack.window import WINDOW
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.support.errors import UserError
+
+MAX_EPISODE_STEPS = 5000
+
+# The published quirks that have a meaning for the environments.
+SWITCHES = (
+    "sober_mask",
+    "oracle_patch_edge",
+    "crop_row_offset",
+    "seed_noop",
+    "message_count_off",
+    "timeout_as_terminal",
+)
+
+_OBSERVATION = {
+    "window_chars": ArraySpec((WINDOW, WINDOW), "uint8"),
+    "window_colors": ArraySpec((WINDOW, WINDOW), "uint8"),
+    "blstats": ArraySpec((NUM_STATUS,), "int32"),
+    "message": ArraySpec((b.MESSAGE_LENGTH,), "uint8"),
+    "message_count": ArraySpec((), "int32"),
+}
+_OPTIONAL = {
+    "glyphs": ArraySpec(b.MAP_SHAPE, "int16"),
+    "tty_chars": ArraySpec(b.SCREEN_SHAPE, "uint8"),
+    "tty_colors": ArraySpec(b.SCREEN_SHAPE, "int8"),
+}
+
+
+def switches(compat: Mapping[str, bool] | None) -> dict[str, bool]:
+    """Those of `compat` that have a meaning for the environments."""
+    return {name: bool(value) for name, value in dict(compat or {}).items() if name in SWITCHES}
+
+
+def make_spec(
+    name: str,
+    *,
+    fields: Iterable[str] = (),
+    max_episode_steps: int = MAX_EPISODE_STEPS,
+    compat: Mapping[str, bool] | None = None,
+) -> EnvironmentSpec:
+    """The spec of the task `name` for these options. Raises UserError for options that are not possible."""
+    fields = tuple(fields)
+    unknown = set(fields) - set(_OPTIONAL)
+    if name not in TASKS:
+        raise UserError(f"there is no NetHack task {name!r}; choose one of {', '.join(TASKS)}")
+    if unknown:
+        raise UserError(f"observation fields {sorted(unknown)} are not among {sorted(_OPTIONAL)}")
+    if max_episode_steps < 1:
+        raise UserError(f"max_episode_steps={max_episode_steps} must be at least 1")
+    return EnvironmentSpec(
+        observation=_OBSERVATION | {field: _OPTIONAL[field] for field in fields},
+        num_actions=len(TASK_KEYS),
+        text_field="message",
+        count_field="message_count",
+        episode_fields=EPISODE_FIELDS,
+        family="nethack",
+        action_names=ACTION_NAMES,
+        action_keys=TASK_KEYS,
+        optional_fields=_OPTIONAL,
+        quirks=SWITCHES,
+        renderer="motif_jax.envs.nethack.renderer:NetHackRenderer",
+        group="motif_jax.envs.nethack.group:NetHackGroup",
+    )

@@ -1,0 +1,30 @@
+"""The game's own screen, and the numbers of its status line that people follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from motif_jax.envs.nethack.status import STATUS_FIELD, VITALS, X, Y
+from motif_jax.envs.spec import EnvironmentSpec, Frame
+
+# The message, which is shown beside the screen, and the map's first row, which no level uses.
+_SPARE_ROWS = (0, 1)
+
+
+class NetHackRenderer:
+    """See `motif_jax.envs.spec.Renderer`."""
+
+    fields = ("tty_chars", "tty_colors", STATUS_FIELD)
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        del spec
+
+    def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
+        """See `Renderer.frame`."""
+        status = observation[STATUS_FIELD].tolist()
+        numbers = {name: status[place] for name, place in VITALS.items()}
+        # Row 0 of the screen is the message line, so map row y is screen row y + 1.
+        hero = (status[Y] + 1, status[X])
+        return Frame(observation["tty_chars"], observation["tty_colors"], hero, numbers, _SPARE_ROWS)

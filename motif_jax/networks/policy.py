@@ -1,0 +1,51 @@
+"""What a network must offer to act and to learn online: inference, publishing and the learner see this and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import jax
+
+from motif_jax.envs.spec import EnvironmentSpec
+
+
+class PolicyNetwork(Protocol):
+    """A policy with values as pure functions of its parameters; `agent.AgentNetwork` is one.
+
+    Attributes:
+      spec: what it observes and how many actions there are.
+      fields: the observation fields that it reads.
+    """
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """See above."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """See above."""
+
+    def init(self, key: jax.Array) -> Any:
+        """Returns new parameters, a tree of arrays."""
+
+    def prepare(self, params: Any) -> Any:
+        """Returns what takes the parameters' place in `apply` when they act many times; a pure function."""
+
+    def initial_state(self, batch_size: int) -> Any:
+        """Returns the recurrent state before an episode, a tree of arrays [batch_size, ...]."""
+
+    def apply(
+        self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
+    ) -> tuple[jax.Array, jax.Array, Any]:
+        """Runs over T rows of B environments.
+
+        Args:
+          params: from `init`, or from `prepare`.
+          observation: the fields in `fields`, [T, B, ...] each.
+          state: before row 0; it is that of a new episode before row t where first[t] holds.
+          first: bool [T, B].
+
+        Returns:
+          logits float32 [T, B, A], `envs.spec.MASKED` where `spec.mask_field` is 0; values float32 [T, B]; the new state.
+        """

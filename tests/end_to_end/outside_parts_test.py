@@ -1,0 +1,95 @@
+"""An environment and policies that stand outside the package, through the real flags."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from motif_jax.envs import registry
+from motif_jax.playing.episodes import play_episodes
+from motif_jax.playing.policies import RandomPolicy
+from motif_jax.reports.evaluation_files import decode_actions, read_rows
+from motif_jax.support.errors import UserError
+from tests.toys import ACTIONS, LENGTH, Flyer
+
+CORRIDOR = "tests.toys:Corridor"
+
+
+def launch(repository, config, workdir, *flags):
+    command = [sys.executable, "-m", "motif_jax.launch", f"--config=configs/{config}", f"--workdir={workdir}"]
+    return subprocess.run([*command, *flags], cwd=repository, capture_output=True, text=True, check=False)
+
+
+def actions_of(folder):
+    return [decode_actions(row["actions"]) for row in read_rows(folder / "episodes.jsonl")]
+
+
+@pytest.mark.slow
+def test_an_agent_learns_plays_and_is_watched_in_an_environment_from_outside(repository, tmp_path):
+    flags = [f"--config.environment.name={CORRIDOR}", "--config.compile_cache="]
+    small = ["--config.algorithm.exploration=symmetric_kl", "--config.record_every=3"]
+    done = launch(repository, "train_agent.py:smoke", tmp_path / "agent", *flags, *small)
+    assert done.returncode == 0, done.stderr
+    last = json.loads((tmp_path / "agent" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert 0 < last["policy/entropy"] <= np.log(3), "at most three actions are possible"
+    assert 0 <= last["loss/exploration"] < 1
+    assert list((tmp_path / "agent" / "recordings").glob("*.json"))
+
+    agent = f"--config.policy={tmp_path / 'agent'}"
+    played = launch(repository, "evaluate.py:smoke", tmp_path / "evaluation", agent, "--config.show_best=1")
+    assert played.returncode == 0, played.stderr
+    assert all(set(actions) <= {0, 1, 2} for actions in actions_of(tmp_path / "evaluation"))
+    assert list((tmp_path / "evaluation" / "recordings").glob("*.html"))
+    twin = "--config.environment.name=tests.toys:TwinCorridor"
+    assert launch(repository, "evaluate.py:smoke", tmp_path / "twin", agent, twin).returncode == 0
+    for other in ("tests.toys:LongCorridor", "NetHackScore-v1"):
+        name = f"--config.environment.name={other}"
+        refused = launch(repository, "evaluate.py:smoke", tmp_path / "other", agent, name)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith(f"error: config.environment.name='{other}': must be {CORRIDOR}")
+
+    watched = launch(repository, "visualize.py:smoke", tmp_path / "film", agent, "--config.forms.gif=True")
+    assert watched.returncode == 0, watched.stderr
+    page = (tmp_path / "film" / "episode-00000.html").read_text()
+    assert '"columns": 6' in page or '"columns":6' in page
+    assert "right" in page
+    assert (tmp_path / "film" / "episode-00000.gif").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["RightWinger", "Flyer"])
+def test_a_policy_from_outside_is_evaluated_and_watched(repository, tmp_path, policy):
+    flags = [f"--config.environment.name={CORRIDOR}", f"--config.policy=tests.toys:{policy}"]
+    done = launch(repository, "evaluate.py:smoke", tmp_path / "evaluation", *flags)
+    assert done.returncode == 0, done.stderr
+    assert all(set(actions) <= {0, 1, 2} for actions in actions_of(tmp_path / "evaluation"))
+    summary = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
+    assert summary["plan"]["policy"] == f"tests.toys:{policy}"
+    assert launch(repository, "visualize.py:smoke", tmp_path / "film", *flags).returncode == 0
+    assert (tmp_path / "film" / "episode-00000.html").exists()
+
+
+def test_masks_are_kept_by_policies_of_both_kinds():
+    for policy, possible in ((RandomPolicy(), {0, 1, 2}), (Flyer(registry.spec(CORRIDOR)), {0, 1, 2})):
+        episodes = list(play_episodes(CORRIDOR, {}, range(20), policy, workers=1, lanes=4))
+        taken = np.concatenate([episode.actions for episode in episodes])
+        assert set(taken.tolist()) == possible, "the environment refuses others"
+    assert all(episode.values is None for episode in episodes), "a policy without values"
+
+
+def test_what_is_no_environment_or_policy_is_told(repository, tmp_path):
+    assert registry.spec(CORRIDOR).action_names[1] == "right"
+    assert registry.spec(CORRIDOR).num_actions == ACTIONS < LENGTH
+    with pytest.raises(UserError, match=r"config.environment.name=tests.toys:Nothing: no such class"):
+        registry.check("tests.toys:Nothing")
+    with pytest.raises(
+        UserError, match=r"config.environment.name=tests.toys:Flyer: must be a class with make_spec"
+    ):
+        registry.check("tests.toys:Flyer")
+    done = launch(repository, "evaluate.py:smoke", tmp_path / "no", "--config.policy=tests.toys:Nobody")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: config.policy=tests.toys:Nobody: no such class")

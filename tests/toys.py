@@ -1,0 +1,121 @@
+"""Parts from outside the package: an environment of token rows with a mask and a picture, and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec, Frame
+
+LENGTH, ACTIONS = 6, 5
+
+
+class Corridor:
+    """A corridor of cells, the goal at one end. A state has the actions 'left', 'right' where there is a cell, and 'wait';
+    'jump' and 'fly' it never has, and takes them for an error."""
+
+    def __init__(self, name: str, max_episode_steps: int = 30) -> None:
+        self.spec = self.make_spec(name, max_episode_steps)
+        self._limit = max_episode_steps
+        self._at = self._steps = 0
+
+    @staticmethod
+    def make_spec(name: str, max_episode_steps: int = 30) -> EnvironmentSpec:
+        return EnvironmentSpec(
+            observation={"tokens": ArraySpec((LENGTH,), "int32"), "possible": ArraySpec((ACTIONS,), "uint8")},
+            num_actions=ACTIONS,
+            mask_field="possible",
+            episode_fields=("success",),
+            family="corridor",
+            action_names=("left", "right", "wait", "jump", "fly"),
+            renderer="tests.toys:CorridorRenderer",
+        )
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        self._at, self._steps = seed % (LENGTH - 1), 0
+        self._write(out)
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        if not self._possible()[action]:
+            raise ValueError(f"{self.spec.action_names[action]} is not possible in cell {self._at}")
+        self._at += {0: -1, 1: 1}.get(action, 0)
+        self._steps += 1
+        self._write(out)
+        if self._at == LENGTH - 1:
+            return 1.0, TERMINATED
+        return 0.0, TRUNCATED if self._steps >= self._limit else RUNNING
+
+    def episode_info(self) -> dict[str, float]:
+        success = float(self._at == LENGTH - 1)
+        return {"return": success, "length": float(self._steps), "success": success}
+
+    def close(self) -> None:
+        pass
+
+    def _possible(self) -> list[bool]:
+        return [self._at > 0, self._at < LENGTH - 1, True, False, False]
+
+    def _write(self, out: Mapping[str, np.ndarray]) -> None:
+        out["tokens"][...] = [100 + (cell == self._at) for cell in range(LENGTH)]
+        out["possible"][...] = self._possible()
+
+
+class CorridorRenderer:
+    """Draws the corridor as one line."""
+
+    fields = ("tokens",)
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        assert spec.family == "corridor"
+
+    def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
+        at = int(observation["tokens"].argmax())
+        line = np.frombuffer(b"." * LENGTH, np.uint8).copy()
+        line[at], line[-1] = ord("@"), ord("$")
+        return Frame(line[None], np.full((1, LENGTH), 7, np.uint8), (0, at), {"cell": at})
+
+
+class LongCorridor(Corridor):
+    """Of the same family, with another observation."""
+
+    @staticmethod
+    def make_spec(name: str, max_episode_steps: int = 30) -> EnvironmentSpec:
+        shown = {"tokens": ArraySpec((9,), "int32"), "possible": ArraySpec((ACTIONS,), "uint8")}
+        return EnvironmentSpec(shown, ACTIONS, mask_field="possible", family="corridor")
+
+
+class TwinCorridor(Corridor):
+    """Where agents of the corridor can play, too."""
+
+
+class RightWinger:
+    """A bot: goes right."""
+
+    name = "right winger"
+    in_workers = True
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        self._action = spec.action_names.index("right")
+
+    def player(self, seed: int, spec: EnvironmentSpec):
+        return lambda observation: self._action
+
+    def probabilities(self, observation, spec) -> None:
+        return None
+
+
+class Flyer:
+    """A policy on the device that would fly, had it wings: what there is not is left out by whoever draws."""
+
+    name = "flyer"
+    in_workers = False
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        self._logits = np.array([0.0, 2.0, 0.0, 9.0, 99.0], np.float32)
+
+    def initial_state(self, batch_size: int) -> None:
+        return None
+
+    def act(self, observation, first, state):
+        return np.tile(self._logits, (len(first), 1)), None, state
