@@ -8,15 +8,17 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from motif_jax.reports.messages import MessageTally, from_rows
+from motif_jax.reports.statistics import Summary
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, atomic_write_text
+from motif_jax.support.files import atomic_write_bytes, atomic_write_text, read_json, read_json_lines
 
 JOURNAL = "episodes.jsonl"
 TABLE = "episodes.parquet"
@@ -38,22 +40,12 @@ def decode_actions(text: str) -> np.ndarray:
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Returns the rows of a .jsonl file; a last line torn by a kill is left out; no file gives no rows.
+    """Returns the rows of a journal; a last line torn by a kill is left out; no file gives no rows.
 
     Raises:
-      UserError: a line before the last is not JSON.
+      UserError: a line before the last is damaged.
     """
-    path = Path(path)
-    if not path.exists():
-        return []
-    rows = []
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1], start=1):
-        try:
-            rows.append(json.loads(line))
-        except ValueError as error:
-            raise UserError(f"{path} line {number} cannot be read: {error}") from None
-    return rows
+    return list(read_json_lines(path, ["index"], "take out that line, and evaluate plays its episode again"))
 
 
 class Journal:
@@ -129,20 +121,64 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns evaluation.json of an evaluation folder, with the rows of its episodes under 'rows'.
 
     Raises:
-      UserError: it is not the folder of a finished evaluation.
+      UserError: it is not the folder of a finished evaluation, or one of its files is damaged.
     """
     path = Path(folder) / SUMMARY
+    if not path.exists():
+        raise UserError(f"{folder} is not a finished evaluation: it has no {SUMMARY}; run evaluate there")
+    summary = read_json(path, _ANEW, keys=_SUMMARY_KEYS)
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(
-            f"{folder} is not a finished evaluation: it has no {SUMMARY}; run evaluate there"
-        ) from None
-    except ValueError as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
+        for values in summary["measures"].values():
+            Summary.from_dict(values)
+        plan, episodes = summary["plan"], int(summary["episodes"])
+        if not (isinstance(plan["policy"], str) and isinstance(plan["environment"], str)):
+            raise ValueError("policy or environment of its plan are no text")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_ANEW}") from None
     # The journal of a folder that was evaluated with more episodes before has more rows than the summary is of.
-    rows = [row for row in read_rows(Path(folder) / JOURNAL) if row["index"] < summary["episodes"]]
-    return {**summary, "rows": sorted(rows, key=lambda row: row["index"])}
+    rows = {row["index"]: row for row in read_rows(Path(folder) / JOURNAL) if row["index"] < episodes}
+    _check_rows(Path(folder) / JOURNAL, rows, episodes, summary["measures"])
+    return {**summary, "rows": [rows[index] for index in sorted(rows)]}
+
+
+_SUMMARY_KEYS = ("plan", "episodes", "steps", "steps_per_second", "confidence", "intervals", "measures")
+_ANEW = "the same evaluate command writes it anew"
+
+
+def _check_rows(
+    path: Path, rows: Mapping[int, Mapping[str, Any]], episodes: int, measures: Iterable[str]
+) -> None:
+    """Raises UserError where episodes or numbers of theirs are missing."""
+    if len(rows) != episodes:
+        raise UserError(
+            f"{path} has {len(rows)} of the {episodes} episodes that {SUMMARY} is of: the same evaluate command plays the others again"
+        )
+    for index, row in rows.items():
+        wrong = [
+            key
+            for key in ("seed", *measures)
+            if not isinstance(row.get(key), int | float) or not math.isfinite(row[key])
+        ]
+        if wrong:
+            raise UserError(
+                f"{path} is damaged (no number as {wrong[0]} of episode {index}): take out its line, and evaluate plays it again"
+            )
+
+
+def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
+    """Returns the messages that an evaluation met; none where it has no such file.
+
+    Raises:
+      UserError: the file is damaged.
+    """
+    path = Path(folder) / MESSAGES
+    if not path.exists():
+        return []
+    rows = read_json(path, _ANEW, list)
+    try:
+        return from_rows(rows)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}): {_ANEW}") from None
 
 
 def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:

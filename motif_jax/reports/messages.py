@@ -100,5 +100,10 @@ def as_rows(tallies: Sequence[MessageTally]) -> list[dict[str, Any]]:
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[MessageTally]:
-    """Undoes `as_rows`."""
-    return [MessageTally(**row) for row in rows]
+    """Undoes `as_rows`; TypeError or ValueError where the rows are no such dictionaries."""
+    tallies = [MessageTally(**row) for row in rows]
+    for t in tallies:
+        numbers = (t.count, t.episodes, *(value for value in (t.reward, t.total) if value is not None))
+        if not isinstance(t.text, str) or not all(isinstance(value, int | float) for value in numbers):
+            raise ValueError(f"a text and numbers are needed, there is {asdict(t)}")
+    return tallies

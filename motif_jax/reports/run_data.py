@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from motif_jax.reports.messages import MessageTally
 from motif_jax.support.curves import Curve
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class RunData:
       episodes: curves of the agent's episodes.jsonl.
       recorded: episodes of the training with a recording, as `recorded_games.read_recorded` returns them.
       recorded_players: relative links to players of them, by stem.
-      evaluations: by name, as `journal.read_evaluation` returns them; the first is the agent.
+      evaluations: by name, as `evaluation_files.read_evaluation` returns them; the first is the agent.
       seen: by evaluation name, the messages met in play.
       replays: (title, relative link) of recorded episodes.
       commands: (run, the command that made it).
@@ -63,3 +67,16 @@ class RunData:
     replays: list[tuple[str, str]] = field(default_factory=list)
     commands: list[tuple[str, str]] = field(default_factory=list)
     provenance: list[tuple[str, str]] = field(default_factory=list)
+
+
+def read_reward_summary(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the numbers of the evaluation that agents take, from a reward run's summary.json; {} without one.
+
+    Raises:
+      UserError: the file is damaged.
+    """
+    path, remedy = Path(folder) / "summary.json", "the same command that made the run writes it anew"
+    used = read_json(path, remedy).get("used", {}) if path.exists() else {}
+    if not isinstance(used, dict):
+        raise UserError(f"{path} is damaged (no object as used): {remedy}")
+    return used

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from motif_jax.reports import html, recorded_games
 from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section
@@ -17,6 +18,7 @@ from motif_jax.reports.training_sections import (
     reward_section,
     training_section,
 )
+from motif_jax.support.files import read_json
 
 
 def render(data: RunData, written: str) -> str:
@@ -46,17 +48,19 @@ def render(data: RunData, written: str) -> str:
 
 def command_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
     """Returns [(name, the command that made the run)], [] where it is unknown."""
-    path = Path(folder) / "versions.json"
-    command = json.loads(path.read_text(encoding="utf-8")).get("command") if path.exists() else None
-    return [(name, command)] if command else []
+    command = _description(Path(folder) / "versions.json").get("command")
+    return [(name, command)] if isinstance(command, str) else []
 
 
 def provenance_of(folder: str | Path, name: str) -> list[tuple[str, str]]:
     """Returns config, versions and command of a run folder as texts; missing files are left out."""
     found = []
     for file in ("config.json", "versions.json"):
-        path = Path(folder) / file
-        if path.exists():
-            text = json.dumps(json.loads(path.read_text(encoding="utf-8")), indent=2)
-            found.append((f"{name}: {file}", text))
+        if there := _description(Path(folder) / file):
+            found.append((f"{name}: {file}", json.dumps(there, indent=2)))
     return found
+
+
+def _description(path: Path) -> dict[str, Any]:
+    remedy = "put back a copy of it, or take it away and do without"
+    return read_json(path, remedy) if path.exists() else {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 from ml_collections import ConfigDict
 from rich.console import Console
@@ -151,8 +150,10 @@ def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
         raise UserError(
             f"config.measure={key}: {folder}/episodes.jsonl has no such number; it has {', '.join(episodes)}"
         )
-    settings: dict[str, Any] = run_folder.read_config(folder)
-    return settings["environment"]["name"], episodes[key]
+    environment = run_folder.read_config(folder).get("environment")
+    if not isinstance(environment, dict) or not isinstance(environment.get("name"), str):
+        raise UserError(f"{folder / 'config.json'} is damaged (no environment.name): put back a copy of it")
+    return environment["name"], episodes[key]
 
 
 def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:

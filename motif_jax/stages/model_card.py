@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.reports import evaluation_files, hacking, model_card
 from motif_jax.reports.model_card import CardData, Labels
+from motif_jax.reports.run_data import read_reward_summary
 from motif_jax.support import config as checks
 from motif_jax.support import curves, run_folder
-from motif_jax.support.files import atomic_write_text
+from motif_jax.support.files import atomic_write_text, read_json
 
 CARD = "MODEL_CARD.md"
 KINDS = {"train_reward": "reward", "train_agent": "agent"}
@@ -57,7 +57,7 @@ def read_card(folder: Path) -> CardData:
     settings = run_folder.read_config(folder)
     card = CardData(KINDS[settings["stage"]], str(folder), settings, _json(folder / "versions.json"))
     if card.kind == "reward":
-        card.reward_summary = _json(folder / "summary.json").get("used", {})
+        card.reward_summary = read_reward_summary(folder)
         _read_data(card)
         return card
     metrics = curves.read_metrics(folder)
@@ -101,4 +101,4 @@ def _read_labels(dataset: PairsDataset, name: str) -> Labels:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return read_json(path, "put back a copy of it, or take it away and do without") if path.is_file() else {}

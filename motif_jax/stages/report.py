@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Container
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -16,7 +14,7 @@ from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.reports import evaluation_files, messages, recorded_games, run_report, run_tables
 from motif_jax.reports.glance import headline
-from motif_jax.reports.run_data import LikedMessage, RunData
+from motif_jax.reports.run_data import LikedMessage, RunData, read_reward_summary
 from motif_jax.support import config as checks
 from motif_jax.support import curves, run_folder
 from motif_jax.support.curves import Curve
@@ -77,7 +75,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
             data.liked = liked_messages(config, dataset, data)
         data.reward_train = curves.read_csv(folder / "train_metrics.csv")
         data.reward_validation = curves.read_csv(folder / "val_metrics.csv")
-        data.reward_summary = (_read_json(folder / "summary.json") or {}).get("used", {})
+        data.reward_summary = read_reward_summary(folder)
     if config.agent.dir:
         data.metrics = curves.read_metrics(config.agent.dir)
         data.episodes = curves.read_episodes(config.agent.dir)
@@ -87,7 +85,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         evaluation = evaluation_files.read_evaluation(folder)
         name = _evaluation_name(evaluation["plan"]["policy"], data.evaluations)
         data.evaluations[name] = evaluation
-        data.seen[name] = messages.from_rows(_read_json(folder / evaluation_files.MESSAGES))
+        data.seen[name] = evaluation_files.read_messages(folder)
         data.provenance += run_report.provenance_of(folder, f"evaluation {name}")
         data.commands += run_report.command_of(folder, f"evaluation {name}")
         if len(data.evaluations) == 1:
@@ -184,10 +182,6 @@ def _facts(dataset: PairsDataset) -> dict[str, str]:
         if isinstance(value, str | int | float):
             facts[key.replace("_", " ")] = f"{value:,}" if isinstance(value, int) else str(value)
     return facts
-
-
-def _read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
 def _replays(evaluation: Path, workdir: Path) -> list[tuple[str, str]]:

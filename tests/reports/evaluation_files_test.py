@@ -43,7 +43,9 @@ def test_a_journal_cut_at_any_byte_loses_at_most_its_last_row(tmp_path):
 
 def test_a_line_that_is_damaged_in_the_middle_is_named(tmp_path):
     (tmp_path / "episodes.jsonl").write_text('{"index": 0}\n{"ind\n{"index": 2}\n')
-    with pytest.raises(UserError, match=r"episodes.jsonl line 2"):
+    with pytest.raises(
+        UserError, match=r"episodes.jsonl is damaged in line 2 .*: take out that line, and evaluate plays"
+    ):
         evaluation_files.Journal(tmp_path)
 
 
@@ -73,6 +75,42 @@ def test_read_evaluation(tmp_path):
     read = evaluation_files.read_evaluation(tmp_path)
     assert read["measures"] == json.loads(json.dumps(summary["measures"]))
     assert [row["index"] for row in read["rows"]] == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "said"),
+    [
+        ("evaluation.json", lambda text: text[: len(text) // 2], "no JSON"),
+        ("evaluation.json", lambda text: "", "empty"),
+        ("evaluation.json", lambda text: "[1]", "a JSON list"),
+        ("evaluation.json", lambda text: '{"plan": {}}', "it has no episodes"),
+        ("evaluation.json", lambda text: text.replace('"low"', '"lwo"'), "TypeError"),
+        ("evaluation.json", lambda text: text.replace('"environment"', '"e"'), "KeyError: 'environment'"),
+        ("evaluation.json", lambda text: text.replace('"measures": {', '"measures": [], "m": {'), "AttributeError"),
+        ("episodes.jsonl", lambda text: text.replace("{", "\xff", 1), "line 1"),
+        ("episodes.jsonl", lambda text: text.replace('"index": 2', '"index": "2"'), "line 3"),
+        ("episodes.jsonl", lambda text: text.replace('"return": ', '"return": "x", "r": ', 1), "as return of episode 0"),
+        ("episodes.jsonl", lambda text: text.replace('"seed": 1001', '"seed": null'), "as seed of episode 1"),
+        ("episodes.jsonl", lambda text: text.partition("\n")[2], "has 5 of the 6 episodes"),
+        ("messages.json", lambda text: text[:-9], "no JSON"),
+        ("messages.json", lambda text: text.replace('"count"', '"cuont"'), "cuont"),
+        ("messages.json", lambda text: text.replace('"count": ', '"count": "x", "c": '), "c"),
+        ("messages.json", lambda text: '[{"text": 5}]', "count"),
+        ("messages.json", lambda text: '[{"text": 5, "count": 1}]', "a text and numbers are needed"),
+    ],
+)  # fmt: skip
+def test_damaged_files_are_named_with_the_remedy(tmp_path, file, damage, said):
+    write_evaluation(tmp_path, "random", evaluation_rows(6, 0.0, 1))
+    path = tmp_path / file
+    path.write_text(damage(path.read_text()), encoding="latin-1")
+    read = evaluation_files.read_messages if file == "messages.json" else evaluation_files.read_evaluation
+    with pytest.raises(UserError) as raised:
+        read(tmp_path)
+    told = str(raised.value)
+    assert told.startswith(str(path))
+    assert said in told
+    assert "evaluate" in told.rpartition(": ")[2], "what to do"
+    assert "\n" not in told
 
 
 def test_tallies_of_messages():

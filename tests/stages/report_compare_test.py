@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from motif_jax.reports.run_data import read_reward_summary
 from motif_jax.stages import compare, report
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
@@ -166,3 +168,39 @@ def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     compare.run(config, tmp_path / "out")
     (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
     assert found["over_games"]["pairs"] == 0, "games with other options are other games"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("agent/metrics.jsonl", '{"step": 1}\n{"st\n{"step": 3}\n'),
+        ("agent/episodes.jsonl", '[1]\n{"step": 3}\n'),
+        ("agent/versions.json", "{"),
+        ("evaluation/evaluation.json", "{}"),
+        ("evaluation/messages.json", "[5]"),
+    ],
+)
+def test_damaged_files_of_a_run_are_named(tmp_path, file, text):
+    write_agent_run(tmp_path / "agent", episodes=5)
+    evaluations(tmp_path, "evaluation")
+    (tmp_path / file).write_text(text)
+    folders = {"agent.dir": tmp_path / "agent", "evaluations": tmp_path / "evaluation"}
+    config = configured("report", plots=False, **{key: str(folder) for key, folder in folders.items()})
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path / file} is damaged")) as raised:
+        report.run(config, tmp_path / "out")
+    assert str(raised.value).rpartition(": ")[2], "what to do"
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"used": 1}'])
+def test_a_damaged_summary_of_a_reward_is_named(tmp_path, text):
+    assert read_reward_summary(tmp_path) == {}
+    (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(UserError, match=r"summary.json is damaged .*: the same command"):
+        read_reward_summary(tmp_path)
+
+
+def test_a_training_without_its_environment_cannot_be_compared(tmp_path):
+    write_agent_run(tmp_path / "agent", episodes=5)
+    config = configured("compare", methods=f"a={tmp_path / 'agent'}")
+    with pytest.raises(UserError, match=r"config.json is damaged \(no environment.name\)"):
+        compare.run(config, tmp_path / "out")
