@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.support import capacity
 from motif_jax.support.errors import UserError
 
 # Every byte of memory that nothing was written to. As float32 it is -2.87e-16, as int32 -1515870811.
@@ -188,30 +189,9 @@ class Slots:
 
 def require_memory(size: int) -> None:
     """Raises UserError unless `size` bytes of memory can be had (this machine's, and this control group's)."""
-    left = available_memory()
+    left = capacity.available_memory()
     if left is not None and size > left:
         raise UserError(
             f"trajectory slots need {size / 2**20:,.0f} MiB of memory and {left / 2**20:,.0f} MiB are left: lower "
             "config.actors.workers, config.actors.envs_per_worker or config.actors.slots_per_group"
         )
-
-
-def available_memory() -> int | None:
-    """Bytes of memory that can still be had, None where the system does not say."""
-    limits = []
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            fields = dict(line.split(":", 1) for line in file)
-        limits.append(int(fields["MemAvailable"].split()[0]) * 1024)
-    except (OSError, KeyError):
-        return None
-    try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
-            ceiling = file.read().strip()
-        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as file:
-            used = int(file.read())
-        if ceiling != "max":
-            limits.append(max(0, int(ceiling) - used))
-    except OSError:
-        pass  # no control groups of version 2: the machine's memory is the only limit
-    return min(limits)

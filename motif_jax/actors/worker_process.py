@@ -154,6 +154,9 @@ def run_jobs(
     processes: list[WorkerProcess] = []
     busy: dict[Any, tuple[WorkerProcess, _Job, float]] = {}
 
+    def stopping() -> bool:
+        return stop is not None and stop.requested
+
     def give(job: _Job, process: WorkerProcess | None = None) -> None:
         if process is None:
             process = WorkerProcess(make, setup)
@@ -163,8 +166,10 @@ def run_jobs(
 
     try:
         for job in itertools.islice(waiting, workers):
+            if stopping():
+                return
             give(job)
-        while busy and not (stop is not None and stop.requested):
+        while busy and not stopping():
             for connection in wait(list(busy), timeout=1.0):
                 process: WorkerProcess | None
                 process, job, _ = busy.pop(connection)

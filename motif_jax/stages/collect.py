@@ -14,8 +14,8 @@ from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import NUM_ACTIONS
+from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
@@ -52,6 +52,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for key in ("num_pairs", "length", "workers", "lanes", "environment.max_episode_steps", "start_share"):
         checks.positive(config, key)
     checks.fraction(config, "start_share")
+    capacity.require_workers("workers", config.workers)
     checks.choice(config, "policy", POLICIES)
     checks.require(config.lanes % 2 == 0, "lanes", config.lanes, "an even number")
     steps = config.environment.max_episode_steps

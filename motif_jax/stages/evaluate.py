@@ -20,8 +20,8 @@ from motif_jax.playing.episode_worker import PlayedEpisode
 from motif_jax.playing.episodes import play_episodes
 from motif_jax.reports import evaluation_files, film_files, measures, messages, text_tables
 from motif_jax.reports.film_files import Films
+from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support import config as checks
-from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text
 from motif_jax.support.progress import Progress
@@ -36,6 +36,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     for key in ("episodes", "workers", "resamples"):
         checks.positive(config, key)
+    capacity.require_workers("workers", min(config.workers, config.episodes))
     for key in ("record_every", "show_best"):
         checks.positive(config, key, allow_zero=True)
     film_files.check(config)

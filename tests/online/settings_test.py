@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.actors import slots
 from motif_jax.devices import memory
 from motif_jax.online import settings
 from motif_jax.stages import train_agent
+from motif_jax.support import capacity
 from motif_jax.support.errors import UserError
 from tests.playing.agent_runs import CONFIG, recall_config
 
@@ -164,9 +164,9 @@ def test_slots_without_memory_are_told_before_any_work(
     config = recall_config(devices__actor="0,1")
     parts = settings.actors_configs(settings.resolved(config), 2)
     needed = sum(part.layout().size for part in parts)
-    monkeypatch.setattr(slots, "available_memory", lambda: needed)
+    monkeypatch.setattr(capacity, "available_memory", lambda: needed)
     train_agent.check(config, tmp_path)
-    monkeypatch.setattr(slots, "available_memory", lambda: needed - 1)
+    monkeypatch.setattr(capacity, "available_memory", lambda: needed - 1)
     with pytest.raises(UserError, match=r"trajectory slots need .* lower config\.actors\.workers"):
         train_agent.check(config, tmp_path)
 
