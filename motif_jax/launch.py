@@ -35,6 +35,7 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, FieldReference, config_flags
 
 from motif_jax.support import resources
+from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
 
 USAGE = """motif_jax: reinforcement learning from a language model's preferences.
@@ -162,7 +163,7 @@ def _check_config_file(arguments: Sequence[str]) -> None:
     """Tells a missing config file, a variant it does not have, and keys it does not have, by name."""
     for value in _config_files(arguments).values():
         path = value.partition(":")[0]
-        keys = [name for name, _ in _flat(_read_config_file(value).to_dict())]
+        keys = [*flat(_read_config_file(value).to_dict())]
         sections = {name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)}
         for argument in arguments:
             given = re.match(r"--?config\.([^=\[]+)", argument)
@@ -201,18 +202,8 @@ def _readable(error: Exception) -> str:
 
 
 def _print_config(config: Any) -> None:
-    for name, value in sorted(_flat(config.to_dict())):
+    for name, value in sorted(flat(config.to_dict()).items()):
         print(f"--config.{name}={value}")
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            rows.extend(_flat(value, f"{prefix}{key}."))
-        else:
-            rows.append((prefix + key, value))
-    return rows
 
 
 def _main(arguments: Sequence[str]) -> int:

@@ -7,22 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
 
 FORMAT = 1
 # Sections that must be the same in all shards of one annotation.
 BINDING = ("format", "name", "annotator", "dataset", "questions")
 _SHOWN = 60
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{prefix}{key}."))
-        else:
-            flat[prefix + key] = value
-    return flat
 
 
 def _show(value: Any) -> str:
@@ -32,8 +23,8 @@ def _show(value: Any) -> str:
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Names what differs in the binding sections: 'annotator.model: a there, b now'."""
-    there = _flat({key: old.get(key) for key in BINDING})
-    now = _flat({key: new.get(key) for key in BINDING})
+    there = flat({key: old.get(key) for key in BINDING})
+    now = flat({key: new.get(key) for key in BINDING})
     found = []
     for key in sorted({*there, *now}):
         before, after = there.get(key, "absent"), now.get(key, "absent")

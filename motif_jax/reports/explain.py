@@ -9,7 +9,7 @@ import numpy as np
 
 from motif_jax.reports import charts, html
 from motif_jax.reports.charts import Series
-from motif_jax.reports.explain_data import ExplainedReward, Explanation, rank_correlation
+from motif_jax.reports.explain_data import ExplainedReward, Explanation, rank_correlation, seen
 from motif_jax.reports.explain_table import message_table, titles
 from motif_jax.reports.html import Cell
 
@@ -191,10 +191,10 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
     sections, links = [], {"messages-section": "messages"}
     if explanation.texts:
         rows = [
-            [Cell(text or "(no message)", code=True), *_cells(explanation.typed, i)]
-            for i, text in enumerate(explanation.texts)
+            [Cell(text or "(no message)", code=True), Cell(seen(count), count), *_cells(explanation.typed, i)]
+            for i, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True))
         ]
-        table = html.table(["text", *titles(explanation.typed, False)], rows, "typed")
+        table = html.table(["text", "seen", *titles(explanation.typed, False)], rows, "typed")
         sections.append(html.section("Texts that were asked for", "texts", table))
         links = {"texts": "texts", **links}
     for number, reward in enumerate(rewards):

@@ -66,6 +66,7 @@ class Explanation:
       texts: messages that were asked for, with one `ExplainedReward` a model.
       typed: those models' answers, in the order of `rewards`.
       source: where the messages come from.
+      text_counts: how often each of `texts` occurs in the dataset.
     """
 
     messages: Sequence[str]
@@ -74,6 +75,12 @@ class Explanation:
     texts: Sequence[str] = ()
     typed: Sequence[ExplainedReward] = ()
     source: str = ""
+    text_counts: np.ndarray | Sequence[int] = ()
+
+
+def seen(count: int) -> str:
+    """What the dataset has of a text; a reward can only guess about one that it was never shown."""
+    return f"{count:,} times in the dataset" if count else "never in the dataset: a guess"
 
 
 def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:

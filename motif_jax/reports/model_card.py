@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from motif_jax.reports import measures, text_tables
 from motif_jax.reports.statistics import Summary
+from motif_jax.support.config import flat
 
 _LICENCE = (
     "The weights are a product of the data and the annotator above: their licences apply besides the Apache-2.0 licence "
@@ -76,15 +77,6 @@ class CardData:
     reward_card: CardData | None = None
 
 
-def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields (dotted name, value) of everything in nested mappings."""
-    for key, value in facts.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
@@ -102,7 +94,7 @@ def _block(text: str) -> list[str]:
 def _listing(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
     """One line a fact, nested names with dots between; long texts such as prompts follow below the others."""
     lines, texts = [], []
-    for name, value in _flat(facts, prefix):
+    for name, value in flat(facts, prefix).items():
         text = _shown(value)
         if len(text) > _LONG or "\n" in text:
             texts += ["", f"{name}:", "", *_block(text)]
@@ -119,7 +111,11 @@ def _data(card: CardData) -> list[str]:
         lines += [
             f"- dataset: `{card.config.get('dataset_dir', 'unknown')}`, without a description (`dataset.json`)"
         ]
-    lines += _listing(card.dataset)
+    facts = {
+        **card.dataset,
+        "arrays": ", ".join(card.dataset.get("arrays", ())),
+    }  # without their types and sizes
+    lines += _listing({name: value for name, value in facts.items() if name != "digests"})
     return [*lines, ""]
 
 
@@ -256,6 +252,6 @@ def render(card: CardData) -> str:
     lines += ["## Licence", "", card.licence or "Not stated by the owner of the weights.", "", _LICENCE, ""]
     if card.notes:
         lines += ["## Notes", "", card.notes, ""]
-    settings = "\n".join(f"{name}: {json.dumps(value)}" for name, value in _flat(card.config))
+    settings = "\n".join(f"{name}: {json.dumps(value)}" for name, value in flat(card.config).items())
     lines += ["## Settings", "", *_block(settings), ""]
     return "\n".join(lines)

@@ -106,12 +106,18 @@ def run(config: ConfigDict, workdir: Path) -> None:
             rated = reward_ratings.rate(model, model.members_of_messages(model.params, rows))
             typed.append(_explained(config, model, name, rated, rated.normalised[None], [model.step]))
     explanation = explain.Explanation(
-        [as_text(message) for message in data.messages], data.counts, rewards, asked, typed, str(folder)
+        [as_text(message) for message in data.messages],
+        data.counts,
+        rewards,
+        asked,
+        typed,
+        str(folder),
+        _counts(rows, data.messages, data.counts),
     )
     atomic_write_text(workdir / TABLE, _table(explanation.messages, data.counts, rewards))
     if asked:
-        atomic_write_text(workdir / TEXTS, _table(asked, np.zeros(len(asked), int), typed))
-        _print_texts(asked, typed)
+        atomic_write_text(workdir / TEXTS, _table(asked, explanation.text_counts, typed))
+        _print_texts(explanation)
     page = explain.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
     atomic_write_text(workdir / PAGE, page)
     atomic_write_json(workdir / "summary.json", _summary(explanation))
@@ -149,7 +155,7 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
     )
 
 
-def _table(messages: Any, counts: np.ndarray, rewards: list[Any]) -> str:
+def _table(messages: Any, counts: Any, rewards: list[Any]) -> str:
     """CSV, best liked first: message, count, and for each reward its columns, of two with A_ and B_.
 
     Cells of messages without a reward are empty.
@@ -173,13 +179,21 @@ def _table(messages: Any, counts: np.ndarray, rewards: list[Any]) -> str:
     return file.getvalue()
 
 
-def _print_texts(texts: list[str], typed: list[Any]) -> None:
-    for index, text in enumerate(texts):
+def _counts(rows: np.ndarray, messages: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """How often each of `rows` [N, 256] is among the dataset's messages [M, 256], which occur `counts` [M] times."""
+    known = {message.tobytes(): int(count) for message, count in zip(messages, counts, strict=True)}
+    return np.array([known.get(row.tobytes(), 0) for row in rows], int)
+
+
+def _print_texts(explanation: Any) -> None:
+    from motif_jax.reports.explain_data import seen
+
+    for index, text in enumerate(explanation.texts):
         parts = [
             f"{reward.name}: normalised {reward.normalised[index]:+.3f}, pays {reward.paid[index]:.3f}"
-            for reward in typed
+            for reward in explanation.typed
         ]
-        print(f"{text!r}  {'; '.join(parts)}")
+        print(f"{text!r}  {'; '.join(parts)}; {seen(explanation.text_counts[index])}")
 
 
 def _summary(explanation: Any) -> dict[str, Any]:

@@ -111,7 +111,8 @@ class Progress:
 
     def line(self) -> str:
         """The progress line as text."""
-        share = f"{100 * self._done / self._total:.0f} %" if self._total else ""
+        # A training ends with the batch that reaches its last step, which may hold more.
+        share = f"{min(100, 100 * self._done / self._total):.0f} %" if self._total else ""
         parts = [f"{self._description}  {self._done:,} / {self._total:,} {self._unit}  {share}"]
         rate = self.rate() if self._history else 0.0
         elapsed = time.monotonic() - self._started if self._started else 0.0

@@ -17,6 +17,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.support import resources
+from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, remove_temporaries
 
@@ -61,16 +62,6 @@ def as_plain(config: ConfigDict) -> dict[str, Any]:
     return json.loads(json.dumps(config.to_dict(), default=list))
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{prefix}{key}."))
-        else:
-            flat[prefix + key] = value
-    return flat
-
-
 def differences(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
@@ -84,7 +75,7 @@ def differences(
       keys: what is compared.
       new_keys: keys that configs did not always have, 'reward.kind', and the value that `old` without one stands for.
     """
-    old, new = {**new_keys, **_flat(old)}, _flat(new)
+    old, new = {**new_keys, **flat(old)}, flat(new)
     found = []
     for name in sorted({*old, *new}):
         if any(name == key or name.startswith(key + ".") for key in keys):

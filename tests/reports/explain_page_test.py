@@ -23,7 +23,7 @@ def opened(tmp_path_factory):
     rewards = [reward(name, generator.normal(0, 1, len(texts)), ensemble=name == "b") for name in ("a", "b")]
     counts = generator.integers(1, 9000, len(texts))
     typed = [reward("a", [0.7]), reward("b", [0.1], ensemble=True)]
-    page = explain.render(Explanation(texts, counts, rewards, [HOSTILE], typed, "games"), "2026-01-01")
+    page = explain.render(Explanation(texts, counts, rewards, [HOSTILE], typed, "games", [0]), "2026-01-01")
     (folder / "explain.html").write_text(page, encoding="utf-8")
     with browser.open_browser(folder) as driver:
         driver.get(f"file://{folder}/explain.html")

@@ -45,7 +45,7 @@ def one():
 def two(one):
     other = reward("combat", [-1.0, 0.1, -1, 0.0, 2.5], ensemble=True)
     typed = [reward("default", [0.7]), reward("combat", [0.1], ensemble=True)]
-    return Explanation(MESSAGES, COUNTS, [*one.rewards, other], [HOSTILE], typed, "games")
+    return Explanation(MESSAGES, COUNTS, [*one.rewards, other], [HOSTILE], typed, "games", [0])
 
 
 def rows_of(explanation, max_rows=None):

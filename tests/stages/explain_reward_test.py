@@ -52,7 +52,7 @@ def explain(runs, workdir, **values):
 
 
 def test_the_table_says_what_the_reward_says(runs, tmp_path, capsys):
-    rows = explain(runs, tmp_path, text="Hello|You die...", **{"other.dir": str(runs / "b")})
+    rows = explain(runs, tmp_path, text="Hello|You die...|", **{"other.dir": str(runs / "b")})
     dataset = PairsDataset.open(runs / "dataset")
     messages = dataset.data["message"].reshape(-1, 256)
     assert sum(int(row["count"]) for row in rows) == len(messages)
@@ -72,6 +72,13 @@ def test_the_table_says_what_the_reward_says(runs, tmp_path, capsys):
     assert "A_disagreement" not in rows[0]
     printed = capsys.readouterr().out
     assert f"'Hello'  a: normalised {float(rewards.load(runs / 'a')('Hello')):+.3f}" in printed
+    assert "never in the dataset" in printed
+    with open(tmp_path / "texts.csv", encoding="utf-8", newline="") as file:
+        assert {row["message"]: row["count"] for row in csv.DictReader(file)} == {
+            "Hello": "0",
+            "You die...": "0",
+            "": str((messages == 0).all(axis=1).sum()),
+        }
     page = (tmp_path / "explain.html").read_text()
     assert "You die..." in page
     summary = json.loads((tmp_path / "summary.json").read_text())

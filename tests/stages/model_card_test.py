@@ -54,6 +54,8 @@ def card_of(folder, workdir):
 
 def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward, prompt, tmp_path):
     card = card_of(reward, tmp_path / "card")
+    assert "data/message" in card
+    assert "uint8" not in card, "what an array is made of says nothing about the model"
     assert len(prompt["question"]) > 300, "long texts are what this is about"
     for key in ("system", "question", "retry", "goal"):
         for line in prompt[key].splitlines():

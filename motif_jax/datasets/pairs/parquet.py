@@ -26,6 +26,7 @@ SIDES = ("first", "second")
 # What a file may name: nothing that leads out of the dataset's folder.
 _ARRAY = re.compile(r"(data|info)/[A-Za-z0-9_-]+")
 _ANNOTATION = re.compile(r"[A-Za-z0-9_+=-][A-Za-z0-9_+=.-]*")
+_MANIFEST = re.compile(_ANNOTATION.pattern + r"/[A-Za-z0-9_-]+\.json")
 
 
 def array_names(dataset: PairsDataset) -> list[str]:
@@ -39,7 +40,8 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
     Columns: `pair`; `preference/NAME` (int8, 0 first, 1 second, 2 tie, 3 unknown) and
     `probabilities/NAME` (first, second, tie) of each annotation; and two for each array, `data/NAME/first` and
     `data/NAME/second`: message as bytes without trailing zeros (a list of them where sub-sequences are longer
-    than 1), numbers as lists in C order. Shapes, dtypes and a digest of each array stand in the file's metadata.
+    than 1), numbers as lists in C order. Shapes, dtypes and a digest of each array stand in the file's metadata,
+    and so do the manifests of the annotations.
 
     Args:
       dataset: what to write.
@@ -72,6 +74,7 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
             name: {"shape": array.shape[2:], "dtype": str(array.dtype)} for name, array in columns.items()
         },
         "digests": digests,
+        "manifests": {name: _manifests(dataset.folder, name) for name in labels},
         "dataset": dataset.meta,
     }
     path = Path(path)
@@ -91,6 +94,15 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
         if writer is not None:
             writer.close()
     os.replace(temporary, path)
+
+
+def _manifests(folder: Path, annotation: str) -> dict[str, Any]:
+    """File name -> what it holds, of all that says how labels were made."""
+    paths = sorted((folder / "annotations" / annotation).glob("*.json"))
+    try:
+        return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    except ValueError as error:
+        raise UserError(f"{folder / 'annotations' / annotation} is damaged: {error}") from None
 
 
 def _open(dataset: PairsDataset, name: str) -> np.ndarray:
@@ -140,6 +152,7 @@ class Contents:
       arrays: name -> (shape of one side of a pair, dtype).
       labels, chances: annotations with labels, with probabilities.
       digests: name of an array -> digest; of files of earlier versions only some, or none.
+      manifests: annotation -> file name -> what says how its labels were made.
       meta: dataset.json of the dataset that it was made of.
     """
 
@@ -149,6 +162,7 @@ class Contents:
     labels: list[str]
     chances: list[str]
     digests: dict[str, str]
+    manifests: dict[str, dict[str, Any]]
     meta: dict[str, Any]
 
 
@@ -175,6 +189,7 @@ def contents(path: str | Path) -> Contents:
             for name, about in described["arrays"].items()
         }
         digests = {**meta.get("digests", {}), **described.get("digests", {})}
+        manifests = {name: dict(files) for name, files in described.get("manifests", {}).items()}
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: its description cannot be read: {type(error).__name__}: {error}") from None
     names = set(schema.names)
@@ -185,6 +200,7 @@ def contents(path: str | Path) -> Contents:
         _annotations(names, "preference/"),
         _annotations(names, "probabilities/"),
         digests,
+        manifests,
         meta,
     )
     _check(found, names, rows)
@@ -198,6 +214,9 @@ def _check(found: Contents, columns: set[str], rows: int) -> None:
     for name in (*found.labels, *found.chances):
         if not _ANNOTATION.fullmatch(name):
             raise UserError(f"{found.path}: {name} is no name of an annotation")
+    for name in (f"{annotation}/{file}" for annotation, files in found.manifests.items() for file in files):
+        if not _MANIFEST.fullmatch(name):
+            raise UserError(f"{found.path}: {name} is no name of a manifest")
     wanted = {f"{name}/{side}" for name in found.arrays for side in SIDES}
     if missing := sorted(wanted - columns):
         raise UserError(f"{found.path}: the columns {', '.join(missing)} are missing")
@@ -223,6 +242,9 @@ def read(path: str | Path, folder: str | Path) -> Iterator[int]:
         except UserError:
             writer.discard()
             raise
+        for name, files in found.manifests.items():
+            for file, value in files.items():
+                writer.add_json(f"annotations/{name}/{file.removesuffix('.json')}", value)
         written = ("num_pairs", "arrays", "digests", "content_hash")
         writer.commit({key: value for key, value in found.meta.items() if key not in written})
 

@@ -85,6 +85,10 @@ class PairsWriter:
         np.save(path, array, allow_pickle=False)
         sync(path)
 
+    def add_json(self, name: str, value: Any) -> None:
+        """Writes NAME.json, such as a manifest, to be moved with the arrays."""
+        atomic_write_json(self._build / f"{name}.json", value)
+
     def digests(self) -> dict[str, str]:
         """Name of each array of the pairs -> digest of what has been written into it."""
         return {name: layout.array_digest(array) for name, array in self._arrays.items()}

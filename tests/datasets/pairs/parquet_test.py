@@ -24,6 +24,8 @@ def test_there_and_back_without_loss(tmp_path, monkeypatch, length):
     chances = np.random.default_rng(0).dirichlet(np.ones(3), 50)
     chances[3] = np.nan
     write_labels(tmp_path / "d", "soft", np.arange(50, dtype=np.int8) % 4, chances)
+    manifest = {"annotator": {"model": "some/model", "prompt": {"question": "Which?"}}}
+    (tmp_path / "d/annotations/soft/shard-00000-of-00001.json").write_text(json.dumps(manifest))
     dataset = PairsDataset.open(tmp_path / "d")
     assert list(parquet.write(dataset, tmp_path / "p.parquet")) == [16, 32, 48, 50]
     table = pq.read_table(tmp_path / "p.parquet")
@@ -46,6 +48,7 @@ def test_there_and_back_without_loss(tmp_path, monkeypatch, length):
     np.testing.assert_array_equal(
         np.load(tmp_path / "back/annotations/soft/probabilities.npy"), chances.astype(np.float32)
     )
+    assert json.loads((tmp_path / "back/annotations/soft/shard-00000-of-00001.json").read_text()) == manifest
     assert not list((tmp_path / "back").glob(".*"))
     with pytest.raises(UserError, match="already holds a dataset"):
         next(parquet.read(tmp_path / "p.parquet", tmp_path / "back"))
