@@ -78,7 +78,7 @@ def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
     action = film.action_names[film.actions[step]] if step < len(film.actions) else "end"
     facts = f"step {step}/{len(film) - 1}  next {action}  return {film.task_rewards[: step + 1].sum():.1f}"
     if film.intrinsic is not None:
-        facts += f"  intrinsic {film.intrinsic[: step + 1].sum():.2f} (here {round(float(film.intrinsic[step]), 2) + 0.0:+.2f})"
+        facts += f"  intrinsic {film.intrinsic[: step + 1].sum():.2f} ({round(float(film.intrinsic[step]), 2) + 0.0:+.2f})"
     if film.values is not None and step < len(film.values):
         facts += f"  value {film.values[step]:.2f}"
     draw.text((4, height + 2), facts, font=font, fill=_INK)
