@@ -17,7 +17,6 @@ class ConversationLog:
     """Appends to a file of its own, one gzip member for each call, so that a kill spoils the last member only."""
 
     def __init__(self, folder: Path, stem: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         run = len(list(folder.glob(f"{stem}.*.jsonl.gz")))
         self.path = folder / f"{stem}.{run:04d}.jsonl.gz"
 
@@ -37,6 +36,7 @@ class ConversationLog:
             }
             lines.append(json.dumps(line) + "\n")
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "ab") as file:
                 file.write(gzip.compress("".join(lines).encode()))
         except OSError as error:

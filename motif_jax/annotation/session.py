@@ -135,7 +135,8 @@ class Session:
 
         Raises:
           UserError: the annotator or the disk failed; what was answered before is kept.
-          RuntimeError: the session is closed.
+          RuntimeError: the session is closed, or the annotator left out questions.
+          ValueError: the annotator gave an answer that the form has not.
         """
         with self._lock:
             answers = dict(known) if known is not None else self.recall(questions, keep=keep)
@@ -147,6 +148,8 @@ class Session:
                     left -= len(pending)
                 if self._stopping():
                     break
+                if any(question.id not in answers for question in pending):
+                    raise RuntimeError(f"{type(self.annotator).__name__} left questions without an answer")
             return answers
 
     def unsettled(self, questions: Sequence[Question], answers: Mapping[str, StoredAnswer]) -> list[Question]:
@@ -217,19 +220,19 @@ class Session:
             if not self._stopping():
                 raise
         finally:
-            self._write(waiting, answers, keep)
-            report()
-            if isinstance(stream, Generator):
-                stream.close()
+            try:
+                self._write(waiting, answers, keep)
+                report()
+            finally:
+                if isinstance(stream, Generator):
+                    stream.close()
 
     def _write(
         self, heard: Sequence[tuple[Question, Answer]], answers: dict[str, StoredAnswer], keep: Keep | None
     ) -> None:
         if not heard:
             return
-        stored = [
-            (question, answer, StoredAnswer.of(answer, question.attempt + 1)) for question, answer in heard
-        ]
+        stored = [(question, answer, StoredAnswer.of(question, answer)) for question, answer in heard]
         # The store first: what others keep is always in the store too.
         self._store.add((question.id, kept, _cost(answer)) for question, answer, kept in stored)
         if keep is not None:

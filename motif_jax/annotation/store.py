@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from motif_jax.annotation.annotator import Answer
+from motif_jax.annotation.annotator import Answer, Question
 from motif_jax.datasets.verdicts import FORMS, UNKNOWN
 from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
@@ -60,11 +60,20 @@ class StoredAnswer:
         return cls(int(label), tuple(map(float, p)), attempts)
 
     @classmethod
-    def of(cls, answer: Answer, attempts: int) -> StoredAnswer:
-        """What is kept of an annotator's answer."""
-        if answer.probabilities is not None and not all(map(math.isfinite, answer.probabilities)):
-            raise ValueError(f"probabilities are not finite: {answer.probabilities}")
-        return cls(answer.label, answer.probabilities, attempts)
+    def of(cls, question: Question, answer: Answer) -> StoredAnswer:
+        """What is kept of an annotator's answer.
+
+        Raises:
+          ValueError: the answer is none of the question's form, or its probabilities are not finite.
+        """
+        form, p = question.form, answer.probabilities
+        if answer.label not in form.labels or (p is not None and len(p) != len(form.verdicts)):
+            raise ValueError(
+                f"{answer.label} with probabilities {p} is no answer of form {form.name}: {form.labels}"
+            )
+        if p is not None and not all(map(math.isfinite, p)):
+            raise ValueError(f"probabilities are not finite: {p}")
+        return cls(int(answer.label), p, question.attempt + 1)
 
 
 def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:

@@ -27,6 +27,7 @@ from motif_jax.annotation.store import AnswerStore, check_store
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
+from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json
 from motif_jax.support.progress import Progress
 
@@ -106,6 +107,7 @@ def _annotate(
 ) -> int:
     manifest = _manifest(config, dataset, annotator, questions)
     name, index, count = manifest["name"], config.shard_index, config.num_shards
+    shards.check_name(name)
     annotation = shards.Annotation(dataset.folder, name)
     if config.restart:
         print(f"{name}: {annotation.discard(index, count):,} labels discarded", flush=True)
@@ -121,9 +123,13 @@ def _annotate(
         session = stack.enter_context(_session(config, workdir, annotator, name, stop))
         try:
             summary["finished"] = _ask(config, session, mine, shard, stop)
-        finally:
-            summary |= session.summary()
-            atomic_write_json(workdir / "summary.json", summary)
+        except BaseException:
+            # What was tried is worth knowing; what ended the run, a full disk too, is what is told.
+            with contextlib.suppress(OSError, UserError):
+                atomic_write_json(workdir / "summary.json", summary | session.summary())
+            raise
+        summary |= session.summary()
+        atomic_write_json(workdir / "summary.json", summary)
     if not summary["finished"]:
         return interruption.EXIT_CODE if stop.requested else 0
     merged = _merge(annotation, questions, count, manifest, dataset.num_pairs)

@@ -190,6 +190,17 @@ def test_what_goes_wrong_reaches_the_thread_that_asked_with_its_cause(tmp_path):
     session.close()
 
 
+def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):
+    class Lazy(Endless):
+        def annotate(self, questions):
+            yield 0, Answer(FIRST)
+
+    with Session(Lazy(), tmp_path / "store") as session:
+        with pytest.raises(RuntimeError, match="Lazy left questions without an answer"):
+            session.ask(QUESTIONS)
+        assert len(session.ask(QUESTIONS[:1])) == 1
+
+
 def test_a_service_thread_asks_the_lexicon_about_single_messages(tmp_path):
     config = get_config()
     config.store_dir = str(tmp_path / "store")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.annotation.annotator import Answer
+from motif_jax.annotation.annotator import Answer, Question
 from motif_jax.annotation.store import AnswerStore, StoredAnswer, better, check_store
-from motif_jax.datasets.verdicts import UNKNOWN
+from motif_jax.datasets.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.support.errors import UserError
 
 KEYS = [f"{n:032x}" for n in range(6)]
@@ -63,9 +63,25 @@ def test_foreign_objects_are_left_out(value):
     assert StoredAnswer.from_json(value) is None
 
 
-def test_not_finite_probabilities_are_a_bug():
-    with pytest.raises(ValueError, match="not finite"):
-        StoredAnswer.of(Answer(0, (float("nan"),) * 3), 1)
+@pytest.mark.parametrize(
+    ("form", "answer"),
+    [
+        (PAIR, Answer(0, (float("nan"),) * 3)),
+        (PAIR, Answer(4)),
+        (PAIR, Answer(0, (0.5, 0.5))),
+        (SINGLE, Answer(2)),
+        (SINGLE, Answer(0, (1.0, 0.0, 0.0))),
+    ],
+)
+def test_what_is_no_answer_of_the_form_is_a_bug_of_the_annotator(form, answer):
+    with pytest.raises(ValueError, match=r"not finite|no answer of form"):
+        StoredAnswer.of(Question(KEYS[0], form=form), answer)
+
+
+def test_what_is_kept_of_an_answer():
+    assert StoredAnswer.of(Question(KEYS[0], attempt=2), Answer(1, (0.0, 1.0, 0.0))) == StoredAnswer(
+        1, (0, 1, 0), 3
+    )
 
 
 def test_store_is_no_file(tmp_path):

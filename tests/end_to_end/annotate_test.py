@@ -208,6 +208,19 @@ class Longer(Annotator):
 """
 
 
+def test_a_default_name_with_a_dot_is_refused(dataset, run, tmp_path):
+    """The published loader would not find its label file; a lexicon's goal may be called so."""
+    path = tmp_path / "mine.yaml"
+    weights = {"a.b": 1}
+    event = {"event": "kill", "weights": weights, "patterns": ["kill"]}
+    tree = {"name": "mine", "goals": ["a.b"], "margin": 0, "scale": 1, "unmatched": weights, "blank": weights}
+    path.write_text(json.dumps({**tree, "events": [event]}))
+    with pytest.raises(UserError, match=r"config.name='lexicon_msg_a.b': must be"):
+        run(dataset, goal="a.b", lexicon__file=str(path))
+    assert not (dataset / "annotations").exists()
+    run(dataset, goal="a.b", lexicon__file=str(path), name="mine")
+
+
 def test_an_annotator_from_outside(dataset, tmp_path):
     """Through the real command line, and with no change inside the package."""
     (tmp_path / "toy_judge.py").write_text(TOY)
