@@ -54,6 +54,7 @@ def _network() -> ConfigDict:
 
 def _algorithm() -> ConfigDict:
     algorithm = ConfigDict()
+    algorithm.name = "appo"  # or module:Class outside this package (motif_jax/algorithms/registry.py)
     algorithm.gamma = 0.99
     algorithm.advantage = "vtrace"  # or 'gae'
     algorithm.rho_clip = 1.0
@@ -93,6 +94,9 @@ def _optimizer() -> ConfigDict:
 
 def _reward() -> ConfigDict:
     reward = ConfigDict()
+    # 'motif': frozen, of the run in `dir` (without one there is no intrinsic reward); or module:Class outside this package
+    # (motif_jax/rewards/intrinsic.py).
+    reward.kind = "motif"
     reward.dir = placeholder(str)  # run folder of train_reward
     reward.step = placeholder(int)  # which of its checkpoints, with that one's quantiles; None: the newest
     reward.normalise = True

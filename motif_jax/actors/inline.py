@@ -7,15 +7,20 @@ from typing import Any
 
 from motif_jax.actors import folders
 from motif_jax.actors.group import SlotGroup
-from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts
+from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts, SlotListener
 from motif_jax.envs import registry
 
 
 class InlineActors(Rollouts):
     """All groups of `config` in this thread: a command is carried out at once."""
 
-    def __init__(self, config: ActorsConfig, next_episode: Sequence[int] | None = None) -> None:
-        super().__init__(config, next_episode)
+    def __init__(
+        self,
+        config: ActorsConfig,
+        next_episode: Sequence[int] | None = None,
+        listeners: Sequence[SlotListener] = (),
+    ) -> None:
+        super().__init__(config, next_episode, listeners)
         self._groups: list[SlotGroup] = []
         self._records: list[tuple[int, int, int]] = []
         self._episodes: list[dict[str, Any]] = []

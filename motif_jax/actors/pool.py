@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.actors import folders
-from motif_jax.actors.rollouts import END_ROW, HELLO_ROW, ActorsConfig, Ready, Rollouts
+from motif_jax.actors.rollouts import END_ROW, HELLO_ROW, ActorsConfig, Ready, Rollouts, SlotListener
 from motif_jax.actors.worker import COMMAND, RECORD
 from motif_jax.support import resources
 from motif_jax.support.interruption import deaf_processes
@@ -42,8 +42,13 @@ class ActorPool(Rollouts):
     for too long, by a clock that stands still while this process does (Ctrl-Z, a debugger, a frozen container).
     """
 
-    def __init__(self, config: ActorsConfig, next_episode: Sequence[int] | None = None) -> None:
-        super().__init__(config, next_episode)
+    def __init__(
+        self,
+        config: ActorsConfig,
+        next_episode: Sequence[int] | None = None,
+        listeners: Sequence[SlotListener] = (),
+    ) -> None:
+        super().__init__(config, next_episode, listeners)
         self._records, self._records_in = os.pipe()
         self._reports, self._reports_in = os.pipe()
         self._folder: Path | None = None

@@ -21,6 +21,7 @@ from motif_jax.envs import registry
 RESET_ROW = -1
 HELLO_ROW = -2
 END_ROW = -3
+SlotListener = Callable[[int], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,18 +89,23 @@ class Ready(NamedTuple):
 
 
 class Rollouts(abc.ABC):
-    """Groups that fill slots; a finished slot is handed to `on_finished(slot)` and comes back by `release`.
+    """Groups that fill slots; each of `listeners` is told a finished slot, which comes back by `release`.
 
     `ready`, `act` and `start` belong to one thread (inference); `release`, `episodes` and `next_episode` may be called
     from others.
     """
 
-    def __init__(self, config: ActorsConfig, next_episode: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        config: ActorsConfig,
+        next_episode: Sequence[int] | None = None,
+        listeners: Sequence[SlotListener] = (),
+    ) -> None:
         if config.slots_per_group < 2:
             raise ValueError("a group needs two slots: one is filled while the other is read")
         self.config = config
         self.slots = Slots.create(config.layout())
-        self.on_finished: Callable[[int], None] = lambda slot: None
+        self.listeners = tuple(listeners)
         per_group = config.slots_per_group
         self._free = [deque(range(g * per_group, (g + 1) * per_group)) for g in range(config.groups)]
         self._active: list[int | None] = [None] * config.groups
@@ -179,7 +185,8 @@ class Rollouts(abc.ABC):
             return Ready(group, slot, row)
         self._active[group] = None
         self._waiting[group] = slot
-        self.on_finished(slot)
+        for listener in self.listeners:
+            listener(slot)
         return None
 
     def _go_on(self) -> list[Ready]:

@@ -53,8 +53,7 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> Config
         config.reward.intrinsic_coefficient = 0.0
     config.save_every_steps = config.train_for_env_steps
     settings.configure_jax(config)
-    settings.check(config)
-    return settings.resolved(config)
+    return settings.check(config)
 
 
 def first_batch(system: System) -> DeviceBatch:

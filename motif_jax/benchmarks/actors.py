@@ -159,8 +159,7 @@ def _pool(options: ConfigDict, seed: int) -> tuple[float, float, float]:
         rollout=options.rollout,
     )
     rng = np.random.default_rng(seed)
-    with ActorPool(config) as pool:
-        pool.on_finished = pool.release
+    with ActorPool(config, listeners=[lambda slot: pool.release(slot)]) as pool:
         pool.start()
         num_actions = 23
         played, target = 0, options.steps * config.groups

@@ -126,20 +126,22 @@ def first_node(nodes: str) -> str:
 def connect(config: ConfigDict) -> None:
     """Joins the run's hosts; does nothing in a run of one. To be called before jax's first computation.
 
+    Args:
+      config: with the values of `place` in `hosts`.
+
     Raises:
       UserError: the hosts do not find each other in time, or were not told the same.
     """
-    here = place(config)
+    here = config.hosts
     if here.count == 1 or jax.distributed.is_initialized():
         return
     plain = run_folder.as_plain(config)
     for key in _OWN_KEYS:
         plain["hosts"].pop(key)
-    assert here.coordinator is not None
-    rendezvous.meet(here.coordinator, here.index, here.count, plain, config.hosts.connect_timeout_seconds)
+    rendezvous.meet(here.coordinator, here.index, here.count, plain, here.connect_timeout_seconds)
     # It would take over SIGTERM, which asks for a checkpoint here.
     jax.config.update("jax_enable_preemption_service", False)
-    timeout = int(config.hosts.heartbeat_timeout_seconds)
+    timeout = int(here.heartbeat_timeout_seconds)
     jax.distributed.initialize(
         here.coordinator,
         here.count,

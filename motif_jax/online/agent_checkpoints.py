@@ -1,25 +1,27 @@
 """What an agent's checkpoint holds, and how it is written and read.
 
-Items: `params` (the network's parameters, all that playing needs), `learner` (optimiser, counts of updates and
-steps, random key, value statistics), `progress` (counters and episode statistics, JSON).
+Every part of a run gives items and takes its own: the learner `params` (the network's parameters, all that playing needs)
+and `learner` (optimiser, counts of updates and steps, random key, value statistics), a reward that changes `reward`, and
+the training `progress` (counters and episode statistics, JSON).
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
-import optax
 
-from motif_jax.algorithms.appo import TrainState, make_state
 from motif_jax.networks.agent import AgentNetwork
-from motif_jax.support.checkpoints import JSON, Checkpoints
+from motif_jax.rewards import IntrinsicReward
+from motif_jax.support.checkpoints import ANY, JSON, Checkpoints
+from motif_jax.support.errors import UserError
 
 FOLDER = "checkpoints"
 BEST_METRIC = "episode/return"
-_PARAMS, _LEARNER, _PROGRESS = "params", "learner", "progress"
+_PARAMS, _LEARNER, _REWARD, _PROGRESS = "params", "learner", "reward", "progress"
 
 
 def open_checkpoints(workdir: str | os.PathLike[str], keep: int) -> Checkpoints:
@@ -30,29 +32,83 @@ def open_checkpoints(workdir: str | os.PathLike[str], keep: int) -> Checkpoints:
 def save(
     checkpoints: Checkpoints,
     step: int,
-    state: TrainState,
-    progress: dict[str, Any],
-    metrics: dict[str, float],
+    items: Mapping[str, Any],
+    progress: Mapping[str, Any],
+    metrics: Mapping[str, float],
     asynchronous: bool = True,
 ) -> None:
-    """Saves a training state after environment step `step`; `progress` is JSON-able."""
-    learner = {name: value for name, value in _learner_part(state).items() if jax.tree.leaves(value)}
-    items = {_PARAMS: state.params, _LEARNER: learner, _PROGRESS: progress}
-    checkpoints.save(step, items, metrics, asynchronous=asynchronous)
+    """Saves the items of a run's parts after environment step `step`; `progress` is JSON-able."""
+    checkpoints.save(step, {**items, _PROGRESS: progress}, metrics, asynchronous=asynchronous)
 
 
-def restore(
-    checkpoints: Checkpoints, step: int, network: AgentNetwork, optimizer: optax.GradientTransformation
-) -> tuple[TrainState, dict[str, Any]]:
-    """Reads the training state (numpy arrays, without reward parameters) and progress of checkpoint `step`.
+class Snapshot:
+    """The checkpoint that a run goes on from: every part takes its own items, and none may be left.
+
+    Args:
+      checkpoints: of the run.
+      step: which of them.
+
+    Attributes:
+      step: which it is.
+      progress: the training's own item.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, step: int) -> None:
+        self._checkpoints, self.step = checkpoints, step
+        self._left = set(checkpoints.items(step))
+        self.progress: dict[str, Any] = self.take({_PROGRESS: JSON})[_PROGRESS]
+
+    def take(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Reads items, see `Checkpoints.restore`.
+
+        Raises:
+          UserError: one is not there, or has other shapes; they are named.
+        """
+        self._left -= set(wanted)
+        return self._checkpoints.restore(self.step, wanted)
+
+    def require_all_taken(self) -> None:
+        """Raises UserError if there are items that no part of the run has taken."""
+        if self._left:
+            raise UserError(
+                f"{self._checkpoints.folder} checkpoint {self.step} holds {', '.join(sorted(self._left))}, which nothing in "
+                "this version and config takes up: continue it with what wrote it, or choose another --workdir"
+            )
+
+
+def items_of_learner(state: Any) -> dict[str, Any]:
+    """The items of a training state."""
+    return {_PARAMS: state.params, _LEARNER: _without_params(state)}
+
+
+def take_learner(snapshot: Snapshot, make_state: Callable[[], Any]) -> Any:
+    """The training state in `snapshot`, as numpy arrays, without reward parameters.
+
+    Args:
+      snapshot: of the run.
+      make_state: makes a state of the same shapes; it is not called but traced.
 
     Raises:
       UserError: the checkpoint has other shapes; they are named.
     """
-    shapes = jax.eval_shape(lambda: make_state(network, optimizer, jax.random.PRNGKey(0)))
-    learner = {name: value for name, value in _learner_part(shapes).items() if jax.tree.leaves(value)}
-    items = checkpoints.restore(step, {_PARAMS: shapes.params, _LEARNER: learner, _PROGRESS: JSON})
-    return shapes._replace(params=items[_PARAMS], **items[_LEARNER]), items[_PROGRESS]
+    shapes = jax.eval_shape(make_state)
+    items = snapshot.take(items_of_learner(shapes))
+    return shapes._replace(params=items[_PARAMS], **items[_LEARNER])
+
+
+def items_of_reward(reward: IntrinsicReward | None) -> dict[str, Any]:
+    """The item of a reward that has something to keep."""
+    return {_REWARD: reward.state()} if reward is not None and reward.keeps_state else {}
+
+
+def take_reward(snapshot: Snapshot, reward: IntrinsicReward | None) -> None:
+    """Gives a reward what it has kept.
+
+    Raises:
+      UserError: the checkpoint was written without such a reward.
+    """
+    if reward is not None and reward.keeps_state:
+        reward.restore(snapshot.take({_REWARD: ANY})[_REWARD])
 
 
 def restore_params(checkpoints: Checkpoints, step: int | None, network: AgentNetwork) -> Any:
@@ -70,11 +126,11 @@ def restore_progress(checkpoints: Checkpoints, step: int) -> dict[str, Any]:
     return checkpoints.restore(step, {_PROGRESS: JSON})[_PROGRESS]
 
 
-def _learner_part(state: TrainState) -> dict[str, Any]:
+def _without_params(state: Any) -> dict[str, Any]:
+    """What is in a state besides parameters, by name, where there is anything: Orbax keeps no empty trees."""
+    fields = state._asdict().items()
     return {
-        "opt_state": state.opt_state,
-        "step": state.step,
-        "env_steps": state.env_steps,
-        "key": state.key,
-        "value_statistics": state.value_statistics,
+        name: value
+        for name, value in fields
+        if name not in ("params", "reward_params") and jax.tree.leaves(value)
     }

@@ -16,14 +16,16 @@ import numpy as np
 
 from motif_jax.actors.rollouts import Rollouts
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
+from motif_jax.datasets.pairs.distinct import distinct_rows
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.online.inference import Inference
+from motif_jax.rewards import IntrinsicReward, Met
 
 _WAIT_SECONDS = 0.2
-# Gives g(m) float32 [N] for texts uint8 [N, length].
-Lookup = Callable[[np.ndarray], np.ndarray]
+# Is told every batch, the environments [B] of its columns, and its episodes [T, B].
+BatchListener = Callable[[TrajectoryBatch, np.ndarray, np.ndarray], None]
 
 
 class Source(NamedTuple):
@@ -65,11 +67,13 @@ class HostBatch:
       trajectories: numpy arrays, except the initial states, which lie on the device that acted.
       num_steps: environment steps in it.
       intrinsic_returns: of the episodes that ended in it.
+      reward_version: of the intrinsic rewards in it.
     """
 
     trajectories: TrajectoryBatch
     num_steps: int
     intrinsic_returns: list[IntrinsicReturn]
+    reward_version: int = 0
 
 
 class Batcher:
@@ -79,12 +83,11 @@ class Batcher:
       spec: the environment's.
       sources: where the slots lie.
       columns: rollouts of a batch.
-      lookup: the intrinsic reward of texts, None where there is none or the learner computes it.
+      reward: of texts, None where there is none or the learner computes it.
       count_exponent: of the count by which the intrinsic returns of the statistics are discounted.
       meters: where counts go.
-
-    Attributes:
-      on_batch: called with every batch, the environments [B] of its columns, and its episodes [T, B]; may be None.
+      listeners: are told every batch.
+      first: number of the first batch: as many updates lie before it.
     """
 
     def __init__(
@@ -92,16 +95,18 @@ class Batcher:
         spec: EnvironmentSpec,
         sources: Sequence[Source],
         columns: int,
-        lookup: Lookup | None,
+        reward: IntrinsicReward | None,
         count_exponent: float,
         meters: Meters,
+        listeners: Sequence[BatchListener] = (),
+        first: int = 0,
     ) -> None:
         self._spec, self._sources, self._columns = spec, list(sources), columns
-        self._lookup, self._meters = lookup, meters
+        self._reward, self._meters = reward, meters
+        self._listeners, self._number = tuple(listeners), first
         self._parts: deque[_Part] = deque()
         self._waiting_columns = 0
         self._returns = ReturnSums(count_exponent)
-        self.on_batch: Callable[[TrajectoryBatch, np.ndarray, np.ndarray], None] | None = None
 
     def add(self, finished: Finished) -> None:
         """Takes a finished slot."""
@@ -150,6 +155,7 @@ class Batcher:
             for name in self._spec.observation
         }
         last = join("last", length + 1, bool)
+        intrinsic, version = self._intrinsic(observation, ~last[:length])
         trajectories = TrajectoryBatch(
             observation=observation,
             first=join("first", length + 1, bool),
@@ -159,33 +165,44 @@ class Batcher:
             behaviour_value=join("behaviour_value", length),
             parameter_version=join("parameter_version", length),
             reward=join("reward", length),
-            intrinsic_reward=self._intrinsic(observation, length),
+            intrinsic_reward=intrinsic,
             terminated=join("terminated", length, bool),
             truncated=join("truncated", length, bool),
             initial_state=self._initial_state(parts),
         )
         envs, episode = self._envs(parts), join("episode", length)
-        if self.on_batch is not None:
-            self.on_batch(trajectories, envs, episode)
+        for listener in self._listeners:
+            listener(trajectories, envs, episode)
         returns = []
-        if self._lookup is not None:
+        if self._reward is not None:
             count = None if self._spec.count_field is None else observation[self._spec.count_field][:length]
             returns = self._returns.add(trajectories, count, envs, episode)
-        return HostBatch(trajectories, int((~last[:length]).sum()), returns)
+        self._number += 1
+        return HostBatch(trajectories, int((~last[:length]).sum()), returns, version)
 
     def _envs(self, parts: Sequence[_Part]) -> np.ndarray:
         """Numbers in the whole run of the environments of a batch's columns."""
         first = [self._sources[p.finished.source].actors.first_env_of(p.finished.slot) for p in parts]
         return np.concatenate([env + np.arange(p.start, p.stop) for env, p in zip(first, parts, strict=True)])
 
-    def _intrinsic(self, observation: dict[str, np.ndarray], length: int) -> np.ndarray:
-        if self._lookup is None:
-            return np.zeros((length, self._columns), np.float32)
+    def _intrinsic(self, observation: dict[str, np.ndarray], rewarded: np.ndarray) -> tuple[np.ndarray, int]:
+        """The intrinsic reward float32 [T, B] of the rows before the last one, and its version.
+
+        Args:
+          observation: fields [T + 1, B, ...].
+          rewarded: bool [T, B], rows that an action follows.
+        """
+        if self._reward is None:
+            return np.zeros(rewarded.shape, np.float32), 0
         assert self._spec.text_field is not None
-        texts = observation[self._spec.text_field][:length]
+        texts = observation[self._spec.text_field][:-1]
         with self._meters.time("batcher/lookup"):
-            values = self._lookup(texts.reshape(length * self._columns, -1))
-        return np.asarray(values, np.float32).reshape(length, self._columns)
+            distinct, ids = distinct_rows(texts.reshape(rewarded.size, -1))
+            values, version = self._reward.lookup(distinct)
+            counts = np.bincount(ids[rewarded.reshape(-1)], minlength=len(distinct))
+            met = counts > 0
+            self._reward.observe(Met(distinct[met], counts[met], int(rewarded.sum()), self._number))
+        return np.asarray(values, np.float32)[ids].reshape(rewarded.shape), version
 
     def _initial_state(self, parts: Sequence[_Part]) -> Any:
         owner = np.concatenate([np.full(p.stop - p.start, p.finished.source) for p in parts])
@@ -275,13 +292,16 @@ class DeviceBatch(NamedTuple):
     num_steps: int
     num_bytes: int
     intrinsic_returns: list[IntrinsicReturn]
+    reward_version: int = 0
 
 
 def put(batch: HostBatch, parallel: DataParallel) -> DeviceBatch:
     """Starts the transfer of a batch, split over the learner's devices."""
     num_bytes = sum(x.nbytes for x in jax.tree.leaves(batch.trajectories) if isinstance(x, np.ndarray))
     trajectories = parallel.put_batch(batch.trajectories, BATCH_AXES)
-    return DeviceBatch(trajectories, batch.num_steps, num_bytes, batch.intrinsic_returns)
+    return DeviceBatch(
+        trajectories, batch.num_steps, num_bytes, batch.intrinsic_returns, batch.reward_version
+    )
 
 
 class Prefetcher:
@@ -289,20 +309,23 @@ class Prefetcher:
 
     Args:
       batcher: assembles.
+      finished: where slots come from.
       parallel: the learner's devices.
       waiting: so many batches may wait; then slots are not released, and the actors wait.
       meters: where times go.
     """
 
-    def __init__(self, batcher: Batcher, parallel: DataParallel, waiting: int, meters: Meters) -> None:
-        self._batcher, self._parallel, self._meters = batcher, parallel, meters
-        self._finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
+    def __init__(
+        self,
+        batcher: Batcher,
+        finished: queue.SimpleQueue[Finished],
+        parallel: DataParallel,
+        waiting: int,
+        meters: Meters,
+    ) -> None:
+        self._batcher, self._finished, self._parallel, self._meters = batcher, finished, parallel, meters
         self._ready: queue.SimpleQueue[DeviceBatch] = queue.SimpleQueue()
         self._room = threading.Semaphore(waiting)
-
-    def add(self, finished: Finished) -> None:
-        """Takes a finished slot; called by inference."""
-        self._finished.put(finished)
 
     def work(self) -> None:
         """Takes a slot, or makes a batch when there are slots for one; returns after a while in any case."""

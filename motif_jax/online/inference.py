@@ -82,7 +82,7 @@ class Inference:
 
     Args:
       network: the agent's network.
-      actors: whose groups it serves; `actors.on_finished` is the caller's.
+      actors: whose groups it serves.
       publisher: where the parameters come from.
       device: where the network runs.
       key: random key of this device's draws.

@@ -10,15 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.algorithms.appo import EXTREMES, TrainState
+from motif_jax.algorithms.appo import EXTREMES
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.devices.memory import return_freed_memory
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.online import agent_checkpoints
 from motif_jax.online.batcher import DeviceBatch
 from motif_jax.online.publishing import Publisher
 
-Update = Callable[..., tuple[TrainState, dict[str, jax.Array]]]
+Update = Callable[..., tuple[Any, dict[str, jax.Array]]]
 # What the update takes on the device, on the host.
 _TAKE: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min, jnp.max: np.max}
 
@@ -27,9 +28,8 @@ class Learner:
     """Holds the training state and updates it.
 
     Args:
-      update: from `appo.make_update`.
+      update: from an algorithm's `make_update`.
       state: the training state, on the host or one device.
-      version: updates behind `state`.
       parallel: the devices.
       publisher: gets a copy of the parameters after every update.
       meters: where times go.
@@ -38,18 +38,18 @@ class Learner:
     def __init__(
         self,
         update: Update,
-        state: TrainState,
-        version: int,
+        state: Any,
         parallel: DataParallel,
         publisher: Publisher,
         meters: Meters,
     ) -> None:
         self._publisher, self._meters = publisher, meters
-        self.version = version
-        self.state: TrainState = parallel.replicate(state)
+        # Updates behind the state.
+        self.version = int(state.step)
+        self.state: Any = parallel.replicate(state)
         self._names: list[str] = []
 
-        def core(state: TrainState, batch: TrajectoryBatch) -> tuple[TrainState, jax.Array]:
+        def core(state: Any, batch: TrajectoryBatch) -> tuple[Any, jax.Array]:
             state, metrics = update(state, batch, axis_name=AXIS)
             # One array instead of dozens: each is a transfer of its own.
             self._names[:] = sorted(metrics)
@@ -60,7 +60,11 @@ class Learner:
         self._launched = 0.0
         self._settled = False
         self._done: jax.Array | None = None
-        publisher.publish(version, self.state.params)
+        publisher.publish(self.version, self.state.params)
+
+    def items(self) -> dict[str, Any]:
+        """What a checkpoint holds of it; the update that runs is part of it."""
+        return agent_checkpoints.items_of_learner(self.state)
 
     def step(self, batch: DeviceBatch) -> None:
         """Starts an update when the one before it is done."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +20,9 @@ from motif_jax.envs import registry
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
 from motif_jax.support import config as checks
 from motif_jax.support import metrics
-from motif_jax.support.errors import UserError
 
+# What runs that were made before these keys were new stand for.
+NEW_KEYS = {"algorithm.name": "appo", "reward.kind": "motif"}
 SCORE_TASK = "NetHackScore-v1"
 SCORE_COEFFICIENT = 0.1
 SPARSE_COEFFICIENT = 10.0
@@ -65,11 +67,15 @@ def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> 
 
 
 def resolved(config: ConfigDict) -> ConfigDict:
-    """A copy of `config` in which the values that depend on others are filled in.
+    """A copy of `config` in which the values that depend on others are filled in, this host's place among them.
 
     The published agent takes the task's reward times 0.1 on the score task, and times 10 on the sparse ones.
+
+    Raises:
+      UserError: see `hosts.place`.
     """
     config = config.copy_and_resolve_references()
+    config.hosts.update(dataclasses.asdict(hosts.place(config)))
     if config.reward.extrinsic_coefficient is None:
         score = config.environment.name == SCORE_TASK
         config.reward.extrinsic_coefficient = SCORE_COEFFICIENT if score else SPARSE_COEFFICIENT
@@ -79,8 +85,8 @@ def resolved(config: ConfigDict) -> ConfigDict:
 
 
 def columns(config: ConfigDict) -> int:
-    """Rollouts of this host's part of a batch."""
-    return config.batch_size // config.rollout // hosts.place(config).count
+    """Rollouts of this host's part of a resolved config's batch."""
+    return config.batch_size // config.rollout // config.hosts.count
 
 
 def slots_per_group(config: ConfigDict) -> int:
@@ -100,7 +106,7 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
     Environments are numbered through all hosts, so that no two play the same games.
     """
     actors = config.actors
-    first_env = hosts.place(config).index * actors.workers * actors.envs_per_worker
+    first_env = config.hosts.index * actors.workers * actors.envs_per_worker
     workers = actors.workers // count
     options = training_options(config)
     return [
@@ -240,8 +246,13 @@ def _devices(config: ConfigDict, key: str, devices: Sequence[jax.Device]) -> lis
     return [devices[int(part)] for part in numbers]
 
 
-def check(config: ConfigDict) -> None:
-    """Checks everything of the config that this module reads.
+def check(config: ConfigDict) -> ConfigDict:
+    """Checks everything of the config that this module reads, and starts nothing.
+
+    In a run of several hosts `check_devices` is left for the time when they are connected.
+
+    Returns:
+      The resolved config.
 
     Raises:
       UserError: names the key, the value and what is allowed.
@@ -265,28 +276,23 @@ def check(config: ConfigDict) -> None:
     batch, rollout = config.batch_size, config.rollout
     checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
     _divides(config, "actors.envs_per_worker", "actors.groups_per_worker")
+    config = resolved(config)
     slots, needed = config.actors.slots_per_group, slots_per_group(config)
-    if slots is not None:
-        checks.require(
-            slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size"
-        )
-    _check_intrinsic(config)
-    _check_devices(config)
+    checks.require(slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size")
+    rewards.check(config.reward)
+    if config.hosts.count == 1:
+        check_devices(config)
     schedules.check_warmup(config, optimizer_steps(config))
     make_network(config)
-    _check_memory(config)
     if config.wandb.enabled:
         metrics.import_wandb()
+    return config
 
 
-def _check_memory(config: ConfigDict) -> None:
-    actors = actors_configs(resolved(config), len(actor_devices(config)))
-    require_memory(sum(part.layout().size for part in actors))
-
-
-def _check_devices(config: ConfigDict) -> None:
+def check_devices(config: ConfigDict) -> None:
+    """Raises UserError where a resolved config does not fit the devices that there are, the same on every host."""
     learners, actors = len(learner_devices(config)), len(actor_devices(config))
-    count, minibatches = hosts.place(config).count, config.algorithm.minibatches
+    count, minibatches = config.hosts.count, config.algorithm.minibatches
     rollouts = config.batch_size // config.rollout
     over = f"{count} hosts of {learners}" if count > 1 else str(learners)
     checks.require(
@@ -302,15 +308,7 @@ def _check_devices(config: ConfigDict) -> None:
         config.actors.workers,
         f"a multiple of the {actors} devices of config.devices.actor",
     )
-
-
-def _check_intrinsic(config: ConfigDict) -> None:
-    rewards.check(config.reward)
-    if not config.reward.dir and config.reward.intrinsic_coefficient != 0:
-        raise UserError(
-            f"config.reward.intrinsic_coefficient={config.reward.intrinsic_coefficient} needs a trained reward: give "
-            "--config.reward.dir=DIR, or --config.reward.intrinsic_coefficient=0 to learn from the task alone"
-        )
+    require_memory(sum(part.layout().size for part in actors_configs(config, actors)))
 
 
 def _divides(config: ConfigDict, key: str, by: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+import dataclasses
+import functools
+import queue
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -14,13 +16,22 @@ from motif_jax import rewards
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import Rollouts
-from motif_jax.algorithms import appo
-from motif_jax.devices import hosts
+from motif_jax.algorithms.registry import Algorithm, algorithm_of
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.services import Services
-from motif_jax.online import settings
-from motif_jax.online.batcher import Batcher, DeviceBatch, Finished, IntrinsicReturn, Prefetcher, Source, put
+from motif_jax.online import agent_checkpoints, settings
+from motif_jax.online.agent_checkpoints import Snapshot
+from motif_jax.online.batcher import (
+    Batcher,
+    BatchListener,
+    DeviceBatch,
+    Finished,
+    IntrinsicReturn,
+    Prefetcher,
+    Source,
+    put,
+)
 from motif_jax.online.inference import Inference
 from motif_jax.online.learner import Learner
 from motif_jax.online.publishing import Publisher
@@ -29,76 +40,108 @@ from motif_jax.support import seeds
 _GET_SECONDS = 0.2
 
 
+@dataclasses.dataclass(frozen=True)
+class Listeners:
+    """Who is told what while a system runs.
+
+    Attributes:
+      batch: of every batch, by the batcher's thread; see `batcher.BatchListener`.
+      finished: of every finished slot, by the thread of its source, before the batcher can read it.
+    """
+
+    batch: tuple[BatchListener, ...] = ()
+    finished: tuple[Callable[[Finished], None], ...] = ()
+
+
 class System:
     """Actors, inference and learner of one run, without its bookkeeping.
 
     Args:
       config: a resolved config.
-      state: the training state to start from, None for a new one.
-      next_episode: number of the next episode of every environment.
-      draws: random draws of inference so far.
+      snapshot: what the run goes on from, None for a new run.
+      listeners: who is told what.
+
+    Attributes:
+      finished: slots that can be read.
     """
 
     def __init__(
-        self,
-        config: ConfigDict,
-        state: appo.TrainState | None = None,
-        next_episode: Sequence[int] = (),
-        draws: int = 0,
+        self, config: ConfigDict, snapshot: Snapshot | None = None, listeners: Listeners | None = None
     ) -> None:
         self.config = config
         self.meters = Meters()
         self.network = settings.make_network(config)
         self.optimizer = settings.make_optimizer(config)
-        spec = self.network.spec
+        self.finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
+        self._listeners = listeners or Listeners()
         # None: as the reward run's own switch says.
         two_decimals = True if config.compat.quantile_two_decimals else None
-        reward = rewards.load_intrinsic(config.reward, spec, two_decimals, settings.lookup_device(config))
-        in_step = reward is not None and reward.lookup is None
-        self.has_lookup = reward is not None and not in_step
-        self._compile_reward = reward.compile if reward is not None else None
-        if state is None:
-            state = appo.make_state(self.network, self.optimizer, _key(config.seed, "learner"))
-        if in_step:
-            assert reward is not None
-            state = state._replace(reward_params=reward.params)
-        update = appo.make_update(
-            self.network,
-            self.optimizer,
-            config,
-            reward_fn=reward.in_step if reward is not None and in_step else None,
+        self.reward = rewards.load_intrinsic(
+            config.reward, self.network.spec, two_decimals, settings.lookup_device(config)
         )
+        reward_fn = None if self.reward is None else self.reward.in_step
+        self.has_lookup = self.reward is not None and reward_fn is None
+        algorithm = algorithm_of(config)
+        state = self._make_state(algorithm, snapshot)
+        update = algorithm.make_update(self.network, self.optimizer, config, reward_fn=reward_fn)
         actor_devices = settings.actor_devices(config)
         self.parallel = DataParallel(settings.all_learner_devices(config))
         self.publisher = Publisher(actor_devices, self.network.prepare)
-        self.learner = Learner(update, state, int(state.step), self.parallel, self.publisher, self.meters)
-        self.sources = self._make_sources(actor_devices, next_episode, draws)
+        self.learner = Learner(update, state, self.parallel, self.publisher, self.meters)
+        self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
         self.batcher = Batcher(
-            spec,
+            self.network.spec,
             self.sources,
             settings.columns(config),
-            reward.lookup if reward is not None and self.has_lookup else None,
+            self.reward if self.has_lookup else None,
             config.reward.count_exponent,
             self.meters,
+            self._listeners.batch,
+            self.learner.version,
         )
 
-    def _make_sources(
-        self, devices: Sequence[jax.Device], next_episode: Sequence[int], draws: int
-    ) -> list[Source]:
+    def _make_state(self, algorithm: Algorithm, snapshot: Snapshot | None) -> Any:
+        """The training state, new or from `snapshot`, of which learner and reward take their items."""
+
+        def make() -> Any:
+            return algorithm.make_state(self.network, self.optimizer, _key(self.config.seed, "learner"))
+
+        if snapshot is None:
+            state = make()
+        else:
+            state = agent_checkpoints.take_learner(snapshot, make)
+            agent_checkpoints.take_reward(snapshot, self.reward)
+            snapshot.require_all_taken()
+        if self.reward is not None and self.reward.in_step is not None:
+            state = state._replace(reward_params=self.reward.params)
+        return state
+
+    def _make_sources(self, devices: Sequence[jax.Device], progress: Mapping[str, Any]) -> list[Source]:
         sources = []
         kind = InlineActors if self.config.serial else ActorPool
+        next_episode, draws = progress.get("next_episode", []), progress.get("draws", 0)
         for number, (device, config) in enumerate(
             zip(devices, settings.actors_configs(self.config, len(devices)), strict=True)
         ):
-            actors: Rollouts = kind(
-                config, next_episode[config.first_env : config.first_env + config.num_envs]
-            )
+            own = next_episode[config.first_env : config.first_env + config.num_envs]
+            actors: Rollouts = kind(config, own, [functools.partial(self._finish, number)])
             # Every device of every host draws its own actions.
-            device_number = hosts.place(self.config).index * len(devices) + number
+            device_number = self.config.hosts.index * len(devices) + number
             key = _key(self.config.seed, "inference", device_number)
             inference = Inference(self.network, actors, self.publisher, device, key, self.meters, draws)
             sources.append(Source(actors, inference))
         return sources
+
+    def _finish(self, source: int, slot: int) -> None:
+        """Takes a finished slot, on the thread of its source."""
+        finished = Finished(source, slot)
+        for listener in self._listeners.finished:
+            listener(finished)
+        self.finished.put(finished)
+
+    def items(self) -> dict[str, Any]:
+        """What a checkpoint holds of its parts."""
+        return {**self.learner.items(), **agent_checkpoints.items_of_reward(self.reward)}
 
     def start(self) -> None:
         """Starts the actors, and compiles inference and the reward while they start.
@@ -109,13 +152,15 @@ class System:
             source.actors.start()
         for source in self.sources:
             source.inference.compile()
-        if self._compile_reward is not None:
-            self._compile_reward()
+        if self.reward is not None:
+            self.reward.start()
 
     def close(self) -> None:
-        """Ends the actors."""
+        """Ends the actors, and what a reward has started."""
         for source in self.sources:
             source.actors.close()
+        if self.reward is not None:
+            self.reward.close()
 
     def next_episode(self) -> list[int]:
         """For every environment the number of the episode that it starts next."""
@@ -143,16 +188,9 @@ class BatchStream:
         config = system.config
         self._serial = config.serial
         self._services = Services()
-        self._finished: deque[Finished] = deque()
         self._prefetcher = Prefetcher(
-            system.batcher, system.parallel, config.max_waiting_batches, system.meters
+            system.batcher, system.finished, system.parallel, config.max_waiting_batches, system.meters
         )
-        for number, source in enumerate(system.sources):
-            source.actors.on_finished = self._on_finished(number)
-
-    def _on_finished(self, number: int) -> Any:
-        take = self._finished.append if self._serial else self._prefetcher.add
-        return lambda slot: take(Finished(number, slot))
 
     def __enter__(self) -> BatchStream:
         try:
@@ -194,8 +232,8 @@ class BatchStream:
         system = self._system
         system.learner.settle()
         while True:
-            while self._finished and not system.batcher.is_full():
-                system.batcher.add(self._finished.popleft())
+            while not system.finished.empty() and not system.batcher.is_full():
+                system.batcher.add(system.finished.get())
             batch = system.batcher.next()
             if batch is not None:
                 return put(batch, system.parallel)

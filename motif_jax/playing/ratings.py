@@ -108,9 +108,9 @@ def load_rater(config: Any, spec: Any) -> EpisodeRater:
 
     reward = rewards.load_intrinsic(config, spec, config.get("two_decimals"))
     assert reward is not None
-    if reward.lookup is None:
+    if reward.in_step is not None:
         return ObservationRater(reward, config.count_exponent)
-    return EpisodeRater(reward.lookup, config.count_exponent)
+    return EpisodeRater(lambda texts: reward.lookup(texts).values, config.count_exponent)
 
 
 class TextReward(NamedTuple):
@@ -149,7 +149,7 @@ class LiveRater:
         assert reward is not None
         self._of_text = reward.lookup
         self._fields = reward.fields
-        self._of_observation = None if reward.lookup is not None else _observation_lookup(reward)
+        self._of_observation = None if reward.in_step is None else _observation_lookup(reward)
 
     def __call__(self, text: np.ndarray, observation: Mapping[str, np.ndarray]) -> TextReward:
         """Returns the numbers of an observation and the `text` uint8 [L] in it."""
@@ -157,10 +157,9 @@ class LiveRater:
             return self._numbers(
                 self._of_observation({name: observation[name][None] for name in self._fields})
             )
-        assert self._of_text is not None
         key = text.tobytes()
         if key not in self._known:
-            self._known[key] = self._numbers(self._of_text(text[None]))
+            self._known[key] = self._numbers(self._of_text(text[None]).values)
         return self._known[key]
 
     def _numbers(self, raw: np.ndarray) -> TextReward:

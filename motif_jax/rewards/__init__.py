@@ -1,4 +1,4 @@
-"""From an observation to an intrinsic reward: trained models, normalisation, threshold, message table.
+"""From an observation to an intrinsic reward: frozen or changing, normalisation, threshold, message table.
 
 Three lines give the reward of any text:
 
@@ -7,17 +7,21 @@ Three lines give the reward of any text:
     print(reward("You see here a key."))
 """
 
-from motif_jax.rewards.intrinsic import IntrinsicReward, check, load_intrinsic, required_fields
+from motif_jax.rewards.intrinsic import IntrinsicReward, Met, RewardSetup
+from motif_jax.rewards.kinds import check, load_intrinsic, required_fields
 from motif_jax.rewards.load import RewardFunction, load
-from motif_jax.rewards.message_table import MessageTable
+from motif_jax.rewards.message_table import MessageTable, Values
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation
 
 __all__ = [
     "QUANTILE_LEVELS",
     "IntrinsicReward",
     "MessageTable",
+    "Met",
     "Normalisation",
     "RewardFunction",
+    "RewardSetup",
+    "Values",
     "check",
     "load",
     "load_intrinsic",

@@ -1,20 +1,16 @@
-"""The intrinsic reward of an agent: one interface for rewards of the text alone and of whole observations."""
+"""What a training asks of an intrinsic reward, whether it is frozen or changes while the agent learns."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
-import chex
 import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.rewards.message_table import MessageTable
-from motif_jax.rewards.trained import TrainedReward, read_architecture, read_trained
-from motif_jax.support import config as checks
-from motif_jax.support.errors import UserError
+from motif_jax.rewards.message_table import Values
 
 
 class ObservationSpec(Protocol):
@@ -30,116 +26,109 @@ class ObservationSpec(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class RewardSetup:
+    """What a reward is made of.
+
+    Attributes:
+      config: `config.reward`.
+      spec: of the environment; says which field holds the text.
+      two_decimals: whether the threshold is the two-decimal number of the published quantile file; None: as the
+        reward run's own switch says.
+      device: where `lookup` computes; None for jax's default.
+    """
+
+    config: ConfigDict
+    spec: ObservationSpec
+    two_decimals: bool | None = None
+    device: jax.Device | None = None
+
+
+class Met(NamedTuple):
+    """What the agent met in a batch.
+
+    Attributes:
+      texts: uint8 [N, L], those of its rewarded rows, each once.
+      counts: int64 [N], how many rows had it.
+      steps: environment steps of the batch.
+      number: of the batch; as many updates of the run lie before the one that learns from it.
+    """
+
+    texts: np.ndarray
+    counts: np.ndarray
+    steps: int
+    number: int
+
+
 class IntrinsicReward:
     """g of an observation: normalised and thresholded, before count discount (algorithms/total_reward.py) and coefficient.
 
-    Either `lookup` or `in_step` is there. A reward of the text alone is frozen and looked up on the host; one
-    that reads more runs on the device in the learner's step.
+    A reward of the text alone overrides `lookup`. One that reads more has `in_step` and `params`: it is frozen, and runs on
+    the device in the learner's step. `config.reward.kind` chooses the class (see `kinds`), also one from outside this
+    package.
+
+    The batcher's thread calls `lookup` and after it `observe` for every batch; `state`, `restore` and `metrics` come from
+    the main thread. A reward that changes swaps its values at any time, from any thread: a batch has the values of one
+    version and knows which. Nothing may wait for long in `lookup` and `observe`: the actors would wait too. In a run of
+    several hosts each has a reward of its own; what `state` gives must be equal on all.
 
     Attributes:
       fields: observation fields that it reads.
-      lookup: texts uint8 [N, L] -> float32 [N], or None.
-      in_step: pure function (params, observation fields [T, B, ...]) -> float32 [T, B], or None.
-      params: what `in_step` wants; None with `lookup`.
       description: one line for people.
-      table: the table behind `lookup`, with its counts of hits and misses.
-      compile: compiles what `lookup` runs, so that no batch waits for a compiler; None with `in_step`.
+      in_step: pure function (params, observation fields [T, B, ...]) -> float32 [T, B], or None.
+      params: what `in_step` wants.
+      keeps_state: whether checkpoints hold its `state`.
     """
 
-    fields: tuple[str, ...]
-    lookup: Callable[[np.ndarray], np.ndarray] | None
+    fields: tuple[str, ...] = ()
+    description: str = ""
     in_step: Callable[[Any, Mapping[str, jax.Array]], jax.Array] | None = None
     params: Any = None
-    description: str = ""
-    table: MessageTable | None = None
-    compile: Callable[[], None] | None = None
+    keeps_state: bool = False
 
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """Raises UserError for values of `config.reward` that make no sense, before anything is computed."""
 
-TABLE_CAPACITY = 1 << 18
+    @classmethod
+    def required_fields(cls, config: ConfigDict) -> tuple[str, ...]:
+        """Observation fields that the reward of `config.reward` reads besides the text."""
+        del config
+        return ()
 
+    @classmethod
+    def make(cls, setup: RewardSetup) -> Self | None:
+        """The reward of `setup`, None where its config means none.
 
-def check(config: ConfigDict) -> None:
-    """Raises UserError for values of `config.reward` that make no sense, before anything is computed.
+        Raises:
+          UserError: it cannot be made of this.
+        """
+        raise NotImplementedError
 
-    Reads the evaluation that `step` means: a step or quantile that it does not have is told here, not when the run
-    folder has been given to a run with it.
-    """
-    whole = ConfigDict({"reward": config})
-    checks.positive(whole, "reward.step", allow_zero=True, allow_none=True)
-    checks.fraction(whole, "reward.quantile", allow_none=True)
-    if config.dir:
-        checks.existing_folder(whole, "reward.dir")
-        read_trained(config.dir, config.step).normalisation(config.normalise, config.quantile)
+    def start(self) -> None:
+        """Called once before the first batch, while the actors start: compiles what `lookup` runs."""
 
+    def close(self) -> None:
+        """Called at the end, also of a run that failed, perhaps twice; the last save lies before it."""
 
-def required_fields(config: ConfigDict) -> tuple[str, ...]:
-    """Observation fields that the reward in `config` reads; () for no reward. Reads only its config.json."""
-    return read_architecture(config.dir)[0].fields if config.dir else ()
+    def lookup(self, texts: np.ndarray) -> Values:
+        """Values of distinct texts uint8 [N, L]: float32 [N], and their version."""
+        raise NotImplementedError
 
+    def observe(self, met: Met) -> None:
+        """Hears what the agent met."""
 
-def load_intrinsic(
-    config: ConfigDict,
-    spec: ObservationSpec,
-    two_decimals: bool | None = None,
-    device: jax.Device | None = None,
-) -> IntrinsicReward | None:
-    """Loads the intrinsic reward that `config.reward` names.
+    def swap(self, params: Any, version: int) -> None:
+        """Takes other values, in the form that the reward chooses; nothing is recompiled."""
+        raise NotImplementedError
 
-    Args:
-      config: `config.reward`: dir, the run folder of train_reward, None for no intrinsic reward; step, its
-        evaluation, None for the newest (of a run that stops early: the best); normalise; quantile, the threshold's, None for no threshold.
-      spec: of the environment; says which field holds the text.
-      two_decimals: whether the threshold is the two-decimal number of the published quantile file; None: as
-        the reward run's own switch says.
-      device: where `lookup` computes; None for jax's default.
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint must hold of it: nested dictionaries of arrays, or JSON-able data."""
+        raise NotImplementedError
 
-    Returns:
-      The reward; None if `config.dir` is not set.
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes up what `state` gave when the checkpoint was written."""
+        raise NotImplementedError
 
-    Raises:
-      UserError: no such folder or evaluation, a quantile that is none of the levels, or the environment lacks
-        a field that the reward reads.
-    """
-    if not config.dir:
-        return None
-    trained = read_trained(config.dir, config.step)
-    normalisation = trained.normalisation(config.normalise, config.quantile, two_decimals)
-    shown = "no threshold" if normalisation.threshold is None else f"threshold {normalisation.threshold:g}"
-    description = f"{config.dir}, evaluation {trained.step}, {shown}"
-    if not trained.network.architecture.message_only:
-        return _in_step(trained, normalisation, spec, description)
-    if spec.text_field is None:
-        raise UserError(f"config.reward.dir={config.dir}: the environment shows no text to reward")
-
-    def compute(params: Any, texts: np.ndarray) -> np.ndarray:
-        return np.asarray(normalisation(trained.of_messages(params, texts)), np.float32)
-
-    params = jax.device_put(trained.params, device)
-    table = MessageTable(compute, params, trained.step, TABLE_CAPACITY)
-    return IntrinsicReward(
-        (spec.text_field,),
-        table.lookup,
-        description=description,
-        table=table,
-        compile=lambda: trained.compile_messages(params),
-    )
-
-
-def _in_step(
-    trained: TrainedReward, normalisation: Any, spec: ObservationSpec, description: str
-) -> IntrinsicReward:
-    fields = trained.network.architecture.fields
-    missing = [name for name in fields if name not in spec.observation]
-    if missing:
-        raise UserError(
-            f"config.reward.dir={trained.folder}: this reward reads {', '.join(missing)}, which the environment "
-            f"does not show: it shows {', '.join(sorted(spec.observation))}"
-        )
-
-    def in_step(params: Any, observation: Mapping[str, jax.Array]) -> jax.Array:
-        chex.assert_equal_shape_prefix([observation[name] for name in fields], 2)
-        leading = observation[fields[0]].shape[:2]
-        rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in fields}
-        return jax.lax.stop_gradient(normalisation(trained.raw(params, rows)).reshape(leading))
-
-    return IntrinsicReward(fields, None, in_step, trained.params, description)
+    def metrics(self) -> dict[str, float]:
+        """Numbers for the next row of the log; the same names at any time."""
+        return {}

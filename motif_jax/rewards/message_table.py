@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,18 @@ from motif_jax.datasets.pairs.distinct import distinct_rows, hash_rows
 
 # (parameters, texts uint8 [n, L]) -> values float32 [n]
 ComputeTexts = Callable[[Any, np.ndarray], np.ndarray]
+
+
+class Values(NamedTuple):
+    """Rewards of texts, and the version of what they come from.
+
+    Attributes:
+      values: float32 [N].
+      version: one for all.
+    """
+
+    values: np.ndarray
+    version: int
 
 
 class MessageTable:
@@ -57,7 +69,7 @@ class MessageTable:
         with self._lock:
             self._set(params, version)
 
-    def lookup(self, texts: np.ndarray) -> np.ndarray:
+    def lookup(self, texts: np.ndarray) -> Values:
         """Values float32 [N] of texts uint8 [N, L]; texts not seen before are computed, each once."""
         texts = np.ascontiguousarray(texts)
         if texts.ndim != 2 or texts.dtype != np.uint8:
@@ -72,7 +84,7 @@ class MessageTable:
             if missing.size:
                 self.misses += missing.size
                 values[missing] = self._add(keys[missing], texts[missing])
-            return values
+            return Values(values, self.version)
 
     def _find(self, keys: np.ndarray, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns (values, which of them are known)."""

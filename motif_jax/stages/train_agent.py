@@ -27,40 +27,41 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for a value that is not allowed, or a folder that holds another run.
-
-    A run of several hosts is joined here: how many devices there are is only known then.
-    """
-    from motif_jax.algorithms import appo, schedules
-    from motif_jax.devices import hosts
+    """Raises UserError for a value that is not allowed, or a folder that holds another run."""
+    from motif_jax.algorithms import schedules
+    from motif_jax.algorithms.registry import algorithm_of
     from motif_jax.networks import agent
     from motif_jax.online import reward_choice, settings
 
-    run_folder.check_identity(workdir, config, IDENTITY)
+    run_folder.check_identity(workdir, config, IDENTITY, settings.NEW_KEYS)
     settings.configure_jax(config)
-    with hosts.leave_at_once_on_error():
-        hosts.connect(config)
-        config = reward_choice.apply(config, workdir)
-        agent.check(config)
-        schedules.check(config)
-        settings.check(config)
-        appo.check(settings.resolved(config))
+    config = reward_choice.apply(config, workdir)
+    agent.check(config)
+    schedules.check(config)
+    algorithm_of(config).check(settings.check(config))
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Trains; returns the exit code of a run that was asked to stop early."""
-    from motif_jax.devices.hosts import Hosts, leave_at_once_on_error
+    """Trains; returns the exit code of a run that was asked to stop early.
+
+    A run of several hosts is joined here: how many devices there are is only known then.
+    """
+    from motif_jax.devices import hosts
+    from motif_jax.online import settings
     from motif_jax.online.training import Training
 
-    with leave_at_once_on_error(), ExitStack() as stack:
+    with hosts.leave_at_once_on_error(), ExitStack() as stack:
+        resolved = settings.resolved(config)
+        hosts.connect(resolved)
+        settings.check_devices(resolved)
         stop = stack.enter_context(Interruption())
 
         def take_folder() -> None:
             stack.enter_context(FolderLock(workdir))
-            run_folder.prepare(workdir, config, IDENTITY)
+            run_folder.prepare(workdir, config, IDENTITY, settings.NEW_KEYS)
 
-        hosts = Hosts()
-        hosts.on_first(take_folder)
-        hosts.require_shared(workdir)
-        finished = Training(config, workdir).run(stop)
+        everyone = hosts.Hosts()
+        everyone.on_first(take_folder)
+        everyone.require_shared(workdir)
+        finished = Training(resolved, workdir).run(stop)
     return None if finished else EXIT_CODE

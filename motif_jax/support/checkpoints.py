@@ -19,6 +19,8 @@ from motif_jax.support.errors import UserError
 
 # Stands in an abstract tree for an item that was given as plain JSON-able data.
 JSON = "json"
+# Stands there for an item that is taken as it was saved, whatever it is.
+ANY = "any"
 # Begins the name of a checkpoint that is being removed.
 _REMOVED = ".removed-"
 
@@ -165,7 +167,7 @@ class Checkpoints:
         Args:
           step: the checkpoint.
           abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the shapes and dtypes that
-            are wanted, or `JSON`.
+            are wanted, or `JSON`, or `ANY`.
 
         Returns:
           The items: trees of the same structure with numpy arrays, or the JSON data.
@@ -177,12 +179,20 @@ class Checkpoints:
         if step is None or step not in self.steps():
             raise UserError(f"{self._folder} has no checkpoint {step}: it has {self.steps() or 'none'}")
         self._refuse_other_shapes(step, abstract)
-        wanted = {name: None if item is JSON else _as_host_arrays(item) for name, item in abstract.items()}
-        loaded = self._checkpointer.load_checkpointables(step, wanted)
-        return {
-            name: json.loads(loaded[name][JSON].tobytes()) if item is JSON else loaded[name]
-            for name, item in abstract.items()
+        wanted = {
+            name: None if isinstance(item, str) else _as_host_arrays(item) for name, item in abstract.items()
         }
+        loaded = self._checkpointer.load_checkpointables(step, wanted)
+        return {name: _unpack(loaded[name], item) for name, item in abstract.items()}
+
+    @property
+    def folder(self) -> Path:
+        """Where they lie, absolute."""
+        return self._folder
+
+    def items(self, step: int) -> list[str]:
+        """Names of the items of checkpoint `step`."""
+        return sorted(self._checkpointer.checkpointables_metadata(step).metadata)
 
     def _refuse_other_shapes(self, step: int, abstract: Mapping[str, Any]) -> None:
         saved = self._checkpointer.checkpointables_metadata(step).metadata
@@ -191,7 +201,7 @@ class Checkpoints:
                 raise UserError(
                     f"{self._folder} checkpoint {step} has no {name}: it has {', '.join(sorted(saved))}"
                 )
-            if item is JSON:
+            if isinstance(item, str):
                 continue
             there, here = _describe(saved[name]), _describe(item)
             different = [
@@ -217,6 +227,12 @@ def _pack(item: Any) -> Any:
         return jax.tree.map(np.array, jax.device_get(item))
     # As bytes in an array: Orbax keeps arrays, and a tree of nothing but a string makes it complain.
     return {JSON: np.frombuffer(json.dumps(item).encode(), np.uint8)}
+
+
+def _unpack(loaded: Any, item: Any) -> Any:
+    if item is ANY and set(loaded) != {JSON}:
+        return jax.tree.map(np.asarray, loaded)
+    return json.loads(np.asarray(loaded[JSON]).tobytes()) if isinstance(item, str) else loaded
 
 
 def _as_host_arrays(tree: Any) -> Any:

@@ -29,8 +29,7 @@ import json, select, sys
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig
 
-pool = ActorPool(ActorsConfig(**json.loads(sys.argv[1])))
-pool.on_finished = pool.release
+pool = ActorPool(ActorsConfig(**json.loads(sys.argv[1])), listeners=[lambda slot: pool.release(slot)])
 pool.start()
 episodes = 0
 while True:
@@ -116,8 +115,8 @@ def test_a_pause_makes_no_worker_look_stuck(everything: bool, tmp_path: Path) ->
 def test_workers_whose_answers_lie_unread_are_not_taken_for_dead() -> None:
     """Inference is busy: it compiles, or a large update keeps the device."""
     # Long enough for a worker that has to wait for its turn on a busy machine.
-    with ActorPool(ActorsConfig(**config(timeout_seconds=2.0))) as pool:  # type: ignore[arg-type]
-        pool.on_finished = pool.release
+    actors = ActorsConfig(**config(timeout_seconds=2.0))  # type: ignore[arg-type]
+    with ActorPool(actors, listeners=[lambda slot: pool.release(slot)]) as pool:
         pool.start()
         episodes = 0
         while not (episodes := episodes + len(pool.episodes())):

@@ -47,7 +47,7 @@ def play(actors: Rollouts, until: Callable[[], bool], seconds: float = 60.0) -> 
         finished.append(slot)
         actors.release(slot)
 
-    actors.on_finished = on_finished
+    actors.listeners = (on_finished,)
     deadline = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < deadline, "the actors did not get there"
@@ -78,7 +78,7 @@ def collect(actors: Rollouts, slots_per_group: int) -> dict[int, list[dict[str, 
         content[actors.group_of(slot)].append(arrays)
         actors.release(slot)
 
-    actors.on_finished = on_finished
+    actors.listeners = (on_finished,)
     deadline = time.monotonic() + 60
     while min(len(slots) for slots in content.values()) < slots_per_group:
         assert time.monotonic() < deadline
@@ -226,9 +226,8 @@ def test_episodes_are_reported_with_their_seeds() -> None:
 
 
 def test_backpressure_stops_the_actors_until_a_slot_comes_back() -> None:
-    with ActorPool(config(workers=1, slots_per_group=2)) as pool:
-        finished: list[int] = []
-        pool.on_finished = finished.append
+    finished: list[int] = []
+    with ActorPool(config(workers=1, slots_per_group=2), listeners=[finished.append]) as pool:
         pool.start()
         deadline = time.monotonic() + 60
         while len(finished) < 4:

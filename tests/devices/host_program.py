@@ -81,6 +81,7 @@ def main(index: str, port: str, folder: str, updates: str) -> None:
         hosts__heartbeat_timeout_seconds=30.0,
     )
     settings.configure_jax(config)
+    config = settings.resolved(config)
     hosts.connect(config)
     here = Hosts()
     parallel = DataParallel(settings.all_learner_devices(config))
@@ -93,7 +94,7 @@ def main(index: str, port: str, folder: str, updates: str) -> None:
         abstract = jax.device_get(state.params)
         restored = checkpoints.restore(3, {"params": abstract, "progress": JSON})
     heard |= {"agreed": agreed, "steps": restored["progress"]["steps"], "columns": settings.columns(config)}
-    actors = settings.actors_configs(settings.resolved(config), 1)[0]
+    actors = settings.actors_configs(config, 1)[0]
     heard["env_steps"] = state.env_steps.tolist()
     heard["envs"] = [actors.first_env, actors.num_envs]
     copies = [[np.asarray(s.data) for s in leaf.addressable_shards] for leaf in jax.tree.leaves(state.params)]

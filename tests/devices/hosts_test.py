@@ -93,13 +93,15 @@ def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], mess
 
 def test_a_batch_divides_over_hosts_and_their_devices() -> None:
     several = {"hosts__coordinator": "n:4000", "hosts__count": 3, "hosts__index": 1}
-    config = recall_config(batch_size=8 * 12, **several)
+    config = settings.check(recall_config(batch_size=8 * 12, **several))
     assert settings.columns(config) == 4
-    settings.check(config)
+    settings.check_devices(config)
+    # How many devices there are is only known when the hosts are connected.
+    other = settings.check(recall_config(batch_size=8 * 15, devices__learner="0,1", **several))
     with pytest.raises(
         UserError, match="divide over 3 hosts of 2 learner devices and 1 minibatches; it is 15 rollouts"
     ):
-        settings.check(recall_config(batch_size=8 * 15, devices__learner="0,1", **several))  # fmt: skip
+        settings.check_devices(other)
 
 
 def test_hosts_play_different_games() -> None:

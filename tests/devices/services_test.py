@@ -4,7 +4,6 @@ import threading
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
 
 from motif_jax import rewards
@@ -58,7 +57,7 @@ class _System:
     def __init__(self, start: Exception | None = None) -> None:
         self.config = recall_config()
         self.sources: list[object] = []
-        self.batcher, self.parallel, self.meters = None, None, Meters()
+        self.batcher, self.parallel, self.meters, self.finished = None, None, Meters(), None
         self._start, self.closed = start, False
 
     def start(self) -> None:
@@ -87,8 +86,9 @@ def test_a_system_has_compiled_its_reward_when_it_has_started(monkeypatch: pytes
 
     def load(config: Any, spec: Any, two_decimals: Any, device: Any) -> IntrinsicReward:
         told.append(device)
-        lookup = lambda texts: np.zeros(len(texts), np.float32)  # noqa: E731
-        return IntrinsicReward(("sign",), lookup, compile=lambda: told.append("compiled"))
+        reward = IntrinsicReward()
+        monkeypatch.setattr(reward, "start", lambda: told.append("compiled"))
+        return reward
 
     monkeypatch.setattr(rewards, "load_intrinsic", load)
     config = settings.resolved(recall_config(serial=True, devices__learner="0", devices__actor="0,1"))

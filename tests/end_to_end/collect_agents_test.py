@@ -41,7 +41,8 @@ def agent(tmp_path_factory):
         for step in (100, 200):
             rng = np.random.default_rng(step)
             state = jax.tree.map(lambda a: (0.1 * rng.standard_normal(a.shape)).astype(a.dtype), shapes)  # noqa: B023
-            checkpoints.save(checkpoints, step, state, {}, {}, asynchronous=False)
+            items = agent_checkpoints.items_of_learner(state)
+            agent_checkpoints.save(checkpoints, step, items, {}, {}, asynchronous=False)
     return folder
 
 

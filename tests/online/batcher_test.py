@@ -10,6 +10,7 @@ from motif_jax.algorithms import trajectory
 from motif_jax.devices.meters import Meters
 from motif_jax.envs import registry
 from motif_jax.online.batcher import Batcher, Finished, HostBatch, IntrinsicReturn, ReturnSums, Source
+from motif_jax.rewards import IntrinsicReward, Met, Values
 
 ROLLOUT, ENVS = 5, 3
 
@@ -46,7 +47,7 @@ def make_sources(count: int) -> list[Source]:
 def run(sources: list[Source], batcher: Batcher, batches: int) -> tuple[list[HostBatch], list[Finished]]:
     finished: list[Finished] = []
     for number, source in enumerate(sources):
-        source.actors.on_finished = lambda slot, n=number: finished.append(Finished(n, slot))
+        source.actors.listeners = (lambda slot, n=number: finished.append(Finished(n, slot)),)
     made: list[HostBatch] = []
     order: list[Finished] = []
     counter = 0
@@ -69,19 +70,30 @@ def run(sources: list[Source], batcher: Batcher, batches: int) -> tuple[list[Hos
     return made, order
 
 
-def lookup(texts: np.ndarray) -> np.ndarray:
-    return texts.sum(axis=1).astype(np.float32)
+class Sums(IntrinsicReward):
+    """Pays the sum of a text's bytes; its version is the number of batches that it has heard of."""
+
+    def __init__(self) -> None:
+        self.met: list[Met] = []
+
+    def lookup(self, texts: np.ndarray) -> Values:
+        assert len(np.unique(texts, axis=0)) == len(texts)
+        return Values(texts.sum(axis=1).astype(np.float32), len(self.met))
+
+    def observe(self, met: Met) -> None:
+        self.met.append(met)
 
 
 @pytest.mark.parametrize(("columns", "count"), [(3, 1), (4, 1), (8, 1), (2, 1), (4, 2)])
 def test_batches_hold_the_columns_of_the_slots_in_order(columns: int, count: int) -> None:
     sources = make_sources(count)
-    spec = registry.spec("Recall-v0", delay=2)
-    batcher = Batcher(spec, sources, columns, lookup, 2.0, Meters())
+    spec, heard = registry.spec("Recall-v0", delay=2), []
+    batcher = Batcher(spec, sources, columns, Sums(), 2.0, Meters(), [lambda *batch: heard.append(batch)], 7)
     batches, order = run(sources, batcher, 6)
     states = np.concatenate([np.asarray(b.trajectories.initial_state)[:, 0] for b in batches])
     expected = [1000.0 * f.source + f.slot * ENVS + c for f in order for c in range(ENVS)]
     np.testing.assert_array_equal(states, expected[: len(states)])
+    assert [trajectories for trajectories, _, _ in heard] == [batch.trajectories for batch in batches]
     for batch in batches:
         trajectory.check(batch.trajectories)
         rows = batch.trajectories
@@ -108,7 +120,7 @@ def test_batches_are_copies_and_slots_come_back() -> None:
 def test_intrinsic_returns_are_those_of_whole_episodes() -> None:
     """Recall with two blank steps: signs 'the cue is n', '', '', 'which cue?' are rewarded, the final '' is not."""
     sources = make_sources(1)
-    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, lookup, 3.0, Meters())
+    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, Sums(), 3.0, Meters())
     batches, _ = run(sources, batcher, 30)
     returns = [value for batch in batches for value in batch.intrinsic_returns]
     assert {(r.env, r.episode) for r in returns} >= {(env, n) for env in range(6) for n in range(4)}
@@ -116,6 +128,23 @@ def test_intrinsic_returns_are_those_of_whole_episodes() -> None:
     allowed = {float(sum(b"the cue is %d" % cue) + asked) for cue in range(4)}
     assert {r.value for r in returns} <= allowed
     assert len({(r.env, r.episode) for r in returns}) == len(returns)
+
+
+def test_a_reward_hears_what_was_met_and_a_batch_knows_its_version() -> None:
+    reward, sources = Sums(), make_sources(1)
+    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, reward, 3.0, Meters(), first=7)
+    batches, _ = run(sources, batcher, 5)
+    assert [batch.reward_version for batch in batches] == list(range(len(batches)))
+    assert [met.number for met in reward.met] == list(range(7, 7 + len(batches)))
+    for batch, met in zip(batches, reward.met, strict=True):
+        rewarded = ~batch.trajectories.last[:-1]
+        texts, counts = np.unique(
+            batch.trajectories.observation["sign"][:-1][rewarded], axis=0, return_counts=True
+        )
+        order = np.lexsort(met.texts.T[::-1])
+        np.testing.assert_array_equal(met.texts[order], texts)
+        np.testing.assert_array_equal(met.counts[order], counts)
+        assert met.steps == batch.num_steps == counts.sum()
 
 
 def test_return_of_an_episode_that_was_lost_is_not_mixed_with_the_next() -> None:

@@ -24,7 +24,7 @@ folder, workdir = sys.argv[1:]
 config = recall_config(compile_cache=folder, train_for_env_steps=200, actors__workers=1)
 settings.configure_jax(config)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-assert Training(config, workdir).run(Interruption())
+assert Training(settings.resolved(config), workdir).run(Interruption())
 """
 
 

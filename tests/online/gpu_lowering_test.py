@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
+from ml_collections import ConfigDict
 
 from motif_jax.algorithms import appo, preference, schedules
 from motif_jax.algorithms.trajectory import BATCH_AXES
@@ -30,7 +31,8 @@ from motif_jax.online import batcher, inference
 from motif_jax.online.learner import Learner
 from motif_jax.online.publishing import Publisher
 from motif_jax.playing import agent_policy
-from motif_jax.rewards import intrinsic, trained
+from motif_jax.rewards import RewardSetup, trained
+from motif_jax.rewards.motif import MotifReward
 from motif_jax.rewards.trained import TrainedReward, architecture_of
 from tests.agents import NETHACK_SPEC, agent_config, nethack_network, random_batch, random_params
 from tests.reward_fixtures import make_dataset, reward_config
@@ -117,7 +119,7 @@ def learner_update(
         state = state._replace(reward_params=reward.params)
     update = appo.make_update(network, optimizer, config, reward_fn=reward and reward.in_step)
     nobody: Any = SimpleNamespace(publish=lambda version, params: None)
-    learner = Learner(update, state, 0, parallel, nobody, Meters())
+    learner = Learner(update, state, parallel, nobody, Meters())
     batch = random_batch(spec, network.state_size, LENGTH, ROLLOUTS, seed=0)
     return learner._update, learner.state, parallel.put_batch(batch, BATCH_AXES)
 
@@ -130,7 +132,7 @@ def reward_in_step(dtype: str) -> tuple[Any, EnvironmentSpec]:
     reward = TrainedReward(Path("reward"), 0, network, params, 1, statistics, {}, [])
     fields = {**NETHACK_SPEC.observation, "glyphs": ArraySpec((21, 79), "int16")}
     spec = EnvironmentSpec(fields, NETHACK_SPEC.num_actions, "message", "message_count")
-    return intrinsic._in_step(reward, reward.normalisation(True, 0.5, False), spec, ""), spec
+    return MotifReward(reward, reward.normalisation(True, 0.5, False), RewardSetup(ConfigDict(), spec)), spec
 
 
 @both_dtypes

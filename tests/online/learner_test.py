@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from motif_jax.algorithms.appo import TrainState
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.devices.meters import Meters, system_metrics
 from motif_jax.devices.parallel import DataParallel
+from motif_jax.online import batcher as batcher_module
 from motif_jax.online import learner as learner_module
 from motif_jax.online import settings
 from motif_jax.online.batcher import DeviceBatch, HostBatch, Prefetcher
@@ -66,7 +68,7 @@ def held_learner() -> tuple[Learner, HeldUpdates, Publisher, Meters]:
     publisher = Publisher(jax.devices()[:1], lambda params: params)
     zero = jnp.zeros((), jnp.int32)
     state = TrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
-    learner = Learner(lambda *_, **__: None, state, 0, parallel, publisher, meters)  # type: ignore[arg-type, return-value]
+    learner = Learner(lambda *_, **__: None, state, parallel, publisher, meters)  # type: ignore[arg-type, return-value]
     updates = HeldUpdates()
     learner._update = updates
     return learner, updates, publisher, meters
@@ -131,7 +133,7 @@ def test_so_many_batches_wait_on_the_devices_and_no_more_are_put() -> None:
             rows = [np.zeros((2, 2), np.float32)] * (len(TrajectoryBatch._fields) - 1)
             return HostBatch(TrajectoryBatch({}, *rows), 1, [])
 
-    prefetcher = Prefetcher(Endless(), DataParallel(jax.devices()[:1]), 2, Meters())  # type: ignore[arg-type]
+    prefetcher = Prefetcher(Endless(), queue.SimpleQueue(), DataParallel(jax.devices()[:1]), 2, Meters())  # type: ignore[arg-type]
     for _ in range(4):
         prefetcher.work()
     assert prefetcher.waiting() == len(made) == 2
@@ -151,8 +153,8 @@ def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         Inference, "_serve", lambda self, ready: (behind.append(updates.running()), serve(self, ready))
     )
-    put, transfers = learner_module.put, []
-    monkeypatch.setattr(learner_module, "put", lambda *args: (transfers.append(1), put(*args))[1])
+    put, transfers = batcher_module.put, []
+    monkeypatch.setattr(batcher_module, "put", lambda *args: (transfers.append(1), put(*args))[1])
     with BatchStream(system) as stream:
         while (batch := stream.get()) is None:
             pass

@@ -42,9 +42,8 @@ def test_the_last_updates_of_a_run_learn_and_a_run_that_goes_on_has_the_same_rat
     first = System(config)
     done, before = play(first, 0, TOTAL // 2)
     with agent_checkpoints.open_checkpoints(tmp_path, 1) as checkpoints:
-        checkpoints.save(checkpoints, 1, first.learner.state, {}, {}, asynchronous=False)
-        state, _ = checkpoints.restore(checkpoints, 1, first.network, first.optimizer)
-    second = System(config, state)
+        agent_checkpoints.save(checkpoints, 1, first.items(), {}, {}, asynchronous=False)
+        second = System(config, agent_checkpoints.Snapshot(checkpoints, 1))
     done, after = play(second, done, TOTAL)
     assert len(after) > 2
     assert len(before) + len(after) > -(-TOTAL // config.batch_size)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from motif_jax.online import settings
 from motif_jax.online.learner import Learner
 from motif_jax.online.training import Training
 from motif_jax.support.interruption import Interruption
@@ -42,7 +43,7 @@ def test_rows_of_a_training_without_rewards_of_its_own(
     absent = {f"episode/{name}" for name in {*OF_NETHACK, "intrinsic_return"}}
     for steps in (300, 600):
         config = recall_config(serial=True, train_for_env_steps=steps, log_every_seconds=1e-9)
-        assert Training(config, tmp_path).run(Interruption())
+        assert Training(settings.resolved(config), tmp_path).run(Interruption())
     rows = list(read_metrics(tmp_path))
     for row in rows:
         assert set(row) == documented("Agent training") - absent | ALWAYS
@@ -59,7 +60,7 @@ def test_rows_of_a_training_with_a_reward(tmp_path: Path) -> None:
     config.serial, config.log_every_seconds, config.train_for_env_steps = True, 1e-9, 512
     config.environment.max_episode_steps = 40
     config.devices.learner, config.compile_cache = "0", ""
-    assert Training(config.lock(), tmp_path / "agent").run(Interruption())
+    assert Training(settings.resolved(config), tmp_path / "agent").run(Interruption())
     rows = list(read_metrics(tmp_path / "agent"))
     for row in rows:
         assert set(row) == documented("Agent training") | ALWAYS

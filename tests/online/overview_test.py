@@ -30,11 +30,32 @@ ONE = ["node1"]
     ],
 )
 def test_devices_are_named_with_their_kind(learning: list[Any], acting: list[Any], expected: str) -> None:
-    line = overview(recall_config(reward__dir="runs/reward"), 2_818_304, learning, acting, ONE)
+    line = overview(
+        recall_config(reward__dir="runs/reward", reward__intrinsic_coefficient=0.1),
+        2_818_304,
+        learning,
+        acting,
+        ONE,
+    )
     assert (
         line
         == f"2 actors x 6 environments of Recall-v0; 2.8 million parameters {expected}; intrinsic reward of runs/reward"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"reward__extrinsic_coefficient": 0.0}, "no reward: both coefficients are 0"),
+        ({"reward__dir": "a"}, "the task's reward alone (the intrinsic reward of a is only logged)"),
+        (
+            {"reward__kind": "my:Reward", "reward__intrinsic_coefficient": 1.0},
+            "intrinsic reward of kind my:Reward",
+        ),
+    ],
+)
+def test_the_reward_is_what_is_learned_from(given: dict[str, Any], expected: str) -> None:
+    assert overview(recall_config(**given), 1, [CPU], [CPU], ONE).endswith(f"; {expected}")
 
 
 def test_hosts_are_named() -> None:

@@ -21,7 +21,7 @@ from motif_jax.envs.replay import Recording
 from motif_jax.online import recordings, settings
 from motif_jax.online.recordings import ActionCollector, EpisodeRecorder, drop_recordings
 from motif_jax.online.training import Training
-from motif_jax.rewards.intrinsic import IntrinsicReward
+from motif_jax.rewards import IntrinsicReward, Values
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
 from tests.playing.agent_runs import recall_config
@@ -170,10 +170,13 @@ def test_every_recording_of_a_run_with_a_reward_has_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serial: bool, save_every: int
 ) -> None:
     """Of games whose batches still waited when the training ended, too; `saved`: the last update's own save is the last."""
-    reward = IntrinsicReward(("sign",), lambda texts: np.ones(len(texts), np.float32), compile=lambda: None)
+    reward = IntrinsicReward()
+    monkeypatch.setattr(reward, "lookup", lambda texts: Values(np.ones(len(texts), np.float32), 0))
     monkeypatch.setattr(rewards, "load_intrinsic", lambda *_: reward)
-    settings = {"serial": serial, "record_every": 1, "save_every_steps": save_every}
-    assert Training(recall_config(train_for_env_steps=600, **settings), tmp_path).run(Interruption())
+    changes = {"serial": serial, "record_every": 1, "save_every_steps": save_every}
+    assert Training(settings.resolved(recall_config(train_for_env_steps=600, **changes)), tmp_path).run(
+        Interruption()
+    )
     rows = lines_of(tmp_path)
     lines = [
         f"step-{row['step']:012d}-env-{row['env']:05d}-episode-{row['episode']:06d}.json" for row in rows
@@ -182,7 +185,9 @@ def test_every_recording_of_a_run_with_a_reward_has_its_line(
     assert len(made) > 50
     assert set(made) <= set(lines)
     # Games are counted on: none is played twice.
-    assert Training(recall_config(train_for_env_steps=900, **settings), tmp_path).run(Interruption())
+    assert Training(settings.resolved(recall_config(train_for_env_steps=900, **changes)), tmp_path).run(
+        Interruption()
+    )
     played = [(row["env"], row["episode"]) for row in lines_of(tmp_path)]
     assert len(set(played)) == len(played) > len(lines)
 
@@ -195,7 +200,7 @@ def lines_of(folder: Path) -> list[dict[str, float]]:
 @pytest.mark.parametrize("serial", [True, False], ids=["serial", "processes"])
 def test_a_training_leaves_recordings_of_its_games(tmp_path: Path, serial: bool) -> None:
     config = recall_config(serial=serial, record_every=4, train_for_env_steps=1_000)
-    assert Training(config, tmp_path).run(Interruption())
+    assert Training(settings.resolved(config), tmp_path).run(Interruption())
     rows = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
     expected = {
         f"step-{row['step']:012d}-env-{row['env']:05d}-episode-{row['episode']:06d}.json": row

@@ -16,12 +16,14 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.actors.pool import ActorPool
+from motif_jax.algorithms import appo
 from motif_jax.devices.services import ServiceFailedError
 from motif_jax.online import agent_checkpoints, settings
 from motif_jax.online.batcher import DeviceBatch
 from motif_jax.online.inference import bucket_sizes, choose
 from motif_jax.online.learner import Learner
 from motif_jax.online.publishing import Publisher
+from motif_jax.online.records import Records
 from motif_jax.online.settings import make_network
 from motif_jax.online.system import BatchStream, System
 from motif_jax.online.training import Training
@@ -32,7 +34,7 @@ from tests.playing.agent_runs import recall_config
 
 
 def train(config: ConfigDict, folder: Path, stop: Interruption | None = None) -> bool:
-    return Training(config, folder).run(stop or Interruption())
+    return Training(settings.resolved(config), folder).run(stop or Interruption())
 
 
 def params_of(folder: Path, config: ConfigDict, step: int | None = None) -> Any:
@@ -131,13 +133,13 @@ def test_processes_train_resume_and_keep_counting(tmp_path: Path) -> None:
 def test_a_stop_saves_and_a_restored_checkpoint_gives_the_same_logits(tmp_path: Path) -> None:
     config = recall_config(train_for_env_steps=10**9, devices__learner="0,1")
     stop = Interruption()
-    run = Training(config, tmp_path)
+    run = Training(settings.resolved(config), tmp_path)
     thread, errors = run_in_thread(run, stop)
-    wait_for(lambda: getattr(run, "_steps", 0) > 300)
+    wait_for(lambda: run.clock.steps > 300)
     stop.requested = True
     thread.join(240)
     assert not errors
-    trained = run._system.learner.state
+    trained = run.system.learner.state
     restored = params_of(tmp_path, config)
     network = make_network(config)
     rng = np.random.default_rng(0)
@@ -151,8 +153,14 @@ def test_a_stop_saves_and_a_restored_checkpoint_gives_the_same_logits(tmp_path: 
     assert_equal_trees(apply(host, observation, network.initial_state(3), first),
                        apply(restored, observation, network.initial_state(3), first))  # fmt: skip
     latest = steps_of(tmp_path)[-1]
+    optimizer = settings.make_optimizer(config)
     with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
-        state, progress = checkpoints.restore(checkpoints, latest, network, settings.make_optimizer(config))
+        snapshot = agent_checkpoints.Snapshot(checkpoints, latest)
+        state = agent_checkpoints.take_learner(
+            snapshot, lambda: appo.make_state(network, optimizer, jax.random.PRNGKey(0))
+        )
+        snapshot.require_all_taken()
+    progress = snapshot.progress
     assert_equal_trees(jax.device_get(trained), state)
     assert progress["env_steps"] == latest
     assert progress["updates"] == int(state.step) == int(jax.device_get(trained.step))
@@ -189,12 +197,14 @@ def both_groups_are_owed_an_answer(pool: ActorPool, stopped_at: float) -> bool:
 
 def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
     run, stop = (
-        Training(recall_config(train_for_env_steps=10**9, log_every_seconds=0.2), tmp_path),
+        Training(
+            settings.resolved(recall_config(train_for_env_steps=10**9, log_every_seconds=0.2)), tmp_path
+        ),
         Interruption(),
     )
     thread, errors = run_in_thread(run, stop)
-    wait_for(lambda: getattr(run, "_steps", 0) > 500)
-    pool = run._system.sources[0].actors
+    wait_for(lambda: run.clock.steps > 500)
+    pool = run.system.sources[0].actors
     # Stopped first: killed at any moment, a group could be one that waits for a slot, and would have none to drop.
     worker = pool.pids()[0]
     os.kill(worker, signal.SIGSTOP)
@@ -203,8 +213,8 @@ def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
     wait_for(lambda: both_groups_are_owed_an_answer(pool, stopped_at))
     os.kill(worker, signal.SIGKILL)
     wait_for(lambda: pool.restarts == 1 and pool.dropped_slots == 2)
-    steps = run._steps
-    wait_for(lambda: run._steps > steps + 2_000)
+    steps = run.clock.steps
+    wait_for(lambda: run.clock.steps > steps + 2_000)
     stop.requested = True
     thread.join(240)
     assert not errors
@@ -212,16 +222,16 @@ def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
 
 
 def test_metrics_are_of_all_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gather, mine = Training._gather, []
+    gather, mine = Records.gather, []
 
-    def of_two(self: Training, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
+    def of_two(self: Records, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
         [here] = gather(self, system)
         if system is None:
             return [here]
         mine.append(system)
         return [here, {**here, "system": {name: 3 * value for name, value in system.items()}}]
 
-    monkeypatch.setattr(Training, "_gather", of_two)
+    monkeypatch.setattr(Records, "gather", of_two)
     assert train(recall_config(serial=True, train_for_env_steps=300, log_every_seconds=1e9), tmp_path)
     [row], [here] = list(read_metrics(tmp_path)), mine
     assert here["inference/rows_per_second"] > 0
@@ -240,10 +250,13 @@ def test_a_run_begins_with_a_line_of_what_runs_where(
 
 
 def test_a_failing_part_ends_the_run_with_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, stop = Training(recall_config(train_for_env_steps=10**9), tmp_path), Interruption()
+    run, stop = (
+        Training(settings.resolved(recall_config(train_for_env_steps=10**9)), tmp_path),
+        Interruption(),
+    )
     thread, errors = run_in_thread(run, stop)
-    wait_for(lambda: getattr(run, "_steps", 0) > 200)
-    monkeypatch.setattr(run._system.batcher, "_assemble", lambda parts: 1 / 0)
+    wait_for(lambda: run.clock.steps > 200)
+    monkeypatch.setattr(run.system.batcher, "_assemble", lambda parts: 1 / 0)
     thread.join(240)
     assert not thread.is_alive()
     assert isinstance(errors[0], ServiceFailedError)
@@ -260,10 +273,10 @@ def test_several_devices_act_and_learn(learner: str, actor: str, count: int, tmp
         train_for_env_steps=10**9,
         log_every_seconds=1e9,  # one row, of all updates
     )
-    run, stop = Training(config, tmp_path), Interruption()
+    run, stop = Training(settings.resolved(config), tmp_path), Interruption()
     thread, errors = run_in_thread(run, stop)
-    wait_for(lambda: getattr(run, "_steps", 0) > 3_000)
-    sources = run._system.sources
+    wait_for(lambda: run.clock.steps > 3_000)
+    sources = run.system.sources
     assert len(sources) == count
     # A device whose actors are slow to start comes late; it has only to come.
     wait_for(lambda: all(source.inference.counter > 0 for source in sources))
@@ -271,7 +284,7 @@ def test_several_devices_act_and_learn(learner: str, actor: str, count: int, tmp
     thread.join(240)
     assert not errors
     assert len({source.inference._device for source in sources}) == count
-    assert run._system.parallel.device_count == (4 if learner == "all" else 2)
+    assert run.system.parallel.device_count == (4 if learner == "all" else 2)
     row = list(read_metrics(tmp_path))[-1]
     assert row["batch/valid_share"] == 1.0
     assert row["policy/ratio_mean"] == pytest.approx(1.0, abs=0.05)

@@ -26,9 +26,8 @@ pytestmark = pytest.mark.slow
 
 def save(folder, checkpoints, network, step, score):
     state = make_state(network, optax.sgd(0.1), jax.random.PRNGKey(step))
-    agent_checkpoints.save(
-        checkpoints, step, state, {"steps": step}, {"episode/return": score}, asynchronous=False
-    )
+    items, metrics = agent_checkpoints.items_of_learner(state), {"episode/return": score}
+    agent_checkpoints.save(checkpoints, step, items, {"steps": step}, metrics, asynchronous=False)
     return state.params
 
 

@@ -83,7 +83,7 @@ def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs):
     pinned = lineups.open_lineup(config, lineups.Pins(reward_step=0))
     assert pinned.plan["reward"]["step"] == 0
     texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
-    first = rewards.load_intrinsic(pinned.reward, pinned.spec).lookup(texts)
+    first = rewards.load_intrinsic(pinned.reward, pinned.spec).lookup(texts).values
     np.testing.assert_array_equal(first, rewards.load(runs / "text", 0).intrinsic(texts))
     assert not np.array_equal(first, rewards.load(runs / "text", 1).intrinsic(texts))
 

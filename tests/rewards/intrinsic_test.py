@@ -38,11 +38,15 @@ def test_lookup_normalises_and_thresholds_with_the_evaluations_own_statistics(tr
         raw = np.asarray(model.network.reward(model.params, {"message": messages}))
         normalised = (raw - statistics["mean"]) / np.sqrt(statistics["variance"])
         threshold = statistics["quantiles"][9]
-        found = rewards.load_intrinsic(section(trained, step=step), SPEC).lookup(messages)
+        found = rewards.load_intrinsic(section(trained, step=step), SPEC).lookup(messages).values
         np.testing.assert_allclose(found, normalised * (normalised > threshold), rtol=1e-4, atol=1e-5)
-        found = rewards.load_intrinsic(section(trained, step=step, quantile=None), SPEC).lookup(messages)
+        found = (
+            rewards.load_intrinsic(section(trained, step=step, quantile=None), SPEC).lookup(messages).values
+        )
         np.testing.assert_allclose(found, normalised, rtol=1e-4, atol=1e-5)
-        found = rewards.load_intrinsic(section(trained, step=step, normalise=False), SPEC).lookup(messages)
+        found = (
+            rewards.load_intrinsic(section(trained, step=step, normalise=False), SPEC).lookup(messages).values
+        )
         np.testing.assert_allclose(found, raw * (raw > threshold), rtol=1e-4, atol=1e-5)
     assert read_trained(trained).step == 1
 
@@ -144,7 +148,7 @@ def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
         "glyphs": ArraySpec((21, 79), "int16"),
     }
     reward = rewards.load_intrinsic(config, EnvironmentSpec(fields, 3, "message"))
-    assert reward.lookup is None
+    assert reward.in_step is not None
     rng = np.random.default_rng(0)
     observation = {
         "message": some_messages(6).reshape(3, 2, 256),

@@ -53,14 +53,14 @@ def test_the_lookup_computes_where_it_was_told_with_programs_that_are_ready(trai
     assert {d for leaf in jax.tree.leaves(reward.table.params) for d in leaf.devices()} == {device}
     model = read_trained(trained)
     programs = [module._message_program(model.network.architecture, 1, length) for length in LENGTHS]
-    reward.compile()
+    reward.start()
     compiled = [program._cache_size() for program in programs]
     assert min(compiled) >= len(BUCKETS)
     found, texts = [], {long: distinct_messages(sum(BUCKETS), long) for long in (False, True)}
     count = 0
     for bucket in BUCKETS:
         # Texts of their own for each bucket: nothing of them is in the table.
-        found += [reward.lookup(texts[long][count : count + bucket]) for long in (False, True)]
+        found += [reward.lookup(texts[long][count : count + bucket]).values for long in (False, True)]
         count += bucket
     assert reward.table.misses == 2 * sum(BUCKETS)
     assert [program._cache_size() for program in programs] == compiled

@@ -1,0 +1,53 @@
+"""The update algorithms that `config.algorithm.name` names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import appo
+from motif_jax.support import config as checks
+from motif_jax.support import entry_points
+
+
+class Algorithm(Protocol):
+    """What a training needs of an algorithm; `appo` is one.
+
+    Its state is a NamedTuple, all of which a checkpoint holds but `reward_params`. It has at least `params`, the network's;
+    `step`, int32 scalar, the updates done; and `reward_params`, those of a reward that is computed in the update.
+    """
+
+    def check(self, config: ConfigDict) -> None:
+        """Raises UserError for values of `config.algorithm` that are not allowed."""
+
+    def make_state(self, network: Any, optimizer: Any, key: jax.Array, reward_params: Any = ()) -> Any:
+        """A new state; the same key gives the same."""
+
+    def make_update(
+        self, network: Any, optimizer: Any, config: ConfigDict, *, reward_fn: Any = None
+    ) -> Callable[..., tuple[Any, dict[str, jax.Array]]]:
+        """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars), see `appo.make_update`."""
+
+
+ALGORITHMS: dict[str, Algorithm] = {"appo": appo}
+
+
+def algorithm_of(config: ConfigDict) -> Algorithm:
+    """The algorithm that `config.algorithm.name` names.
+
+    Raises:
+      UserError: there is none of that name, or the class outside this package is none.
+    """
+    name = config.algorithm.name
+    if not entry_points.is_entry_point(name):
+        allowed = f"{', '.join(ALGORITHMS)}, or module:Class"
+        checks.require(name in ALGORITHMS, "algorithm.name", name, allowed)
+        return ALGORITHMS[name]
+    made: Algorithm = entry_points.load("algorithm.name", name)()
+    wanted = ("check", "make_state", "make_update")
+    good = all(callable(getattr(made, method, None)) for method in wanted)
+    checks.require(good, "algorithm.name", name, f"a class with {', '.join(wanted)}")
+    return made

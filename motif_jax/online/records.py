@@ -1,0 +1,181 @@
+"""What a training leaves in its folder while it runs: checkpoints, rows of metrics, lines of episodes, recordings."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.devices.hosts import Hosts
+from motif_jax.devices.meters import of_all_hosts, system_metrics
+from motif_jax.online import agent_checkpoints, reward_choice, settings
+from motif_jax.online.batcher import IntrinsicReturn
+from motif_jax.online.clock import Clock
+from motif_jax.online.episode_log import EpisodeLog
+from motif_jax.online.learner import Averages
+from motif_jax.online.recordings import EpisodeRecorder
+from motif_jax.online.system import BatchStream, System
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.metrics import MetricsWriter
+from motif_jax.support.progress import Progress
+
+
+class Records:
+    """Writes for a run what `system` does; the first of several hosts writes for all.
+
+    Args:
+      config: a resolved config.
+      workdir: the run folder.
+      checkpoints: the run's.
+      system: what runs.
+      clock: of the run.
+      recorder: hears of whole episodes, None without recordings.
+      progress: of the checkpoint that the run goes on from; {} for a new run.
+    """
+
+    def __init__(
+        self,
+        config: ConfigDict,
+        workdir: Path,
+        checkpoints: Checkpoints,
+        system: System,
+        clock: Clock,
+        recorder: EpisodeRecorder | None,
+        progress: dict[str, Any],
+    ) -> None:
+        self._config, self._checkpoints, self._system = config, checkpoints, system
+        self._clock, self._recorder, self._hosts = clock, recorder, Hosts()
+        self._averages = Averages()
+        # Complete episodes of this host that the others do not know yet.
+        self._unwritten: list[dict[str, Any]] = []
+        self._next_episode: list[int] = progress.get("next_episode", [])
+        self._stack = ExitStack()
+        first, resume = self._hosts.is_first, progress.get("env_steps")
+        self._episodes = self._stack.enter_context(
+            EpisodeLog(
+                workdir if first else None,
+                config.stats_episodes,
+                system.has_lookup,
+                resume,
+                progress.get("episodes", []),
+                system.network.spec.episode_fields,
+            )
+        )
+        self._writer = first and self._stack.enter_context(
+            MetricsWriter(workdir, resume, settings.wandb_options(config))
+        )
+        self._progress = first and self._stack.enter_context(
+            Progress(clock.total, "steps", "train", clock.steps)
+        )
+
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def add(self, step: int, returns: list[IntrinsicReturn]) -> None:
+        """Takes in the update that was waited for last, and the episodes that ended up to the batch of `step`."""
+        # Read now that the devices have their next update.
+        self._averages.add(self._system.learner.metrics())
+        self._keep(self._episodes.join(step, self._reports(step), returns))
+        if self._clock.show_is_due():
+            self.show()
+
+    def end(self, stream: BatchStream) -> None:
+        """Takes in the episodes that ended behind the last batch that was learned from; the last row and checkpoint."""
+        clock = self._clock
+        # Without a save that is still to come the checkpoint does not know of them: their places are played again.
+        reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
+        self._keep(self._episodes.join_rest(clock.steps, reports, stream.rest()))
+        self.show()
+        if clock.steps > clock.logged_steps:
+            self.log(stream.waiting())
+        self.save(asynchronous=False)
+
+    def show(self) -> None:
+        """Moves the line of progress on."""
+        if not self._progress:
+            return
+        means = self._episodes.means()
+        names = [name for name in ("return", "intrinsic_return") if f"episode/{name}" in means]
+        self._progress.update(self._clock.steps, **{name: means[f"episode/{name}"] for name in names})
+        self._clock.shown()
+
+    def log(self, waiting: int) -> None:
+        """Writes a row of metrics; `waiting` batches wait for the learner."""
+        system = self._system
+        here = system_metrics(system.meters.read(), system.inference_threads)
+        everyone = self.gather({**here, "queue/waiting_batches": float(waiting)})
+        # Those of the update that has just been waited for, which are read later where no row is written.
+        self._averages.add(system.learner.metrics())
+        values = {
+            **self._averages.read(),
+            **self._episodes.row(),
+            **({} if system.reward is None else system.reward.metrics()),
+            **of_all_hosts([host["system"] for host in everyone]),
+            "actors/restarts": float(sum(host["restarts"] for host in everyone)),
+            "actors/dropped_slots": float(sum(host["dropped_slots"] for host in everyone)),
+            "time/seconds": self._clock.seconds(),
+            "time/updates": float(system.learner.version),
+            "throughput/env_steps_per_second": self._clock.logged(),
+        }
+        if self._writer:
+            self._writer.write(self._clock.steps, values)
+
+    def save(self, asynchronous: bool) -> None:
+        """Writes a checkpoint of what every part of the run gives."""
+        clock, everyone = self._clock, self.gather()
+        next_episode = [number for host in everyone for number in host["next_episode"]]
+        # A run that goes on with fewer environments keeps the others' places.
+        self._next_episode = next_episode + self._next_episode[len(next_episode) :]
+        progress = {
+            "env_steps": clock.steps,
+            "updates": self._system.learner.version,
+            reward_choice.STEP: self._config.reward.step,
+            "draws": max(host["draws"] for host in everyone),
+            "next_episode": self._next_episode,
+            "episodes": self._episodes.state(),
+            "seconds": clock.seconds(),
+        }
+        metrics = self._episodes.means() if self._episodes.settled() else {}
+        items = self._system.items()
+        agent_checkpoints.save(self._checkpoints, clock.steps, items, progress, metrics, asynchronous)
+        clock.saved()
+
+    def gather(self, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
+        """Takes in the episodes of all hosts; gives what else they tell each other, `system` with it."""
+        actors = [source.actors for source in self._system.sources]
+        everyone = self._hosts.gather(
+            {
+                "system": system,
+                "episodes": self._unwritten,
+                "next_episode": self._system.next_episode(),
+                "draws": self._system.draws(),
+                "restarts": sum(a.restarts for a in actors),
+                "dropped_slots": sum(a.dropped_slots for a in actors),
+            }
+        )
+        self._unwritten = []
+        for host in everyone:
+            self._episodes.write(host["episodes"])
+        return everyone
+
+    def _reports(self, step: int) -> list[dict[str, Any]]:
+        """What actors report of the episodes that ended since the last call."""
+        reports = [report for source in self._system.sources for report in source.actors.episodes()]
+        if self._recorder is not None:
+            self._recorder.report(step, reports)
+        return reports
+
+    def _keep(self, rows: list[dict[str, Any]]) -> None:
+        """Takes in this host's complete episodes."""
+        if self._hosts.count == 1:
+            self._episodes.write(rows)
+        else:
+            self._unwritten += rows

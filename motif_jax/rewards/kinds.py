@@ -1,0 +1,55 @@
+"""The kinds of intrinsic reward that `config.reward.kind` names, and the functions that a stage calls."""
+
+from __future__ import annotations
+
+import jax
+from ml_collections import ConfigDict
+
+from motif_jax.rewards.intrinsic import IntrinsicReward, ObservationSpec, RewardSetup
+from motif_jax.rewards.motif import MotifReward
+from motif_jax.support import config as checks
+from motif_jax.support import entry_points
+
+MOTIF = "motif"
+KINDS: dict[str, type[IntrinsicReward]] = {MOTIF: MotifReward}
+
+
+def kind_of(config: ConfigDict) -> type[IntrinsicReward]:
+    """The class that `config.reward.kind` names; a section without the key names a run of train_reward.
+
+    Raises:
+      UserError: there is no such kind, or no such class outside this package.
+    """
+    name = config.get("kind", MOTIF)
+    if not entry_points.is_entry_point(name):
+        allowed = f"{', '.join(KINDS)}, or module:Class of a subclass of IntrinsicReward"
+        checks.require(name in KINDS, "reward.kind", name, allowed)
+        return KINDS[name]
+    kind = entry_points.load("reward.kind", name)
+    good = isinstance(kind, type) and issubclass(kind, IntrinsicReward)
+    checks.require(good, "reward.kind", name, "a subclass of motif_jax.rewards.IntrinsicReward")
+    return kind
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for values of `config.reward` that make no sense, before anything is computed."""
+    kind_of(config).check(config)
+
+
+def required_fields(config: ConfigDict) -> tuple[str, ...]:
+    """Observation fields that the reward of `config.reward` reads; () for no reward, or one of the text alone."""
+    return kind_of(config).required_fields(config)
+
+
+def load_intrinsic(
+    config: ConfigDict,
+    spec: ObservationSpec,
+    two_decimals: bool | None = None,
+    device: jax.Device | None = None,
+) -> IntrinsicReward | None:
+    """The reward that `config.reward` names, None for none; arguments as in `RewardSetup`.
+
+    Raises:
+      UserError: it cannot be made.
+    """
+    return kind_of(config).make(RewardSetup(config, spec, two_decimals, device))

@@ -1,0 +1,117 @@
+"""The frozen reward of a run of train_reward: of the text alone, or of whole observations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.rewards.intrinsic import IntrinsicReward, RewardSetup
+from motif_jax.rewards.message_table import MessageTable, Values
+from motif_jax.rewards.normalisation import Normalisation
+from motif_jax.rewards.trained import TrainedReward, read_architecture, read_trained
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+
+TABLE_CAPACITY = 1 << 18
+
+
+class MotifReward(IntrinsicReward):
+    """Kind 'motif': evaluation `step` of the run in `dir`, normalised and thresholded as `normalise` and `quantile` say.
+
+    Without `dir` there is no intrinsic reward.
+
+    Attributes:
+      table: the table behind `lookup`, with its counts of hits and misses; None where `in_step` is there.
+    """
+
+    def __init__(self, trained: TrainedReward, normalisation: Normalisation, setup: RewardSetup) -> None:
+        self._trained, self._normalisation = trained, normalisation
+        shown = (
+            "no threshold" if normalisation.threshold is None else f"threshold {normalisation.threshold:g}"
+        )
+        self.description = f"{trained.folder}, evaluation {trained.step}, {shown}"
+        self.table: MessageTable | None = None
+        spec = setup.spec
+        if trained.network.architecture.message_only:
+            if spec.text_field is None:
+                raise UserError(
+                    f"config.reward.dir={trained.folder}: the environment shows no text to reward"
+                )
+            self.fields = (spec.text_field,)
+            params = jax.device_put(trained.params, setup.device)
+            self.table = MessageTable(self._of_texts, params, trained.step, TABLE_CAPACITY)
+            return
+        self.fields = trained.network.architecture.fields
+        if missing := [name for name in self.fields if name not in spec.observation]:
+            raise UserError(
+                f"config.reward.dir={trained.folder}: this reward reads {', '.join(missing)}, which the environment "
+                f"does not show: it shows {', '.join(sorted(spec.observation))}"
+            )
+        self.in_step, self.params = self._of_observations, trained.params
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """See `IntrinsicReward.check`.
+
+        Reads the evaluation that `step` means: a step or quantile that it does not have is told here, not when the run
+        folder has been given to a run with it.
+        """
+        whole = ConfigDict({"reward": config})
+        checks.positive(whole, "reward.step", allow_zero=True, allow_none=True)
+        checks.fraction(whole, "reward.quantile", allow_none=True)
+        if config.dir:
+            checks.existing_folder(whole, "reward.dir")
+            read_trained(config.dir, config.step).normalisation(config.normalise, config.quantile)
+        elif config.get("intrinsic_coefficient"):
+            raise UserError(
+                f"config.reward.intrinsic_coefficient={config.intrinsic_coefficient} needs a trained reward: give "
+                "--config.reward.dir=DIR, or --config.reward.intrinsic_coefficient=0 to learn from the task alone"
+            )
+
+    @classmethod
+    def required_fields(cls, config: ConfigDict) -> tuple[str, ...]:
+        """Observation fields that the reward reads, the text as 'message'; reads only its config.json."""
+        return read_architecture(config.dir)[0].fields if config.dir else ()
+
+    @classmethod
+    def make(cls, setup: RewardSetup) -> Self | None:
+        """See `IntrinsicReward.make`.
+
+        Raises:
+          UserError: no such folder or evaluation, a quantile that is none of the levels, or the environment lacks
+            a field that the reward reads.
+        """
+        config = setup.config
+        if not config.dir:
+            return None
+        trained = read_trained(config.dir, config.step)
+        normalisation = trained.normalisation(config.normalise, config.quantile, setup.two_decimals)
+        return cls(trained, normalisation, setup)
+
+    def start(self) -> None:
+        """Compiles the programs of all numbers of texts."""
+        if self.table is not None:
+            self._trained.compile_messages(self.table.params)
+
+    def lookup(self, texts: np.ndarray) -> Values:
+        """See `IntrinsicReward.lookup`."""
+        if self.table is None:
+            return super().lookup(texts)
+        return self.table.lookup(texts)
+
+    def _of_texts(self, params: Any, texts: np.ndarray) -> np.ndarray:
+        return np.asarray(self._normalisation(self._trained.of_messages(params, texts)), np.float32)
+
+    def _of_observations(self, params: Any, observation: Mapping[str, jax.Array]) -> jax.Array:
+        chex.assert_equal_shape_prefix([observation[name] for name in self.fields], 2)
+        leading = observation[self.fields[0]].shape[:2]
+        rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
+        return jax.lax.stop_gradient(
+            jnp.reshape(self._normalisation(self._trained.raw(params, rows)), leading)
+        )
