@@ -51,6 +51,7 @@ AGENT = {
     "network.core_layers": Default(1, "agent --rnn_num_layers"),
     "network.separate_critic": Default(False, "agent --actor_critic_share_weights"),
     "network.dtype": Default("float32", "golden numbers"),
+    "algorithm.name": Default("appo", "0.6"),
     "algorithm.gamma": Default(0.99, "agent --gamma"),
     "algorithm.advantage": Default("vtrace", "agent --with_vtrace"),
     "algorithm.rho_clip": Default(1.0, "agent --vtrace_rho"),
