@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import pytest
 from motif_jax.algorithms import losses, reductions
 from motif_jax.algorithms.gae import gae
 from motif_jax.algorithms.vtrace import vtrace
+from motif_jax.envs.spec import MASKED
 
 CASES = ("ordinary", "masked", "below_clamp", "over_clamp", "uniform", "not_finite")
 
@@ -199,3 +201,25 @@ def test_means_over_an_axis_weigh_by_rows() -> None:
         strict=True,
     ):
         np.testing.assert_allclose(value, np.full(3, expected), rtol=1e-6)
+
+
+def test_exploration_counts_only_actions_that_there_are() -> None:
+    """Masked logits give what the same logits without those actions give, value and gradient."""
+    logits = jax.random.normal(jax.random.PRNGKey(0), (6, 3))
+    legal = jnp.array([True, False, True, True, False])
+
+    def spread(few: jax.Array) -> jax.Array:
+        return jnp.full((6, 5), MASKED).at[:, legal].set(few)
+
+    valid = jnp.ones(6, bool)
+    for full, masked in (
+        (losses.entropy_loss, losses.entropy_loss),
+        (
+            losses.symmetric_kl_loss,
+            functools.partial(losses.symmetric_kl_loss, legal=jnp.tile(legal, (6, 1))),
+        ),
+    ):
+        expected = jax.value_and_grad(lambda x, loss=full: loss(x, valid, 0.1))(logits)
+        got = jax.value_and_grad(lambda x, loss=masked: loss(spread(x), valid, 0.1))(logits)
+        np.testing.assert_allclose(got[0], expected[0], rtol=1e-5)
+        np.testing.assert_allclose(got[1], expected[1], rtol=1e-4, atol=1e-7)

@@ -23,7 +23,8 @@ _KEY_NAMES = {
 ACTION_NAMES: tuple[str, ...] = tuple(_KEY_NAMES[key] for key in TASK_KEYS)
 
 EAT_QUESTION = b"What do you want to eat?"
-STAIRS_SENTENCE = b"You descend the stairs."
+# Says that the hero went down stairs; only with its full stop is it kept over the prompts that follow (as published).
+STAIRS_SENTENCE = b"You descend the stairs"
 # A single-key question that holds one of these words is left for the agent to answer.
 OPEN_QUESTIONS = (b"eat", b"attack", b"direction?", b"pray")
 

@@ -129,7 +129,7 @@ class Game:
             if misc[2]:  # waits for a space
                 shown = message.tobytes()
                 press(SPACE)
-                if STAIRS_SENTENCE in shown:
+                if STAIRS_SENTENCE + b"." in shown:
                     message[:] = shown
                 continue
             if misc[1]:  # waits for a line

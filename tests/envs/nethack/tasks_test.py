@@ -237,3 +237,26 @@ def test_message_counts_are_the_golden_ones():
             env.step(1, out)
             seen.append(float(out["message_count"]))
         assert seen == counts
+
+
+@pytest.mark.parametrize(("stop", "kept"), [(".", True), ("", False)])
+def test_the_stairs_need_their_full_stop_only_to_outlast_a_prompt(stop, kept):
+    shown = {"msg": f"You descend the stairs{stop}", "time": 2, "dlevel": 2}
+    ((reward, end, *_),) = play("NetHackStaircase-v1", {}, [(18, [shown])])
+    assert (reward, end) == (50.0, TERMINATED)
+    prompted = [{**shown, "more": 1}, {"time": 2, "dlevel": 2}]
+    ((reward, end, *_),) = play("NetHackStaircase-v1", {}, [(18, prompted)])
+    assert (reward, end) == ((50.0, TERMINATED) if kept else (0.0, RUNNING))
+
+
+@pytest.mark.parametrize("action", [999, 23, -1])
+def test_an_action_that_there_is_not_is_refused(action):
+    from motif_jax.envs import registry
+
+    with pytest.raises(ValueError, match=rf"action {action} is not one of 0 \.\. 22"):
+        play("NetHackScore-v1", {}, [(action, [{"time": 2}])])
+    recall = registry.make("Recall-v0")
+    out = empty_observation(recall.spec)
+    recall.reset(0, out)
+    with pytest.raises(ValueError, match=rf"action {action} is not one of 0 \.\. 3"):
+        recall.step(action, out)
