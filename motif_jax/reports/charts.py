@@ -24,6 +24,7 @@ class Series:
       name: in the legend.
       x, y: [n] each; y may hold NaN, which leaves a gap.
       low, high: [n], a band round the line, or None.
+      bars: `low` and `high` are a bar at each point, in place of a band.
       dashed: drawn with dashes (a baseline, a published result).
     """
 
@@ -33,6 +34,7 @@ class Series:
     low: np.ndarray | None = None
     high: np.ndarray | None = None
     dashed: bool = False
+    bars: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,17 @@ def _band(axes: _Axes, line: Series) -> str:
     return f"M{up}L{down}Z"
 
 
+def _bars(axes: _Axes, line: Series, number: int) -> str:
+    if line.low is None or line.high is None:
+        return ""
+    return "".join(
+        f'<line class="whisker c{number % COLOURS}" x1="{axes.x(x):.1f}" x2="{axes.x(x):.1f}" y1="{axes.y(low):.1f}" '
+        f'y2="{axes.y(high):.1f}"/>'
+        for x, low, high in zip(line.x, line.low, line.high, strict=True)
+        if np.isfinite([low, high]).all()
+    )
+
+
 def empty_chart(reason: str) -> str:
     """Returns a box that says why there is nothing to draw."""
     return f'<div class="empty">{escape(reason)}</div>'
@@ -178,11 +191,10 @@ def line_chart(
     axes = _Axes((min(x_low, x_high), x_high if x_high > x_low else x_low + 1), _range(everything))
     parts = [axes.frame(x_label, y_label)]
     for number, line in enumerate(lines):
-        parts.append(
-            f'<path class="band c{number % COLOURS}" d="{_band(axes, line)}"/>'
-            if line.low is not None
-            else ""
-        )
+        if line.bars:
+            parts.append(_bars(axes, line, number))
+        elif line.low is not None:
+            parts.append(f'<path class="band c{number % COLOURS}" d="{_band(axes, line)}"/>')
     for number, line in enumerate(lines):
         dash = " dashed" if line.dashed else ""
         parts.append(f'<path class="line c{number % COLOURS}{dash}" d="{_path(axes, line.x, line.y)}"/>')

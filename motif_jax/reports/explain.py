@@ -12,6 +12,7 @@ from motif_jax.reports.charts import Series
 from motif_jax.reports.explain_data import ExplainedReward, Explanation, rank_correlation, seen
 from motif_jax.reports.explain_table import message_table, titles
 from motif_jax.reports.html import Cell
+from motif_jax.reports.statistics import wilson
 
 BINS = 60
 # Of a chart with one for each message.
@@ -164,18 +165,17 @@ def _training(reward: ExplainedReward) -> str:
 def _calibration(reward: ExplainedReward) -> str:
     bins: list[dict[str, float]] = reward.curve[-1].get("calibration") or []
     error = reward.curve[-1].get("validation/calibration_error")
+    right = [wilson(b["accuracy"], int(b["pairs"])) for b in bins]
+    sure = 100 * np.array([b["confidence"] for b in bins])
+    value, low, high = 100 * np.array([[r.value, r.low, r.high] for r in right]).reshape(-1, 3).T
     lines = [
-        Series(
-            "model",
-            np.array([b["confidence"] for b in bins]) * 100,
-            np.array([b["accuracy"] for b in bins]) * 100,
-        ),
+        Series("model", sure, value, low, high, bars=True),
         Series("perfect", np.array([50.0, 100.0]), np.array([50.0, 100.0]), dashed=True),
     ]
     chart = charts.line_chart(lines if bins else [], "how sure (%)", "how often right (%)", "calibration")
-    caption = (
-        "" if error is None or error != error else f"expected calibration error {100 * error:.1f} points"
-    )
+    caption = f"bars: Wilson's 95 % intervals; n = {sum(b['pairs'] for b in bins):,} pairs" if bins else ""
+    if error is not None and error == error:
+        caption += f"; expected calibration error {100 * error:.1f} points"
     return html.figure("calibration on validation pairs", chart, caption)
 
 

@@ -159,12 +159,16 @@ def summarise(
 
 
 def wilson_interval(values: Sequence[float] | np.ndarray, confidence: float = CONFIDENCE) -> Estimate:
-    """Returns the share of ones among `values` [n], each 0 or 1, with Wilson's score interval (Wilson 1927).
+    """Returns the share of ones among `values` [n], each 0 or 1, with its interval as of `wilson`."""
+    array = np.asarray(values, np.float64)
+    return wilson(float(array.mean()), len(array), confidence)
+
+
+def wilson(share: float, n: int, confidence: float = CONFIDENCE) -> Estimate:
+    """Returns the `share` of yes among `n` with Wilson's score interval (Wilson 1927).
 
     Unlike the bootstrap it has a width when all values are equal.
     """
-    array = np.asarray(values, np.float64)
-    n, share = len(array), float(array.mean())
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))

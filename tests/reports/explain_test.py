@@ -226,3 +226,26 @@ def test_a_page_of_many_messages_draws_what_is_in_sight_and_keeps_the_unrated_la
         )
         assert driver.execute_script(cells) == ["unrated 9999", "1", "–", "–", "–"]
         assert browser.errors(driver) == []
+
+
+def test_calibration_has_error_bars(one):
+    from scipy.stats import binomtest
+
+    bins = [
+        {"confidence": 0.6, "accuracy": 0.5, "pairs": 4},
+        {"confidence": 0.9, "accuracy": 1.0, "pairs": 50},
+    ]
+    one.rewards[0].curve[-1]["calibration"] = bins
+    page = explain.render(one, "now")
+    figure = page[page.index("calibration on validation pairs") :]
+    figure = figure[: figure.index("</figure>")]
+    assert "n = 54 pairs" in figure
+    bars = re.findall(r'<line class="whisker c0" [^>]*y1="([\d.]+)" y2="([\d.]+)"', figure)
+    heights = [float(low) - float(high) for low, high in bars]
+    expected = []
+    for b in bins:
+        interval = binomtest(round(b["accuracy"] * b["pairs"]), b["pairs"]).proportion_ci(method="wilson")
+        expected.append(interval.high - interval.low)
+    assert heights[0] / heights[1] == pytest.approx(expected[0] / expected[1], rel=0.02)
+    one.rewards[0].curve[-1]["calibration"] = []
+    assert "whisker" not in explain.render(one, "now").partition("<main>")[2].partition("</main>")[0]
