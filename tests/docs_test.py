@@ -136,7 +136,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-# The published tool's flags by the README's sections, and the config that each section is about.
+# The published tool's flags by the sections of docs/from_the_published_tool.md, and the config that each section is about.
 PUBLISHED_FLAGS = {
     "Annotation": (
         "annotate",
@@ -167,14 +167,14 @@ PUBLISHED_FLAGS = {
 @pytest.mark.parametrize("section", PUBLISHED_FLAGS)
 def test_the_flag_table_has_every_published_flag_and_only_our_keys(section: str) -> None:
     stage, published = PUBLISHED_FLAGS[section]
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "from_the_published_tool.md").read_text(encoding="utf-8")
     table = text[text.index(f"\n**{section}** (") :].split("\n\n")[1]
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `--")]
     flags_there = [flag for theirs, _ in rows for flag in re.findall(r"--([a-z_0-9-]+)", theirs)]
     assert sorted(flags_there) == sorted(published.split())
     for _, ours in rows:
         for key in re.findall(r"`config\.([a-z_0-9.]+)", ours):
-            assert key in keys(REPOSITORY / "configs" / f"{stage}.py", ""), f"README: {section}: config.{key}"
+            assert key in keys(REPOSITORY / "configs" / f"{stage}.py", ""), f"{section}: config.{key}"
 
 
 def test_the_stage_table_has_every_stage() -> None:
@@ -184,6 +184,19 @@ def test_the_stage_table_has_every_stage() -> None:
     assert sorted(named) == launch.stage_names()
     files = (REPOSITORY / "docs" / "files.md").read_text(encoding="utf-8")
     assert not [name for name in named if f"`{name}`" not in files]
+
+
+def test_architecture_names_files_that_exist_and_every_room() -> None:
+    text = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:motif_jax|tests|configs|launch|third_party)/[A-Za-z0-9_./]*)`", text)
+    assert len(named) > 40
+    assert not [name for name in named if not (REPOSITORY / name).exists()]
+    rooms = [path.parent.name for path in (REPOSITORY / "motif_jax").glob("*/__init__.py")]
+    assert not [room for room in rooms if f"{room}/" not in text]
+
+
+def test_the_readme_fits_on_a_page() -> None:
+    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()) < 150
 
 
 def test_shell_scripts_parse() -> None:

@@ -119,6 +119,16 @@ def test_an_agent_is_evaluated_as_it_is(runs):
     assert len(episodes(runs / "of_the_agent" / "episodes.jsonl")) == 2
 
 
+def test_the_readme_says_how_to_read_them(runs, monkeypatch):
+    (blocks,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+    (runs / "runs").symlink_to(runs)
+    monkeypatch.chdir(runs)
+    names: dict[str, object] = {}
+    exec(blocks, names)
+    assert "actor" in names["params"]
+    assert names["reward"]("It's a wall.") < 0
+
+
 @pytest.mark.slow
 def test_a_stopped_evaluation_goes_on_to_the_same_episodes(runs):
     path = runs / "evaluation" / "episodes.jsonl"
