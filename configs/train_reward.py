@@ -21,6 +21,7 @@ from __future__ import annotations
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
+from motif_jax.support import nonfinite
 from motif_jax.support.config import all_compat_on, compat, unknown_variant
 
 VARIANTS = ("", "faithful", "quickstart", "smoke")
@@ -85,6 +86,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # Of float32 matrix products: 'highest', or 'default', which on recent GPUs rounds their factors to TF32 (10 bits).
     config.matmul_precision = "default"
     config.save_every_seconds = 300.0  # besides every epoch
+    # Where a loss, a gradient or a parameter is not finite the step is not taken, and its batch is written to
+    # nonfinite/step-N.npz: 'stop' ends the training there, 'skip' goes on, most_skips times at most.
+    config.nonfinite = nonfinite.defaults()
     config.profile = ConfigDict({"start": placeholder(int), "steps": 2, "server_port": placeholder(int)})
     config.wandb = ConfigDict({"enabled": False, "project": "motif_jax", "name": placeholder(str)})
     config.compat = compat("running_statistics", "quantile_two_decimals", "glyph_crop_centre")

@@ -24,27 +24,22 @@ Field = Any
 
 
 class PreferenceState(NamedTuple):
-    """State of a reward training; an ensemble has a leading axis of members in `params` and `opt_state`.
+    """State of a reward training; an ensemble has a leading axis of members in both.
 
     Attributes:
       params: parameters, float32.
       opt_state: state of the optimiser.
-      step: optimiser steps taken, int32 scalar.
-      messages: uint8 [M, 256], the data set's distinct messages, which batches name by index; [0, 256] where
-        no message is read.
     """
 
     params: Any
     opt_state: Any
-    step: Field
-    messages: Field
 
 
 class PreferenceBatch(NamedTuple):
     """Pairs of one step on one device; every leaf may have leading axes of devices and steps.
 
     Attributes:
-      unique: int32 [U], indices of the distinct messages of this part, padded with any index.
+      unique: int32 [U], which messages of the data set's distinct ones this part shows, padded with any.
       inverse: int32 [B, 2, L], for each step of each sub-sequence its place in `unique`; where the model reads
         no message only its shape matters.
       rows: the other observation fields that the model reads, [B, 2, L, ...] each.
@@ -100,7 +95,7 @@ def step_rewards(
     Args:
       network: the model.
       params: its parameters.
-      messages: uint8 [M, 256], what `batch.unique` points into.
+      messages: uint8 [M, 256], the data set's distinct messages.
       batch: pairs of one step.
       max_length: bytes of all messages from here on are zero (static).
 
@@ -196,72 +191,40 @@ def make_loss(
     return loss
 
 
-def make_train_steps(
+def make_train_step(
     network: RewardNetwork,
     optimizer: optax.GradientTransformation,
     members: int = 1,
     max_length: int | None = None,
     axis_name: str | None = None,
-) -> Callable[[PreferenceState, PreferenceBatch], tuple[PreferenceState, dict[str, jax.Array]]]:
-    """Returns `train(state, batches) -> (state, metrics)` that takes one optimiser step for each batch.
+) -> Callable[[PreferenceState, jax.Array, PreferenceBatch], tuple[PreferenceState, dict[str, jax.Array]]]:
+    """Returns `step(state, messages, batch) -> (state, metrics)`, an optimiser step.
 
-    `batches` has a leading axis of steps; the metrics are arrays [steps] of `make_loss`'s numbers and
-    `gradient_norm`. The gradient is summed over `axis_name` and members of an ensemble do not touch each
-    other, so that the result is that of training each on one device with the whole batch.
+    The metrics are `make_loss`'s numbers and `gradient_norm`. The gradient is summed over `axis_name` and members of
+    an ensemble do not touch each other, so that the result is that of training each on one device with the whole batch.
     """
     gradient_of = jax.value_and_grad(make_loss(network, members, max_length, axis_name), has_aux=True)
     update = optimizer.update if members == 1 else jax.vmap(optimizer.update)
 
-    def step(state: PreferenceState, batch: PreferenceBatch) -> tuple[PreferenceState, dict[str, jax.Array]]:
-        (_, metrics), gradient = gradient_of(state.params, state.messages, batch)
+    def step(
+        state: PreferenceState, messages: jax.Array, batch: PreferenceBatch
+    ) -> tuple[PreferenceState, dict[str, jax.Array]]:
+        (_, metrics), gradient = gradient_of(state.params, messages, batch)
         if axis_name:
             gradient = jax.lax.psum(gradient, axis_name)
         updates, opt_state = update(gradient, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
         metrics["gradient_norm"] = optax.tree.norm(gradient)
-        return state._replace(params=params, opt_state=opt_state, step=state.step + 1), metrics
+        return PreferenceState(optax.apply_updates(state.params, updates), opt_state), metrics
 
-    def train(
-        state: PreferenceState, batches: PreferenceBatch
-    ) -> tuple[PreferenceState, dict[str, jax.Array]]:
-        messages = state.messages
-        if batches.targets.shape[0] == 1:
-            # No loop: XLA computes convolutions inside one about ten times slower on CPU.
-            state, metrics = step(state, jax.tree.map(lambda leaf: leaf[0], batches))
-            return state, jax.tree.map(lambda number: number[None], metrics)
-
-        def body(
-            carry: PreferenceState, batch: PreferenceBatch
-        ) -> tuple[PreferenceState, dict[str, jax.Array]]:
-            new, metrics = step(carry._replace(messages=messages), batch)
-            return new._replace(messages=None), metrics
-
-        carry, metrics = jax.lax.scan(body, state._replace(messages=None), batches)
-        return carry._replace(messages=messages), metrics
-
-    return train
+    return step
 
 
 def init_state(
-    network: RewardNetwork,
-    optimizer: optax.GradientTransformation,
-    key: jax.Array,
-    messages: jax.Array | None,
-    members: int = 1,
+    network: RewardNetwork, optimizer: optax.GradientTransformation, key: jax.Array, members: int = 1
 ) -> PreferenceState:
-    """A fresh state; the members of an ensemble differ in their initial parameters.
-
-    Args:
-      network: the model.
-      optimizer: of each member.
-      key: of the initial parameters.
-      messages: uint8 [M, 256], the data set's distinct messages; None leaves them to be filled in.
-      members: size of the ensemble.
-    """
+    """A fresh state; the members of an ensemble differ in their initial parameters, which `key` decides."""
     if members == 1:
         params = network.init(key)
-        opt_state = optimizer.init(params)
-    else:
-        params = jax.vmap(network.init)(jax.random.split(key, members))
-        opt_state = jax.vmap(optimizer.init)(params)
-    return PreferenceState(params, opt_state, jnp.zeros((), jnp.int32), messages)
+        return PreferenceState(params, optimizer.init(params))
+    params = jax.vmap(network.init)(jax.random.split(key, members))
+    return PreferenceState(params, jax.vmap(optimizer.init)(params))

@@ -42,10 +42,12 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.offline import reward_data
-from motif_jax.offline.reward_trainer import RewardTrainer
+from motif_jax.offline.reward_data import RewardData
+from motif_jax.offline.reward_task import RewardTask
+from motif_jax.offline.trainer import OfflineTrainer, Settings
 from motif_jax.rewards.trained import architecture_of
 from motif_jax.support import config as checks
-from motif_jax.support import metrics, seeds
+from motif_jax.support import metrics, nonfinite, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy
 
@@ -122,6 +124,7 @@ def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> ConfigDict:
             "epochs": 1,
             "early_stopping": {"patience": 0},
             "save_every_seconds": 300.0,
+            "nonfinite": nonfinite.defaults(),
             "profile": {"start": None, "steps": 2, "server_port": None},
             "wandb": {"enabled": False},
             "train_fraction": 0.8,
@@ -140,9 +143,9 @@ def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> ConfigDict:
     )  # fmt: skip
 
 
-def straightforward(trainer: RewardTrainer) -> Callable[..., Any]:
+def straightforward(task: RewardTask) -> Callable[..., Any]:
     """A jitted step (params, opt_state, messages, targets, weights) that encodes all messages."""
-    network, optimizer = trainer.network, trainer.optimizer
+    network, optimizer = task.network, task.optimizer
 
     def loss(params: Any, messages: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.Array:
         rewards = network.reward(params, {"message": messages.reshape(-1, 256)})
@@ -161,25 +164,24 @@ def straightforward(trainer: RewardTrainer) -> Callable[..., Any]:
 class _Sides:
     """The two ways to train, on the same sequence of batches."""
 
-    def __init__(self, trainer: RewardTrainer) -> None:
-        self.trainer = trainer
-        self.step = straightforward(trainer)
-        self.start = jax.device_get(trainer.init_state())
-        size, train = trainer.plan.batch_size, trainer.data.train.size
+    def __init__(self, training: ConfigDict, data: RewardData, parallel: DataParallel) -> None:
+        self.task = RewardTask(training, data, parallel)
+        self.trainer = OfflineTrainer(self.task, parallel)
+        self.step = straightforward(self.task)
+        self.start = self.task.init_state()
         # Whole batches only, so that every step is the same work.
-        orders = [trainer.plan.order(epoch).reshape(-1, size)[: train // size] for epoch in range(1)]
-        self.batches = np.concatenate(orders)
+        self.batches = self.task.plan.order(0)[: data.train.size // self.task.plan.batch_size]
 
     def pairs(self, first: int, steps: int) -> np.ndarray:
         return self.batches[np.arange(first, first + steps) % len(self.batches)]
 
     def fast(self, state: Any, first: int, steps: int) -> Any:
         """Takes `steps` steps in chunks; the plan is made while the device works, as in a training."""
-        plan, done = self.trainer.plan, 0
+        plan, done = self.task.plan, 0
         while done < steps:
             size = min(plan.chunk_steps, steps - done)
             pairs = self.pairs(first + done, size)
-            weights = self.trainer.data.targets.weights[pairs][:, None]
+            weights = self.task.data.targets.weights[pairs][:, None]
             state, _ = self.trainer.train_chunk(state, plan.make(pairs, weights))
             done += size
         return jax.block_until_ready(state)
@@ -188,7 +190,7 @@ class _Sides:
         self, state: tuple[Any, Any], first: int, steps: int, backwards: bool = False
     ) -> tuple[Any, Any]:
         """Takes `steps` steps one by one; `backwards` has the pairs of each batch in reverse order."""
-        data = self.trainer.data
+        data = self.task.data
         params, opt_state = state
         for pairs in self.pairs(first, steps)[:, :: -1 if backwards else 1]:
             messages = data.dataset.data["message"][pairs]
@@ -238,17 +240,16 @@ def run(config: ConfigDict) -> dict[str, Any]:
             allowed = f"at most the {data.train.size} labelled training pairs of {folder}"
             checks.require(settings[key] <= data.train.size, f"options.{key}", settings[key], allowed)
         parallel = DataParallel(jax.local_devices())
-        trainer = RewardTrainer(training, data, parallel)
-        line = _measure(config, settings, trainer)
+        line = _measure(config, settings, _Sides(training, data, parallel))
         if settings.parity_steps and settings.published_parity:
-            line |= _parity(_Sides(trainer), settings.parity_steps, "published_")
+            line |= _parity(_Sides(training, data, parallel), settings.parity_steps, "published_")
         if settings.epochs_pairs:
             line |= _whole_training(
                 settings, training.copy_and_resolve_references(), Path(temporary), parallel
             )
         if settings.parity_steps:
             training.batch_size, training.optimizer.eps = settings.parity_batch_size, settings.parity_eps
-            line |= _parity(_Sides(RewardTrainer(training, data, parallel)), settings.parity_steps)
+            line |= _parity(_Sides(training, data, parallel), settings.parity_steps)
         return line
 
 
@@ -261,7 +262,7 @@ def _whole_training(
     training.dataset_dir, training.epochs = str(temporary / "resampled"), settings.epochs
     started = time.perf_counter()
     data = reward_data.load(training, architecture_of(training.network, training.compat))
-    trainer = RewardTrainer(training, data, parallel)
+    trainer = OfflineTrainer(RewardTask(training, data, parallel), parallel, Settings.of(training))
     if not trainer.run(temporary / "run"):
         raise UserError("the benchmark was stopped before the end of its training")
     seconds = time.perf_counter() - started
@@ -289,13 +290,13 @@ def _parity(sides: _Sides, steps: int, prefix: str = "") -> dict[str, float]:
     start = sides.start.params
     floor = "parameter_change_apart_of_baseline_with_reordered_batches"
     return {
-        f"{prefix}parameter_change_apart": _distance(state.params, plain[0], start),
+        f"{prefix}parameter_change_apart": _distance(state.state.params, plain[0], start),
         f"{prefix}{floor}": _distance(other[0], plain[0], start),
     }
 
 
-def _measure(config: ConfigDict, settings: ConfigDict, trainer: RewardTrainer) -> dict[str, Any]:
-    sides, size = _Sides(trainer), settings.batch_size
+def _measure(config: ConfigDict, settings: ConfigDict, sides: _Sides) -> dict[str, Any]:
+    data, size = sides.task.data, settings.batch_size
     state, plain = sides.fresh()
     # Compile both.
     state, plain = sides.fast(state, 0, settings.steps), sides.plain(plain, 0, 1)
@@ -307,7 +308,7 @@ def _measure(config: ConfigDict, settings: ConfigDict, trainer: RewardTrainer) -
         state = sides.fast(state, 0, settings.steps)
         baseline.append(settings.baseline_steps * size / (between - started))
         values.append(settings.steps * size / (time.perf_counter() - between))
-    shown = trainer.data.ids[sides.batches].reshape(len(sides.batches), -1)
+    shown = data.ids[sides.batches].reshape(len(sides.batches), -1)
     share = float(np.mean([np.unique(row).size for row in shown]) / shown.shape[1])
     return result(
         "reward",
@@ -318,7 +319,7 @@ def _measure(config: ConfigDict, settings: ConfigDict, trainer: RewardTrainer) -
         settings.to_dict(),
         distinct_share=share,
         target_ratio=min(10.0, 0.8 / share),
-        distinct_messages=len(trainer.data.messages),
-        longest_message=trainer.data.max_length,
-        devices=trainer.parallel.device_count,
+        distinct_messages=len(data.messages),
+        longest_message=data.max_length,
+        devices=sides.trainer.parallel.device_count,
     )

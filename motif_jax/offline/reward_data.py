@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from motif_jax.datasets.pairs.distinct import distinct_rows, used_length
 from motif_jax.datasets.pairs.split import torch_split
 from motif_jax.datasets.pairs.targets import PairTargets, read_targets
 from motif_jax.networks.reward import RewardArchitecture
+from motif_jax.offline.task import epoch_order
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -163,6 +163,7 @@ class BatchPlan:
         fit = max(1, _CHUNK_BYTES // max(1, row_bytes * config.batch_size))
         self.chunk_steps = min(config.chunk_steps, self.steps_per_epoch, fit)
         self.bucket = self._bucket()
+        self._order = -1, np.empty((0, 0), np.int64)
         # The sample of an ensemble's member belongs to the member and the pair, not to the epoch.
         self._draws = [
             seeds.rng(config.seed, "bootstrap", member).poisson(1.0, data.dataset.num_pairs)
@@ -170,11 +171,8 @@ class BatchPlan:
         ]
 
     def order(self, epoch: int) -> np.ndarray:
-        """Training pairs int64 [steps * batch] of `epoch`, -1 where the last batch is not full."""
-        train = self._data.train
-        order = np.full(self.steps_per_epoch * self.batch_size, -1, np.int64)
-        order[: train.size] = train[seeds.rng(self._config.seed, "epoch", epoch).permutation(train.size)]
-        return order
+        """Training pairs int64 [steps, batch] of `epoch`, -1 where the last batch is not full."""
+        return epoch_order(self._config.seed, epoch, self._data.train, self.batch_size)
 
     def _bucket(self) -> int:
         """Most distinct messages on a device in any batch of the run, rounded up a little."""
@@ -188,14 +186,15 @@ class BatchPlan:
             most = max(most, int((np.diff(shown, axis=1) != 0).sum(axis=1).max()) + 1)
         return min(-(-most // 16) * 16, max(most, share * 2 * self._data.dataset.length))
 
-    def chunks(self, epoch: int, start_step: int = 0) -> Iterator[tuple[int, PreferenceBatch]]:
-        """Yields (number of steps, their batches) from `start_step` of `epoch`, a whole number of chunks, on."""
-        order = self.order(epoch).reshape(self.steps_per_epoch, self.batch_size)
-        for start in range(start_step, self.steps_per_epoch, self.chunk_steps):
-            pairs = order[start : start + self.chunk_steps]
-            yield len(pairs), self.make(pairs, self._member_weights(epoch, pairs))
+    def batches(self, first: int, count: int) -> PreferenceBatch:
+        """The batches of steps `first` to `first + count`, all in one epoch."""
+        epoch, start = divmod(first, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            self._order = epoch, self.order(epoch)
+        pairs = self._order[1][start : start + count]
+        return self.make(pairs, self._member_weights(pairs))
 
-    def _member_weights(self, epoch: int, pairs: np.ndarray) -> np.ndarray:
+    def _member_weights(self, pairs: np.ndarray) -> np.ndarray:
         """Weights float32 [steps, members, B]; with bootstrap each member sees its own sample of the pairs."""
         weights = np.where(pairs >= 0, self._data.targets.weights[np.maximum(pairs, 0)], 0)
         weights = np.repeat(weights[:, None], self._config.ensemble.members, axis=1)

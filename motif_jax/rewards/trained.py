@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import JSON, Checkpoints
+from motif_jax.support.curves import best_row
 from motif_jax.support.errors import UserError
 
 # Texts are padded to one of these numbers, so that few programs are compiled.
@@ -194,12 +195,6 @@ def architecture_of(network: Any, compat: Any) -> RewardArchitecture:
     return RewardArchitecture.from_mapping(network, glyph_crop_centre=bool(compat["glyph_crop_centre"]))
 
 
-def best_evaluation(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Index of the evaluation with the smallest validation loss, the first of equals; 0 where none has one."""
-    losses = np.array([row["validation/loss"] for row in rows], float)
-    return int(np.argmin(np.where(np.isnan(losses), np.inf, losses)))
-
-
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
     """The evaluation that is meant where none is named; None if there is none yet.
 
@@ -214,7 +209,7 @@ def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | N
     if newest is None or not config.get("early_stopping", {}).get("patience", 0):
         return newest
     rows = checkpoints.restore(newest, {"curve": JSON})["curve"]["rows"]
-    best = int(rows[best_evaluation(rows)]["epoch"])
+    best = int(rows[best_row(rows, "validation/loss")]["epoch"])
     return best if best in checkpoints.steps() else newest
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
-from motif_jax.support import metrics, run_folder
+from motif_jax.support import metrics, nonfinite, run_folder
 from motif_jax.support.files import FolderLock
 from motif_jax.support.interruption import EXIT_CODE
 
@@ -17,6 +17,9 @@ IDENTITY = (
     "stage seed annotator batch_size epochs train_fraction network optimizer labels ensemble early_stopping chunk_steps "
     "num_devices compat"
 ).split()
+
+# A batch of this size may be larger than the dataset: the rest of it is padding.
+MOST_PADDED = 1 << 16
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
@@ -58,6 +61,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     checks.choice(config, "labels.ties", targets.TIES)
     schedules.check(config)
     checks.check_profile(config)
+    nonfinite.check(config)
     precision.set_matmul_precision(config)
     devices = config.num_devices or jax.local_device_count()
     there = jax.local_device_count()
@@ -72,6 +76,13 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     if config.wandb.enabled:
         metrics.import_wandb()
     dataset = reward_data.open_dataset(config, architecture)
+    most = max(dataset.num_pairs, MOST_PADDED)
+    checks.require(
+        config.batch_size <= most,
+        "batch_size",
+        config.batch_size,
+        f"at most {most:,}: a batch has no use for more than the {dataset.num_pairs:,} pairs of {config.dataset_dir}",
+    )
     _check_annotators(config, dataset)
 
 
@@ -99,22 +110,23 @@ def run(config: ConfigDict, workdir: Path) -> int:
     import jax
 
     from motif_jax.devices.parallel import DataParallel
-    from motif_jax.offline import reward_data, reward_files
-    from motif_jax.offline.reward_trainer import RewardTrainer
+    from motif_jax.offline import records, reward_data
+    from motif_jax.offline.reward_task import RewardTask
+    from motif_jax.offline.trainer import OfflineTrainer, Settings
     from motif_jax.rewards.trained import architecture_of
 
     with FolderLock(workdir):
         # Reading the data and planning its batches are the last checks: a folder that is refused for them takes a
         # corrected command.
         data = reward_data.load(config, architecture_of(config.network, config.compat))
-        reward_files.refuse_other_data(workdir, config, data)
         parallel = DataParallel(jax.local_devices()[: config.num_devices])
-        trainer = RewardTrainer(config, data, parallel)
+        task = RewardTask(config, data, parallel)
+        records.refuse_other_data(workdir, task.digests, task.source)
         run_folder.prepare(workdir, config, IDENTITY)
         print(
             f"{data.train.size:,} training and {data.validation.size:,} validation pairs, {len(data.messages):,} "
-            f"distinct messages of up to {data.max_length} bytes; at most {trainer.plan.bucket:,} distinct ones of "
+            f"distinct messages of up to {data.max_length} bytes; at most {task.plan.bucket:,} distinct ones of "
             f"{2 * config.batch_size * data.dataset.length:,} in a batch; {parallel.device_count} "
             f"{parallel.devices[0].device_kind} device(s)"
         )
-        return 0 if trainer.run(workdir) else EXIT_CODE
+        return 0 if OfflineTrainer(task, parallel, Settings.of(config)).run(workdir) else EXIT_CODE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,12 @@ class Curve:
 
     def __len__(self) -> int:
         return len(self.x)
+
+
+def best_row(rows: Sequence[Mapping[str, Any]], name: str) -> int:
+    """Index of the row with the smallest number `name`, the first of equals; 0 where none has one."""
+    numbers = np.array([row[name] for row in rows], float)
+    return int(np.argmin(np.where(np.isnan(numbers), np.inf, numbers)))
 
 
 def columns(rows: Iterable[Mapping[str, Any]], step_key: str = "step") -> dict[str, Curve]:

@@ -11,7 +11,7 @@ import pytest
 from motif_jax.datasets.pairs.split import torch_split
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.offline import reward_data
-from motif_jax.offline.reward_trainer import RewardTrainer
+from motif_jax.offline.reward_task import RewardTask
 from motif_jax.rewards.trained import architecture_of, read_trained
 from tests.reward_fixtures import load_config, make_dataset, train
 
@@ -121,14 +121,14 @@ def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_pa
     assert (config.seed, config.train_fraction) == (SEED, 0.8)
     config.dataset_dir, config.annotator = str(tmp_path / "dataset"), "test"
     config.batch_size, config.epochs, config.num_devices = BATCH, EPOCHS, 1
-    trainer = RewardTrainer(
+    task = RewardTask(
         config,
         reward_data.load(config, architecture_of(config.network, config.compat)),
         DataParallel(jax.local_devices()[:1]),
     )
-    orders = [order[order >= 0] for order in map(trainer.plan.order, range(EPOCHS))]
-    start = jax.device_get(trainer.init_state().params)
-    loop = PublishedLoop(tmp_path / "dataset", trainer.network, start, orders)
+    orders = [order[order >= 0] for order in map(task.plan.order, range(EPOCHS))]
+    start = task.init_state().params
+    loop = PublishedLoop(tmp_path / "dataset", task.network, start, orders)
     loop.evaluate(0)
     for epoch in range(EPOCHS):
         loop.epoch(epoch)

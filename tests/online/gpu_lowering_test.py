@@ -26,7 +26,8 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.offline import reward_data
-from motif_jax.offline.reward_trainer import RewardTrainer
+from motif_jax.offline.reward_task import RewardTask
+from motif_jax.offline.trainer import Carry, OfflineTrainer
 from motif_jax.online import batcher, inference
 from motif_jax.online.learner import Learner
 from motif_jax.online.publishing import Publisher
@@ -212,16 +213,16 @@ def test_training_a_reward_runs_on_a_gpu(inputs: str, dtype: str, tmp_path: Path
     config.network = {**config.network.to_dict(), **REWARDS[inputs], "hidden_dim": 512, "dtype": dtype}
     data = reward_data.load(config, architecture_of(config.network, config.compat))
     parallel = DataParallel(jax.devices()[:DEVICES])
-    trainer = RewardTrainer(config, data, parallel)
-    state = jax.eval_shape(
-        lambda: preference.init_state(trainer.network, trainer.optimizer, jax.random.key(0), data.messages)
-    )
-    steps, batches = next(trainer.plan.chunks(0))
+    task = RewardTask(config, data, parallel)
+    trainer = OfflineTrainer(task, parallel)
+    params = jax.eval_shape(lambda: preference.init_state(task.network, task.optimizer, jax.random.key(0)))
+    state = Carry(params, np.int32(0), data.messages)
+    batches = task.batches(0, task.chunk_steps)
     # All steps of a chunk are one program.
-    assert steps > 1
-    assert trainer._steps_per_call is None
+    assert len(batches.unique) > 1
+    assert trainer.steps_per_call is None
     placed = parallel.put_batch(batches, reward_data.axes(batches))
-    text = lowered(trainer._train, state, placed)
+    text = lowered(trainer.train, state, placed)
     num_state = len(jax.tree.leaves(state))
     assert donated(text)[:num_state] == [True] * num_state
     assert not any(donated(text)[num_state:])
@@ -231,13 +232,13 @@ def test_training_a_reward_runs_on_a_gpu(inputs: str, dtype: str, tmp_path: Path
     assert all(kind.endswith(f"x{short}") for types in convolutions for kind in types)
     first = jax.tree.map(lambda leaf: leaf[:1], batches)
     placed = parallel.put_batch(first, reward_data.axes(first))
-    lowered(trainer._rewards_of_steps, (state.params, state.messages), placed)
+    lowered(task.rewards_of_steps, (params.params, data.messages), placed)
     if inputs == "message":
         messages = parallel.put_batch(np.zeros((1024, 256), np.uint8), 0)
-        lowered(trainer._rewards_of_messages, state.params, messages)
+        lowered(task.rewards_of_messages, params.params, messages)
         # Looked up on a GPU where JAX_PLATFORMS leaves the CPU out.
-        program = trained._message_program(trainer.network.architecture, 1, None)
-        lowered(program, state.params, np.zeros((8, 256), np.uint8))
+        program = trained._message_program(task.network.architecture, 1, None)
+        lowered(program, params.params, np.zeros((8, 256), np.uint8))
 
 
 @pytest.mark.parametrize("make", [lambda: nethack_network(), lambda: RewardNetwork(RewardArchitecture())])

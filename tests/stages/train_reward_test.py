@@ -20,6 +20,7 @@ from motif_jax import rewards
 from motif_jax.datasets.pairs.split import torch_split
 from motif_jax.rewards.trained import read_trained
 from motif_jax.stages import train_reward
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import (
     REPOSITORY,
@@ -161,6 +162,13 @@ def test_a_training_that_diverges_ends_with_one_line_and_keeps_what_was_good(dat
     model = read_trained(tmp_path / "r")
     assert model.step == 0
     assert np.isfinite(model.statistics["mean"])
+    (batch,) = (tmp_path / "r" / "nonfinite").glob("step-*.npz")
+    with np.load(batch) as arrays:
+        assert not np.isfinite(arrays["loss"])
+        assert arrays["messages"].shape[1:] == (256,)
+    with Checkpoints(tmp_path / "r" / "resume", keep=None, read_only=True) as checkpoints:
+        saved = checkpoints.restore(None, {"params": model.params})["params"]
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(saved))
     rows = [json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [0]
     lost = dataclasses.replace(model, statistics={**model.statistics, "mean": float("nan")})
@@ -304,6 +312,8 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
         ({"optimizer.schedule": "steps"}, "must be one of constant"),
         ({"matmul_precision": "tf32"}, "config.matmul_precision='tf32': must be one of default, highest"),
         ({"num_devices": 64}, "config.num_devices=64: must be at most"),
+        ({"batch_size": 10**8}, "config.batch_size=100000000: must be at most 65,536: .* the 500 pairs of"),
+        ({"nonfinite.policy": "hope"}, "config.nonfinite.policy='hope': must be one of stop, skip"),
         ({"num_devices": 3}, "config.batch_size=32: must be a multiple of the 3 devices"),
         ({"train_fraction": 1.0}, "between 0 and 1"),
         ({"profile.steps": 0}, "config.profile.steps=0: must be a number above 0"),

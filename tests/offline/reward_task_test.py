@@ -10,7 +10,8 @@ import pytest
 
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.offline import reward_data
-from motif_jax.offline.reward_trainer import RewardTrainer
+from motif_jax.offline.reward_task import RewardTask
+from motif_jax.offline.trainer import OfflineTrainer
 from motif_jax.rewards.trained import architecture_of
 from tests.reward_fixtures import make_dataset, reward_config, write_labels
 
@@ -27,26 +28,32 @@ def folder(tmp_path_factory):
     return folder
 
 
-def make_trainer(folder, devices=1, **overrides):
+def make_task(folder, devices=1, **overrides):
     overrides = {"epochs": 2, "chunk_steps": 2, "network.hidden_dim": 32, **overrides}
     config = reward_config(folder, **overrides)
     data = reward_data.load(config, architecture_of(config.network, config.compat))
-    return RewardTrainer(config, data, DataParallel(jax.local_devices()[:devices]))
+    return RewardTask(config, data, DataParallel(jax.local_devices()[:devices]))
 
 
-def train_epochs(trainer, epochs=1):
-    state, numbers = trainer.init_state(), []
-    for epoch in range(epochs):
-        for _, batches in trainer.plan.chunks(epoch):
-            state, metrics = trainer.train_chunk(state, batches)
+def train_epochs(task, epochs=1):
+    trainer, numbers = OfflineTrainer(task, task.parallel), []
+    carry = trainer.place(task.init_state())
+    for first in range(0, epochs * task.steps_per_epoch, task.steps_per_epoch):
+        for start in range(0, task.steps_per_epoch, 2):
+            batches = task.batches(first + start, min(2, task.steps_per_epoch - start))
+            carry, metrics = trainer.train_chunk(carry, batches)
             numbers += jax.device_get(metrics)
-    return state, {name: np.concatenate([m[name] for m in numbers]) for name in numbers[0]}
+    return carry.state, {name: np.concatenate([m[name] for m in numbers]) for name in numbers[0]}
 
 
-def plain_loop(trainer, epochs=1):
+def member_rewards(task, state):
+    return task.member_rewards(state, task.data.messages)
+
+
+def plain_loop(task, epochs=1):
     """Every message of every pair, one batch after the other."""
-    data, network, optimizer = trainer.data, trainer.network, trainer.optimizer
-    params = jax.device_get(trainer.init_state().params)
+    data, network, optimizer = task.data, task.network, task.optimizer
+    params = task.init_state().params
     opt_state, losses = optimizer.init(params), []
 
     def loss(params, inputs, targets, weights):
@@ -62,7 +69,7 @@ def plain_loop(trainer, epochs=1):
         return optax.apply_updates(params, updates), opt_state, value
 
     for epoch in range(epochs):
-        for pairs in trainer.plan.order(epoch).reshape(-1, trainer.plan.batch_size):
+        for pairs in task.plan.order(epoch):
             there = np.maximum(pairs, 0)
             inputs = {
                 name: jnp.asarray(data.dataset.data[name][there]) for name in network.architecture.fields
@@ -107,27 +114,27 @@ CASES = {
 def test_training_equals_the_plain_loop(folder, case):
     name, overrides = CASES[case]
     # Momentum instead of Adam's second moment: Adam turns rounding of tiny gradients into whole steps.
-    trainer = make_trainer(folder / name, **{"optimizer.eps": 1e-2, **overrides})
-    start = jax.device_get(trainer.init_state().params)
-    state, numbers = train_epochs(trainer)
-    params, losses = plain_loop(trainer)
+    task = make_task(folder / name, **{"optimizer.eps": 1e-2, **overrides})
+    start = task.init_state().params
+    state, numbers = train_epochs(task)
+    params, losses = plain_loop(task)
     np.testing.assert_allclose(numbers["loss"], losses, rtol=1e-4)
     assert_same_change(start, state.params, params)
-    assert numbers["pairs"].sum() == (trainer.data.targets.weights[trainer.data.train] > 0).sum()
+    assert numbers["pairs"].sum() == (task.data.targets.weights[task.data.train] > 0).sum()
 
 
 @pytest.mark.parametrize(("limit", "clipped"), [(0.0, 8.0), (4.0, 4.0)])
 def test_the_gradient_is_clipped_where_that_is_asked_for(folder, limit, clipped):
-    trainer = make_trainer(folder / "plain", **{"optimizer.max_gradient_norm": limit, "optimizer.b1": 0.5})
+    task = make_task(folder / "plain", **{"optimizer.max_gradient_norm": limit, "optimizer.b1": 0.5})
     gradient = {"w": np.full(4, 4, np.float32)}
-    _, state = trainer.optimizer.update(gradient, trainer.optimizer.init(gradient))
+    _, state = task.optimizer.update(gradient, task.optimizer.init(gradient))
     np.testing.assert_allclose(np.linalg.norm(state[1].mu["w"]), 0.5 * clipped, rtol=1e-5)
 
 
 @pytest.mark.slow
 def test_training_in_bfloat16_learns_the_same(folder):
     half, whole = (
-        make_trainer(folder / "plain", **{"network.dtype": dtype, "epochs": 6, "optimizer.eps": 1e-4})
+        make_task(folder / "plain", **{"network.dtype": dtype, "epochs": 6, "optimizer.eps": 1e-4})
         for dtype in ("bfloat16", "float32")
     )
     (low, numbers), (exact, others) = train_epochs(half, 6), train_epochs(whole, 6)
@@ -141,15 +148,18 @@ def test_training_in_bfloat16_learns_the_same(folder):
     apart = np.abs(numbers["loss"] - others["loss"]) / others["loss"]
     assert apart.mean() < 0.04
     assert apart.max() < 0.25
-    rewards, wanted = half.member_rewards(low)[0], whole.member_rewards(exact)[0]
+    rewards, wanted = member_rewards(half, low)[0], member_rewards(whole, exact)[0]
     assert np.corrcoef(rewards, wanted)[0, 1] > 0.98
 
 
 @pytest.mark.slow
 def test_a_smoothed_run_is_measured_by_the_targets_themselves(folder):
-    plain, smoothed = (make_trainer(folder / "plain", **{"labels.smoothing": s}) for s in (0.0, 0.5))
+    plain, smoothed = (make_task(folder / "plain", **{"labels.smoothing": s}) for s in (0.0, 0.5))
     state, _ = train_epochs(plain)
-    (_, measured), (_, wanted) = smoothed.evaluate(state), plain.evaluate(state)
+    (_, measured), (_, wanted) = (
+        smoothed.measure(state, smoothed.data.messages),
+        plain.measure(state, plain.data.messages),
+    )
     assert wanted["validation/loss"] < 0.68
     np.testing.assert_equal(measured, wanted)
 
@@ -162,8 +172,8 @@ def test_a_smoothed_run_is_measured_by_the_targets_themselves(folder):
 )
 def test_devices_agree(folder, devices, overrides):
     overrides = {"optimizer.eps": 1e-2, **overrides}
-    one, many = (make_trainer(folder / "plain", n, **overrides) for n in (1, devices))
-    start = jax.device_get(one.init_state().params)
+    one, many = (make_task(folder / "plain", n, **overrides) for n in (1, devices))
+    start = one.init_state().params
     (first, numbers), (second, others) = train_epochs(one), train_epochs(many)
     for name, values in numbers.items():
         np.testing.assert_allclose(others[name], values, rtol=1e-3, err_msg=name)
@@ -171,18 +181,18 @@ def test_devices_agree(folder, devices, overrides):
     for leaf in jax.tree.leaves(second.params):
         copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
         assert all(np.array_equal(copy, copies[0]) for copy in copies)
-    np.testing.assert_allclose(many.member_rewards(first), one.member_rewards(first), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(member_rewards(many, first), member_rewards(one, first), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("running", [False, True])
 def test_evaluation_equals_a_pass_over_every_message(folder, running):
-    trainer = make_trainer(folder / "plain", **{"compat.running_statistics": running})
+    task = make_task(folder / "plain", **{"compat.running_statistics": running})
     # Trained a little: a fresh network's rewards spread by little more than their rounding.
-    data, (state, _) = trainer.data, train_epochs(trainer)
-    statistics, pairs = trainer.evaluate(state)
+    data, (state, _) = task.data, train_epochs(task)
+    statistics, pairs = task.measure(state, task.data.messages)
     rewards = np.asarray(
-        trainer.network.reward(state.params, {"message": data.dataset.data["message"].reshape(-1, 256)})
+        task.network.reward(state.params, {"message": data.dataset.data["message"].reshape(-1, 256)})
     ).astype(np.float64)
     rewards = rewards.reshape(-1, 2)
     train, validation = rewards[data.train], rewards[data.validation]
@@ -193,7 +203,7 @@ def test_evaluation_equals_a_pass_over_every_message(folder, running):
         assert statistics["mean"] == pytest.approx(train.mean(), rel=1e-5)
         assert statistics["variance"] == pytest.approx(train.var(), rel=1e-5)
         shown = np.unique(data.ids[data.train])
-        table = np.asarray(trainer.network.reward(state.params, {"message": data.messages[shown]}))
+        table = np.asarray(task.network.reward(state.params, {"message": data.messages[shown]}))
         normalised = (table - train.mean()) / train.std()
         expected = np.quantile(normalised, statistics["quantile_levels"])
         np.testing.assert_allclose(statistics["quantiles"], expected, atol=1e-3)
@@ -210,14 +220,16 @@ def test_evaluation_equals_a_pass_over_every_message(folder, running):
 
 
 def test_the_plan_covers_every_training_pair_once_and_fits_its_bucket(folder):
-    trainer = make_trainer(folder / "plain", devices=2, batch_size=48)
-    plan, data = trainer.plan, trainer.data
+    task = make_task(folder / "plain", devices=2, batch_size=48)
+    plan, data = task.plan, task.data
     orders = []
     for epoch in range(2):
         order = plan.order(epoch)
         orders.append(order[order >= 0])
         assert sorted(orders[-1]) == sorted(data.train)
-        for steps, batches in plan.chunks(epoch):
+        for first in range(0, plan.steps_per_epoch, 2):
+            steps = min(2, plan.steps_per_epoch - first)
+            batches = plan.batches(epoch * plan.steps_per_epoch + first, steps)
             assert batches.unique.shape == (steps, 2 * plan.bucket)
             shown = batches.unique.reshape(steps, 2, plan.bucket)
             for step in range(steps):
@@ -230,16 +242,16 @@ def test_the_plan_covers_every_training_pair_once_and_fits_its_bucket(folder):
                     assert set(ids[there].reshape(-1)) <= set(data.ids[data.train].reshape(-1))
                     assert set(batches.labels[step, part][there]) <= set(labels)
     assert orders[0].tolist() != orders[1].tolist()
-    first = next(plan.chunks(0))[1]
-    again = next(make_trainer(folder / "plain", devices=2, batch_size=48).plan.chunks(0))[1]
+    first = plan.batches(0, 2)
+    again = make_task(folder / "plain", devices=2, batch_size=48).plan.batches(0, 2)
     np.testing.assert_array_equal(first.unique, again.unique)
 
 
 def test_batches_hold_the_pairs_that_the_order_names(folder):
-    trainer = make_trainer(folder / "long", **{"network.glyphs": True, "network.embedding_dim": 4})
-    plan, data = trainer.plan, trainer.data
-    pairs = plan.order(0).reshape(-1, plan.batch_size)[:2]
-    _, batches = next(plan.chunks(0))
+    task = make_task(folder / "long", **{"network.glyphs": True, "network.embedding_dim": 4})
+    plan, data = task.plan, task.data
+    pairs = plan.order(0)[:2]
+    batches = plan.batches(0, 2)
     for step in range(2):
         rows = np.flatnonzero(pairs[step] >= 0)
         messages = data.messages[batches.unique[step]][batches.inverse[step, rows]]
@@ -252,10 +264,10 @@ def test_batches_hold_the_pairs_that_the_order_names(folder):
 
 def test_the_digests_say_what_is_not_the_same(folder):
     def changed(name, **overrides):
-        now = make_trainer(folder / name, **overrides).data.digests
+        now = make_task(folder / name, **overrides).data.digests
         return {key for key in {*now, *base} if now.get(key) != base.get(key)}
 
-    base = make_trainer(folder / "plain").data.digests
+    base = make_task(folder / "plain").data.digests
     assert set(base) == {"data/message", "info/score", "labels", "targets", "weights of pairs"}
     assert changed("plain", **{"optimizer.learning_rate": 1.0}) == set()
     assert changed("plain", **{"labels.smoothing": 0.1}) == {"targets"}
@@ -263,4 +275,4 @@ def test_the_digests_say_what_is_not_the_same(folder):
     assert changed("plain", **{"network.status": True}) == {"data/blstats"}
     assert changed("long") == set(base)
     glyphs = {"network.glyphs": True, "network.embedding_dim": 4}
-    assert "data/glyphs" in make_trainer(folder / "long", **glyphs).data.digests
+    assert "data/glyphs" in make_task(folder / "long", **glyphs).data.digests

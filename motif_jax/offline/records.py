@@ -1,0 +1,180 @@
+"""What an offline training keeps on disk: a checkpoint an evaluation, its place inside an epoch, and a summary."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import jax
+
+from motif_jax.offline.task import Evaluation, Position, Task
+from motif_jax.support.checkpoints import JSON, Checkpoints
+from motif_jax.support.curves import best_row
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json
+
+CHECKPOINTS, RESUME = "checkpoints", "resume"
+_POSITION = {"epoch", "step", "step_in_epoch", "sums", "digests"}
+
+
+class RunFiles:
+    """The files of one run folder.
+
+    Every checkpoint holds the task's items of the state, and of the trainer `position` and `curve`; that of an evaluation
+    also what the evaluation gives.
+
+    Args:
+      workdir: the run folder.
+      task: what is learned.
+      keep: how many of the newest evaluations stay, with the best one; None: all.
+      save_every_seconds: between two saves inside an epoch.
+    """
+
+    def __init__(self, workdir: Path, task: Task, keep: int | None, save_every_seconds: float) -> None:
+        self._workdir, self._task, self._keep, self._every = workdir, task, keep, save_every_seconds
+        self._criterion = task.criterion.replace("/", "_")
+        self._evaluations = Checkpoints(
+            workdir / CHECKPOINTS, keep=keep, keep_best=self._criterion, best_mode="min"
+        )
+        self._resume = Checkpoints(workdir / RESUME, keep=1)
+        self._saved = time.monotonic()
+
+    def __enter__(self) -> RunFiles:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._evaluations.close()
+        self._resume.close()
+
+    def restore(self, state: Any) -> tuple[Any, Position] | None:
+        """The newest state in the folder, of the shapes of `state`, and its position; None in a new folder.
+
+        Raises:
+          UserError: the checkpoints are of another layout or of other shapes, or the data are not the same.
+        """
+        found = _newest(self._workdir, (self._evaluations, self._resume))
+        if found is None:
+            return None
+        checkpoints, number, place = found
+        _refuse_other_data(self._workdir, place, self._task.digests, self._task.source)
+        wanted = self._task.items(jax.tree.map(_abstract, state))
+        items = checkpoints.restore(number, {**wanted, "curve": JSON})
+        rows = items.pop("curve")["rows"]
+        position = Position(place["step"], rows, place["sums"], place.get("skipped", 0))
+        if any(self._place(position)[key] != place[key] for key in ("epoch", "step_in_epoch")):
+            raise UserError(
+                f"{self._workdir} stands at step {position.step:,} after {position.epoch} evaluations: it was written "
+                f"with another number of steps between two than {self._task.steps_per_epoch:,}"
+            )
+        self._task.write(self._workdir, rows)
+        return self._task.from_items(state, items), position
+
+    def _place(self, position: Position) -> dict[str, Any]:
+        place = dataclasses.asdict(position)
+        place.pop("rows")
+        inside = position.step - position.epoch * self._task.steps_per_epoch
+        return {
+            "epoch": position.epoch,
+            "step_in_epoch": inside,
+            **place,
+            "digests": dict(self._task.digests),
+        }
+
+    def _items(self, state: Any, position: Position) -> dict[str, Any]:
+        own = {"position": self._place(position), "curve": {"rows": position.rows}}
+        return {**self._task.items(state), **own}
+
+    def save_is_due(self) -> bool:
+        """Whether so many seconds have passed since the last save."""
+        return time.monotonic() - self._saved >= self._every
+
+    def save_position(self, state: Any, position: Position) -> None:
+        """Saves a place inside an epoch; only the newest stays."""
+        self._resume.save(position.step, self._items(state, position))
+        self._saved = time.monotonic()
+
+    def save_evaluation(self, state: Any, position: Position, found: Evaluation) -> None:
+        """Saves the evaluation that `position` ends with, then the task's own files."""
+        score = position.rows[-1][self._task.criterion]
+        items = {**self._items(state, position), **found.items}
+        # The first of equals is the best one: later ones do not take its place among those that are kept.
+        is_best = best_row(position.rows, self._task.criterion) == position.epoch and not math.isnan(score)
+        metrics = {self._criterion: score} if self._keep is None or is_best else {}
+        self._evaluations.save(position.epoch, items, metrics=metrics)
+        self._saved = time.monotonic()
+        self._task.write(self._workdir, position.rows)
+
+    def write_summary(self, position: Position, use_best: bool) -> None:
+        """Writes summary.json: the last evaluation, the best, and the one that is meant where none is named."""
+        self._evaluations.wait()
+        best = best_row(position.rows, self._task.criterion)
+        used = best if use_best else position.epoch
+        atomic_write_json(
+            self._workdir / "summary.json",
+            {
+                "evaluations": len(position.rows),
+                "stopped_early": position.step < self._task.steps,
+                "steps_left_out": position.skipped,
+                "best_evaluation": best,
+                "best": _without_nan(position.rows[best]),
+                "used_evaluation": used,
+                "used": _without_nan(position.rows[used]),
+                "last": _without_nan(position.rows[-1]),
+            },
+        )
+
+
+def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) -> None:
+    """Refuses to continue the run in `workdir` on other data than it was trained on; a new folder is always fine.
+
+    Raises:
+      UserError: names what is not the same.
+    """
+    there = [folder for name in (CHECKPOINTS, RESUME) if (folder := workdir / name).is_dir()]
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(Checkpoints(folder, keep=None, read_only=True)) for folder in there]
+        found = _newest(workdir, opened)
+    if found is not None:
+        _refuse_other_data(workdir, found[2], digests, source)
+
+
+def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str, str], source: str) -> None:
+    before = place["digests"]
+    changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    if changed:
+        raise UserError(
+            f"{workdir} was trained on other {', '.join(changed)} than {source} has now: use the same to continue, or "
+            "another --workdir"
+        )
+
+
+def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints, int, dict[str, Any]] | None:
+    """The checkpoint with the most steps: where it lies, its number and its position."""
+    found = []
+    for checkpoints in folders:
+        latest = checkpoints.latest()
+        if latest is not None:
+            place = checkpoints.restore(latest, {"position": JSON})["position"]
+            if place.keys() - {"skipped"} != _POSITION:
+                raise UserError(
+                    f"{workdir}: checkpoint {latest} is of a layout that this version does not know (position: "
+                    f"{', '.join(sorted(place))}): continue it with the version in the run's versions.json"
+                )
+            found.append((checkpoints, latest, place))
+    return max(found, key=lambda entry: entry[2]["step"]) if found else None
+
+
+def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+
+def _without_nan(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in row.items()}

@@ -1,0 +1,154 @@
+"""What the offline trainer asks of whatever is learned from a dataset: a `Task`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from motif_jax.algorithms.finite import named_leaves
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+
+
+@dataclasses.dataclass
+class Position:
+    """How far a training is; everything in it is JSON.
+
+    Attributes:
+      step: steps taken, those included that were left out because they were not finite.
+      rows: one for each evaluation, the one before the first step included: what it found, by name.
+      sums: since the last evaluation, of `Task.tally`.
+      skipped: steps that were left out.
+    """
+
+    step: int = 0
+    rows: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    sums: dict[str, float] = dataclasses.field(default_factory=dict)
+    skipped: int = 0
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are finished and evaluated."""
+        return max(0, len(self.rows) - 1)
+
+    def add(self, parts: Mapping[str, Any]) -> None:
+        """Adds to the sums."""
+        for name, value in parts.items():
+            self.sums[name] = self.sums.get(name, 0.0) + float(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found.
+
+    Attributes:
+      row: of the curve: numbers by name (those with a slash go to the metrics) and whatever else is JSON.
+      items: what its checkpoint holds besides the state: by name a tree of arrays, or JSON.
+      text: a line for people.
+    """
+
+    row: dict[str, Any]
+    items: Mapping[str, Any]
+    text: str
+
+
+class Task(Protocol):
+    """A dataset, a loss and an evaluation, as `OfflineTrainer` takes them; inherit from it for what has a default.
+
+    An epoch is what lies between two evaluations: a pass over the data, or any fixed number of steps. Nothing may depend
+    on anything but the seed, the data and the number of the step: a run that is killed then ends as one that is not.
+
+    Attributes:
+      title: of the progress line, such as 'train reward'.
+      unit: what progress counts, in the plural: 'pairs'.
+      steps: of the whole run.
+      steps_per_epoch: from one evaluation to the next; the last epoch may be shorter.
+      chunk_steps: steps of one program; their batches are made at once, while the chunk before is computed.
+      criterion: the number of an evaluation's row that says which is best: the smallest.
+      digests: of everything read that decides the course, by what it is; a run goes on with the same alone.
+      source: where that was read, for people.
+      remedy: what to do about a training that diverged, behind 'start it in another --workdir with'.
+    """
+
+    title: str
+    unit: str
+    steps: int
+    steps_per_epoch: int
+    chunk_steps: int
+    criterion: str
+    digests: Mapping[str, str]
+    source: str
+    remedy: str
+
+    def init_state(self) -> Any:
+        """The state before the first step, on the host: a NamedTuple of trees, a function of the seed."""
+        ...
+
+    def shared(self) -> Any:
+        """What lies on every device and is not learned (tables, frozen parameters), or None."""
+        return None
+
+    def step(self, state: Any, shared: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
+        """One step of one device with its part of a batch: (new state, metrics). Pure; traced once.
+
+        Both have to be equal on all devices: reduce over `devices.parallel.AXIS`. The metrics are scalars: the loss, the
+        gradient's norm, what else. A step whose metrics or new state are not finite is never applied.
+        """
+        ...
+
+    def batches(self, first: int, count: int) -> Any:
+        """Batches of steps `first` to `first + count`, which lie in one epoch: numpy leaves [count, ...], of equal shapes."""
+        ...
+
+    def batch_axes(self, batches: Any) -> Any:
+        """The axis of each leaf of `batches` that is split over the devices, one for all or a tree prefix."""
+        return 1
+
+    def evaluate(self, state: Any, shared: Any, position: Position) -> Evaluation:
+        """Measures the state on the devices. UserError (`diverged`) if what it finds is not finite."""
+        ...
+
+    def units(self, step: int) -> int:
+        """How many `unit`s `step` steps have gone through."""
+        return step
+
+    def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """What is summed from one evaluation to the next, of the metrics [n] of n steps."""
+        return {"steps": metrics["loss"].size, **{n: np.sum(v, dtype=np.float64) for n, v in metrics.items()}}
+
+    def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """Numbers of the epoch so far for the progress line."""
+        return {"loss": sums["loss"] / sums["steps"]} if sums.get("steps") else {}
+
+    def items(self, state: Any) -> dict[str, Any]:
+        """The state as the items of a checkpoint, by name; of a state of `jax.ShapeDtypeStruct` too."""
+        return state._asdict()
+
+    def from_items(self, state: Any, items: Mapping[str, Any]) -> Any:
+        """`state` with what a checkpoint holds in place of its own."""
+        return state._replace(**items)
+
+    def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Writes files of the task's own after every evaluation."""
+
+    def inspected(self, batch: Any) -> dict[str, Any]:
+        """A batch as arrays by name, for a person who looks for what was wrong in it."""
+        return named_leaves(batch)
+
+
+def diverged(what: str, remedy: str) -> UserError:
+    """The error that ends a training: `what` is 'loss of step 3 not finite', say."""
+    return UserError(
+        f"the training diverged: {what}; what was saved before stays; start it in another --workdir with {remedy}"
+    )
+
+
+def epoch_order(seed: int, epoch: int, rows: np.ndarray, batch_size: int) -> np.ndarray:
+    """`rows` [N] in an order of this seed and epoch alone: int64 [steps, batch_size], -1 where the last is not full."""
+    order = np.full(-(-rows.size // batch_size) * batch_size, -1, np.int64)
+    order[: rows.size] = rows[seeds.rng(seed, "epoch", epoch).permutation(rows.size)]
+    return order.reshape(-1, batch_size)

@@ -1,0 +1,280 @@
+"""Trains whatever a `Task` describes on the devices: in epochs, with evaluations, early stop and exact resume."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms.finite import all_finite, keep_if
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.offline.records import RunFiles
+from motif_jax.offline.task import Position, Task, diverged
+from motif_jax.support import nonfinite
+from motif_jax.support.curves import best_row
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.metrics import MetricsWriter
+from motif_jax.support.profiling import Profiler
+from motif_jax.support.progress import Progress
+
+# Of a step's metrics: whether all that it brought was finite.
+FINITE = "finite"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a training is run.
+
+    Attributes:
+      patience: end when so many evaluations were no better; 0: never.
+      keep: how many of the newest evaluations stay, with the best one; None: all.
+      save_every_seconds: between two saves inside an epoch.
+      most_skips: steps that may be left out because they are not finite.
+      profile: arguments of `support.profiling.Profiler`.
+      wandb: None, or arguments of `wandb.init`.
+    """
+
+    patience: int = 0
+    keep: int | None = None
+    save_every_seconds: float = 300.0
+    most_skips: int = 0
+    profile: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    wandb: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, config: ConfigDict, keep: int | None = None) -> Settings:
+        """Of the keys that the configs of all offline trainings have."""
+        wandb = {"project": config.wandb.project, "name": config.wandb.name} if config.wandb.enabled else None
+        return cls(
+            patience=config.early_stopping.patience,
+            keep=keep,
+            save_every_seconds=config.save_every_seconds,
+            most_skips=nonfinite.most_skips(config),
+            profile=config.profile.to_dict(),
+            wandb=wandb,
+        )
+
+
+class Carry(NamedTuple):
+    """What a step hands to the next one.
+
+    Attributes:
+      state: the task's.
+      left: how many more steps may be left out, int32 scalar; -1 when there was one too many.
+      shared: what the task has on every device besides.
+    """
+
+    state: Any
+    left: Any
+    shared: Any
+
+
+def make_train_steps(
+    step: Callable[[Any, Any, Any], tuple[Any, dict[str, Any]]],
+) -> Callable[[Carry, Any], tuple[Carry, dict[str, jax.Array]]]:
+    """Returns `train(carry, batches) -> (carry, metrics)`, which takes a guarded step for each batch.
+
+    `batches` has a leading axis of steps, and so have the metrics: those of `step`, and whether all was `FINITE`. A step
+    that is not changes nothing; once there was one more of them than `carry.left`, no later one does either.
+    """
+
+    def guarded(carry: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
+        state, metrics = step(carry.state, carry.shared, batch)
+        finite = all_finite(state, metrics)
+        goes_on = carry.left >= 0
+        state = keep_if(finite & goes_on, state, carry.state)
+        left = carry.left - (~finite & goes_on).astype(jnp.int32)
+        return Carry(state, left, carry.shared), {**metrics, FINITE: finite}
+
+    def train(carry: Carry, batches: Any) -> tuple[Carry, dict[str, jax.Array]]:
+        if jax.tree.leaves(batches)[0].shape[0] == 1:
+            # No loop: XLA computes convolutions inside one about ten times slower on CPU.
+            carry, metrics = guarded(carry, jax.tree.map(lambda leaf: leaf[0], batches))
+            return carry, jax.tree.map(lambda number: number[None], metrics)
+
+        def body(inner: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
+            new, metrics = guarded(inner._replace(shared=carry.shared), batch)
+            return new._replace(shared=None), metrics
+
+        last, metrics = jax.lax.scan(body, carry._replace(shared=None), batches)
+        return last._replace(shared=carry.shared), metrics
+
+    return train
+
+
+class OfflineTrainer:
+    """The programs of one training; `run` goes through its epochs.
+
+    Steps run in chunks of `task.chunk_steps` under one program (on CPU a call each), and the numbers of a chunk are
+    read while the next one runs.
+    """
+
+    def __init__(self, task: Task, parallel: DataParallel, settings: Settings | None = None) -> None:
+        self.task, self.parallel, self.settings = task, parallel, settings or Settings()
+        # XLA runs convolutions inside a loop on CPU about ten times slower than outside: there every step is a
+        # call of its own, which nothing waits for either.
+        self.steps_per_call = 1 if parallel.platform == "cpu" else None
+        self.train = parallel.wrap(make_train_steps(task.step), donate_state=True)
+
+    def place(self, state: Any, skipped: int = 0) -> Carry:
+        """Puts a host state on every device, with what the task shares; `skipped` steps were left out so far."""
+        left = np.int32(max(0, self.settings.most_skips - skipped))
+        return self.parallel.replicate(Carry(state, left, self.task.shared()))
+
+    def train_chunk(self, carry: Carry, batches: Any) -> tuple[Carry, list[dict[str, jax.Array]]]:
+        """Starts the steps of a chunk; returns (new carry, metrics [steps] of its parts), still being computed."""
+        steps, numbers = len(jax.tree.leaves(batches)[0]), []
+        for start in range(0, steps, self.steps_per_call or steps):
+            part = slice(start, start + (self.steps_per_call or steps))
+            called = jax.tree.map(lambda leaf: leaf[part], batches)  # noqa: B023
+            carry, metrics = self.train(carry, self.parallel.put_batch(called, self.task.batch_axes(called)))
+            numbers.append(metrics)
+        return carry, numbers
+
+    def run(self, workdir: Path) -> bool:
+        """Trains to the end, from wherever the run folder stands.
+
+        Returns:
+          True when done; False if it was asked to stop: everything is saved, and the same call continues.
+
+        Raises:
+          UserError: the training diverged, or the folder is of another one.
+        """
+        task, settings = self.task, self.settings
+        with (
+            RunFiles(workdir, task, settings.keep, settings.save_every_seconds) as files,
+            Interruption() as stop,
+        ):
+            state = task.init_state()
+            state, position = files.restore(state) or (state, Position())
+            profiler = Profiler(workdir, **settings.profile)
+            with (
+                MetricsWriter(workdir, position.step if position.rows else None, settings.wandb) as metrics,
+                Progress(
+                    task.units(task.steps), task.unit, task.title, task.units(position.step)
+                ) as progress,
+            ):
+                carry = self.place(state, position.skipped)
+                run = _Run(self, workdir, carry, position, files, metrics, progress, profiler, stop)
+                try:
+                    return run.to_the_end()
+                finally:
+                    profiler.close()
+
+
+@dataclasses.dataclass
+class _Run:
+    """The loop of one training, and what it writes to."""
+
+    trainer: OfflineTrainer
+    workdir: Path
+    carry: Carry
+    position: Position
+    files: RunFiles
+    metrics: MetricsWriter
+    progress: Progress
+    profiler: Profiler
+    stop: Interruption
+    # Chunks whose numbers were not read yet: the first step, the batches, and the numbers.
+    waiting: deque[tuple[int, Any, list[dict[str, jax.Array]]]] = dataclasses.field(default_factory=deque)
+
+    def to_the_end(self) -> bool:
+        steps = self.trainer.task.steps
+        if not self.position.rows:
+            self._evaluate_and_save()
+        while self.position.step < steps and not self._is_no_better():
+            if not self._one_epoch():
+                return False
+            self._evaluate_and_save()
+            if self.stop.requested and self.position.step < steps:
+                return False
+        self.files.write_summary(self.position, use_best=self.trainer.settings.patience > 0)
+        return True
+
+    def _is_no_better(self) -> bool:
+        patience, rows = self.trainer.settings.patience, self.position.rows
+        return patience > 0 and self.position.epoch - best_row(rows, self.trainer.task.criterion) >= patience
+
+    def _one_epoch(self) -> bool:
+        """Trains to the end of the epoch; False if it was asked to stop and has saved."""
+        task, first = self.trainer.task, self.position.epoch * self.trainer.task.steps_per_epoch
+        end, step = min(first + task.steps_per_epoch, task.steps), self.position.step
+        while step < end:
+            # Chunks begin where those of a run that was never stopped do.
+            count = min(task.chunk_steps - (step - first) % task.chunk_steps, end - step)
+            self.profiler.step(step // task.chunk_steps)
+            batches = task.batches(step, count)
+            self.carry, numbers = self.trainer.train_chunk(self.carry, batches)
+            self.waiting.append((step, batches, numbers))
+            step += count
+            if len(self.waiting) > 1:
+                self._read()
+            # At the end of an epoch its evaluation is saved instead.
+            if step < end and (self.stop.requested or self.files.save_is_due()):
+                self._read_all()
+                self.files.save_position(self.carry.state, self.position)
+                if self.stop.requested:
+                    return False
+        self._read_all()
+        return True
+
+    def _evaluate_and_save(self) -> None:
+        start, position = time.monotonic(), self.position
+        found = self.trainer.task.evaluate(self.carry.state, self.carry.shared, position)
+        row = {"epoch": len(position.rows), "step": position.step, **found.row}
+        position.rows.append(row)
+        position.sums = {}
+        values = {name: value for name, value in row.items() if "/" in name}
+        self.metrics.write(position.step, values | {"evaluation/seconds": time.monotonic() - start})
+        # After the metrics: what is in a checkpoint has been written, what is not is written again.
+        self.files.save_evaluation(self.carry.state, position, found)
+        self.progress.log(found.text)
+
+    def _read_all(self) -> None:
+        while self.waiting:
+            self._read()
+
+    def _read(self) -> None:
+        """Counts the numbers of the oldest chunk that was started."""
+        first, batches, parts = self.waiting.popleft()
+        task, position = self.trainer.task, self.position
+        for metrics in jax.device_get(parts):
+            finite = metrics.pop(FINITE)
+            left = max(0, self.trainer.settings.most_skips - position.skipped)
+            bad = np.flatnonzero(~finite)
+            # Of the device's steps from the one on that was one too many, none was applied.
+            end = int(bad[left]) if len(bad) > left else len(finite)
+            told = [self._keep(first, batches, metrics, int(place)) for place in bad[: left + 1]]
+            applied = np.flatnonzero(finite[:end])
+            position.skipped += end - len(applied)
+            if len(applied):
+                position.add(task.tally({name: values[applied] for name, values in metrics.items()}))
+            position.step += end
+            if end < len(finite):
+                self.files.save_position(self.carry.state, position)
+                raise diverged(told[-1], task.remedy + self._policy())
+            for line in told:
+                self.progress.log(f"left out: {line}")
+        self.progress.update(task.units(position.step), **task.shown(position.sums))
+
+    def _keep(self, first: int, batches: Any, metrics: Mapping[str, np.ndarray], place: int) -> str:
+        """Writes the batch of the step `place` after the position's; returns what was wrong, for people."""
+        step = self.position.step + place
+        numbers = {name: values[place] for name, values in metrics.items()}
+        wrong = [name for name, number in numbers.items() if not np.isfinite(number)] or ["a parameter"]
+        batch = self.trainer.task.inspected(jax.tree.map(lambda leaf: leaf[step - first], batches))
+        path = nonfinite.write_batch(self.workdir, step, {**batch, **numbers})
+        return f"{', '.join(wrong)} of step {step:,} not finite (its batch is in {path})"
+
+    def _policy(self) -> str:
+        if self.trainer.settings.most_skips:
+            return "; config.nonfinite.most_skips steps were left out already"
+        return "; --config.nonfinite.policy=skip goes on without that step"

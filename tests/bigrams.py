@@ -1,0 +1,95 @@
+"""A task of the offline trainer from outside the package: the next letter after each letter, learned from a text.
+
+    python -m tests.bigrams FOLDER [STEP]
+
+trains it in FOLDER, and dies of SIGKILL when the batch of STEP is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.offline.task import Evaluation, Position, Task
+from motif_jax.offline.trainer import OfflineTrainer, Settings
+from motif_jax.support import seeds
+
+TEXT = b"the quick brown fox jumps over the lazy dog and the dog is not amused at all by it " * 4
+BATCH, LETTERS = 16, 128
+
+
+class State(NamedTuple):
+    logits: Any
+    opt_state: Any
+
+
+class Bigrams(Task):
+    title, unit, criterion, source = "train bigrams", "letters", "validation/loss", "a text"
+    steps, steps_per_epoch, chunk_steps = 20, 8, 3
+    remedy = "a smaller learning rate"
+
+    def __init__(self, parallel: DataParallel, seed: int = 0, rate: float = 0.1, die_at: int | None = None):
+        self.parallel, self.seed, self.die_at = parallel, seed, die_at
+        self.text = np.frombuffer(TEXT, np.uint8).astype(np.int32)
+        self.digests = {"the text": hashlib.sha256(TEXT).hexdigest()}
+        self.optimizer = optax.adam(rate)
+        self.poisoned: set[int] = set()
+        self._loss = parallel.wrap(lambda logits, batch: jax.lax.pmean(_loss(logits, batch), AXIS))
+
+    def init_state(self) -> State:
+        logits = seeds.rng(self.seed, "logits").normal(size=(LETTERS, LETTERS)).astype(np.float32)
+        return State(logits, jax.device_get(self.optimizer.init(logits)))
+
+    def step(self, state: State, shared: Any, batch: Any) -> tuple[State, dict[str, Any]]:
+        loss, gradient = jax.lax.pmean(jax.value_and_grad(_loss)(state.logits, batch), AXIS)
+        updates, opt_state = self.optimizer.update(gradient, state.opt_state)
+        new = State(optax.apply_updates(state.logits, updates), opt_state)
+        return new, {"loss": loss, "gradient_norm": optax.tree.norm(gradient)}
+
+    def batches(self, first: int, count: int) -> dict[str, np.ndarray]:
+        if self.die_at is not None and first + count > self.die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        steps = range(first, first + count)
+        places = [seeds.rng(self.seed, "step", n).integers(0, len(self.text) - 1, BATCH) for n in steps]
+        weights = np.ones((count, BATCH), np.float32)
+        weights[[step in self.poisoned for step in steps]] = np.nan
+        return {"letter": self.text[places], "next": self.text[np.add(places, 1)], "weight": weights}
+
+    def evaluate(self, state: State, shared: Any, position: Position) -> Evaluation:
+        size = (len(self.text) - 1) // BATCH * BATCH
+        whole = {"letter": self.text[:size], "next": self.text[1 : size + 1]}
+        whole["weight"] = np.ones(size, np.float32)
+        loss = float(self._loss(state.logits, self.parallel.put_batch(whole, 0)))
+        row = {
+            "validation/loss": loss,
+            **{f"train/{name}": n for name, n in self.shown(position.sums).items()},
+        }
+        return Evaluation(row, {"alphabet": {"letters": LETTERS}}, f"step {position.step}: loss {loss:.3f}")
+
+    def units(self, step: int) -> int:
+        return step * BATCH
+
+
+def _loss(logits: jax.Array, batch: Any) -> jax.Array:
+    right = jax.nn.log_softmax(logits)[batch["letter"], batch["next"]]
+    return -jnp.mean(right * batch["weight"])
+
+
+def main(folder: str, die_at: str | None = None) -> None:
+    parallel = DataParallel(jax.local_devices())
+    task = Bigrams(parallel, die_at=None if die_at is None else int(die_at))
+    OfflineTrainer(task, parallel, Settings(save_every_seconds=0)).run(Path(folder))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
