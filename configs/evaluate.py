@@ -76,6 +76,5 @@ def get_config(variant: str | None = None) -> ConfigDict:
         return config
     if variant == "quickstart":
         config.episodes, config.show_best = 300, 1
-        config.environment.max_episode_steps = 500  # as the quickstart's training
         return config
     raise unknown_variant(variant, ("", "smoke", "quickstart"))

@@ -32,9 +32,10 @@ stage annotate.py:quickstart "$runs/annotate" --config.dataset_dir="$runs/datase
 stage train_reward.py:quickstart "$runs/reward" --config.dataset_dir="$runs/dataset" \
   --config.annotator=lexicon_msg_defaultgoal
 stage train_agent.py:quickstart "$runs/agent" --config.reward.dir="$runs/reward"
+# Both play the games of the training: as many steps at most.
 for policy in agent random; do
   stage evaluate.py:quickstart "$runs/evaluate_$policy" --config.policy="$policy" --config.agent.dir="$runs/agent" \
-    --config.reward.dir="$runs/reward" --config.seed="$evaluation_seed"
+    --config.reward.dir="$runs/reward" --config.seed="$evaluation_seed" --config.environment.max_episode_steps=500
 done
 stage report.py:quickstart "$runs/report" --config.dataset_dir="$runs/dataset" --config.reward.dir="$runs/reward" \
   --config.agent.dir="$runs/agent" --config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,10 +21,11 @@ import numpy as np
 from motif_jax.envs import registry
 from motif_jax.envs.episode import Choose, Moment, given_actions, play
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json
+from motif_jax.support.files import atomic_write_json, read_json
 
 FORMAT = "motif_jax.recording.1"
 _SCREEN = ("tty_chars", "tty_colors")
+_REMEDY = "leave it out, or have the episode recorded anew"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,15 +60,20 @@ class Recording:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
         """Reads a recording; UserError when `path` is not one."""
+        content = read_json(path, _REMEDY)
+        known = content.pop("format", None) == FORMAT
+        if not known or set(content) != {field.name for field in dataclasses.fields(cls)}:
+            raise UserError(f"{path} is not a recording of an episode (format {FORMAT}); {_REMEDY}")
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            known = isinstance(content, dict) and content.pop("format", None) == FORMAT
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} cannot be read as a recording of an episode: {error}") from error
-        names = {field.name for field in dataclasses.fields(cls)}
-        if not known or set(content) != names:
-            raise UserError(f"{path} is not a recording of an episode (format {FORMAT})")
-        return cls(**content | {"actions": np.asarray(content["actions"], np.int64)})
+            spec = registry.spec(content["task"], **_playable(content["options"]))
+            for action in content["actions"]:
+                spec.check_action(action)
+            if type(content["seed"]) is not int or content["seed"] < 0:
+                raise ValueError("no whole number as seed")
+            dict(content["info"])
+            return cls(**content | {"actions": np.asarray(content["actions"], np.int64)})
+        except (AttributeError, TypeError, ValueError) as error:
+            raise UserError(f"{path} is damaged ({error}): {_REMEDY}") from None
 
 
 class Digest:

@@ -115,7 +115,7 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     if folder is None and switches:
         quirks = registry.spec(name).quirks
         unknown = sorted(set(switches) - set(quirks))
-        allowed = f"off on {name}, which has no such published quirk"
+        allowed = f"off on {name}: only the game has published quirks"
         checks.require(not unknown, f"compat.{', compat.'.join(unknown)}", True, allowed)
         options["compat"] = switches
     if folder is not None:

@@ -45,7 +45,14 @@ def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     Raises:
       UserError: a line before the last is damaged.
     """
-    return list(read_json_lines(path, ["index"], "take out that line, and evaluate plays its episode again"))
+    remedy = "take out that line, and evaluate plays its episode again"
+    rows = list(read_json_lines(path, ["index"], remedy))
+    for number, row in enumerate(rows, start=1):
+        try:
+            decode_actions(row.get("actions", encode_actions(np.zeros(0))))
+        except (TypeError, ValueError, zlib.error) as error:
+            raise UserError(f"{path} is damaged in line {number} (its actions: {error}): {remedy}") from None
+    return rows
 
 
 class Journal:

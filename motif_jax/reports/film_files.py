@@ -13,9 +13,11 @@ from motif_jax.envs import registry
 from motif_jax.playing.watching import Film
 from motif_jax.reports import movie, player, ttyrec
 from motif_jax.support import config as checks
-from motif_jax.support.files import atomic_write_json, atomic_write_text
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
 
 LEDGER = "films.json"
+_REMEDY = "remove it, and the films are made again"
 
 
 class Films:
@@ -31,7 +33,12 @@ class Films:
         self._path, self._folder, self._forms = workdir / LEDGER, folder, forms
         self._made: dict[str, dict[str, Any]] = {}
         if self._path.exists():
-            self._made = json.loads(self._path.read_text(encoding="utf-8"))
+            self._made = read_json(self._path, _REMEDY)
+            good = all(
+                isinstance(m, dict) and {"source", "files", "steps"} <= set(m) for m in self._made.values()
+            )
+            if not good:
+                raise UserError(f"{self._path} is damaged (no list of films): {_REMEDY}")
         self._longest = self._movies = 0
 
     def _source(self, source: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from motif_jax.reports.film_files import Films
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text
+from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text, read_json
 from motif_jax.support.progress import Progress
 
 IDENTITY = ("seed", "greedy", "lanes", *lineups.IDENTITY)
@@ -118,8 +117,14 @@ def _pinned(workdir: Path) -> lineups.Pins:
     path = workdir / PLAN
     if not path.exists():
         return lineups.Pins()
-    plan = json.loads(path.read_text(encoding="utf-8"))
-    return lineups.Pins(plan["checkpoint"], (plan["reward"] or {}).get("step"))
+    remedy = "put back a copy of it, or evaluate into another --workdir"
+    plan = read_json(path, remedy, keys=("checkpoint", "reward"))
+    checkpoint, reward = plan["checkpoint"], plan["reward"] or {}
+    known = isinstance(reward, dict)
+    pins = lineups.Pins(checkpoint, reward.get("step") if known else None)
+    if not (known and all(step is None or type(step) is int for step in (checkpoint, pins.reward_step))):
+        raise UserError(f"{path} is damaged (no checkpoint or no reward): {remedy}")
+    return pins
 
 
 class _Player:

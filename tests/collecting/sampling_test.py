@@ -168,3 +168,16 @@ def test_stops_when_asked(tmp_path):
         stop.requested = True
     assert 0 < len(chunks.scan(tmp_path)) < 1000
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("end", ["done", "stopped"])
+def test_nothing_is_left_in_the_temporary_directory(tmp_path, monkeypatch, end):
+    temporary, folder = tmp_path / "temporary", tmp_path / "chunks"
+    temporary.mkdir()
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    stop = types.SimpleNamespace(requested=False)
+    for _ in sampling.record(map(job, range(3 if end == "done" else 1000)), how(folder), 2, stop):
+        assert list(temporary.iterdir()), "games of processes at work"
+        stop.requested = end == "stopped"
+    assert not list(temporary.iterdir())

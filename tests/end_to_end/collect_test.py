@@ -194,6 +194,10 @@ def test_equal_captions_dropped(tmp_path):
             "config.environment.name='Recall-v0': must be a NetHack task",
         ),
         (["--config.environment.name=NetHack"], "there is no environment 'NetHack'"),
+        (
+            ["--config.agents=w/nope"],
+            "config.agents='w/nope': must be left empty, or given with config.policy=agents",
+        ),
         (["--config.mixture.eater=-1"], "config.mixture.eater=-1.0: must be a number of at least 0"),
     ],
 )

@@ -115,6 +115,7 @@ def test_quitting_keeps_what_was_played(repository, tmp_path):
         "--config.episodes=3",
     )  # fmt: skip
     terminal.read(b"4 steps/s")
+    terminal.read(b"Dlvl:1")  # of the status lines, on a low terminal too
     terminal.press(b".....q")
     assert terminal.end() == 0
     names = sorted(path.name for path in tmp_path.glob("episode-*.json"))

@@ -144,3 +144,28 @@ def test_files_that_are_no_recordings(content, tmp_path):
         Recording.load(path)
     with pytest.raises(UserError, match=r"absent\.json"):
         Recording.load(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"actions": [1, 999]}, "is damaged .*action 999 is not one of"),
+        ({"actions": "1 2"}, "is damaged"),
+        ({"seed": "seven"}, "is damaged .*seed"),
+        ({"options": {"no_such": 1}}, "is damaged .*no_such"),
+        ({"info": 3}, "is damaged"),
+        ("{", "is damaged .*no JSON"),
+        ("[]", "is damaged"),
+    ],
+)
+def test_a_damaged_recording_is_named_with_what_to_do(tmp_path, change, said):
+    recorder = Recorder("Recall-v0", delay=2)
+    list(recorder.record(3, lambda _: 1))
+    path = tmp_path / "game.json"
+    recorder.recording.save(path)
+    text = change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change)
+    path.write_text(text)
+    with pytest.raises(
+        UserError, match=f"game.json {said}.*: leave it out, or have the episode recorded anew"
+    ):
+        Recording.load(path)

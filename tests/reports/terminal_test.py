@@ -1,0 +1,45 @@
+"""The live view in the lines that a terminal has."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from motif_jax.envs import registry
+from motif_jax.playing import watching
+from motif_jax.reports import terminal
+from tests.made_up_films import MadeUpPolicy, MadeUpRater
+
+
+@pytest.fixture(scope="module")
+def shown():
+    options = watching.with_screen("NetHackScore-v1", {"max_episode_steps": 5})
+    environment = registry.make("NetHackScore-v1", **options)
+    spec = environment.spec
+    chooser = watching.PolicyActions(MadeUpPolicy(), 3, spec)
+    sight = next(watching.watch(environment, 3, chooser, MadeUpRater()))
+    console = Console(width=80, height=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+
+    def lines(height: int) -> list[str]:
+        console.print(
+            terminal.view(sight, terminal.Totals(), spec.action_names, "title", "paused", "KEYS", height)
+        )
+        return console.export_text().rstrip("\n").split("\n")
+
+    yield lines
+    environment.close()
+
+
+@pytest.mark.parametrize("height", [24, 25, 30, 38])
+def test_status_lines_numbers_and_state_fit(shown, height):
+    lines = shown(height)
+    assert len(lines) <= height
+    text = "\n".join(lines)
+    for said in ("Dlvl:1", "St:", "@", "step", "return", "value", "paused"):
+        assert said in text
+    assert ("KEYS" in text) == (height > 24)
+    assert ("title" in text) == (height == 38)
+
+
+def test_a_hero_is_marked_where_it_stands(shown):
+    assert sum("@" in line for line in shown(24)) == sum("@" in line for line in shown(38))

@@ -1,0 +1,36 @@
+"""What an evaluation does with damaged files of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.reports.evaluation_files import encode_actions, read_rows
+from motif_jax.reports.film_files import Films
+from motif_jax.stages import evaluate
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", "{}", '{"checkpoint": "x", "reward": null}', '{"checkpoint": 1, "reward": 2}']
+)
+def test_a_damaged_plan_is_named(tmp_path, content):
+    (tmp_path / "plan.json").write_text(content)
+    with pytest.raises(UserError, match=r"plan.json is damaged .*: put back a copy of it, or evaluate into"):
+        evaluate.check(load_config("evaluate", "smoke"), tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"episode-00000": 3}', '{"episode-00000": {"files": []}}'])
+def test_a_damaged_list_of_films_is_named(tmp_path, content):
+    (tmp_path / "films.json").write_text(content)
+    with pytest.raises(UserError, match=r"films.json is damaged .*: remove it, and the films are made again"):
+        Films(tmp_path, tmp_path, load_config("evaluate").forms)
+
+
+@pytest.mark.parametrize("actions", ["'no base85 \\x00'", "'abcde'", "7", "null"])
+def test_damaged_actions_are_named(tmp_path, actions):
+    path, good = tmp_path / "episodes.jsonl", f'{{"index": 0, "actions": "{encode_actions([1, 2])}"}}'
+    damaged = f'{{"index": 1, "actions": {actions.replace(chr(39), chr(34))}}}'
+    path.write_text(f"{good}\n{damaged}\n")
+    with pytest.raises(UserError, match=r"jsonl is damaged in line 2 .*take out that line"):
+        read_rows(path)
