@@ -259,12 +259,16 @@ def _tasks(data: ComparisonData, result: Comparison) -> str:
     )
 
 
-def _curves(data: ComparisonData) -> str:
-    note = (
+def _curve_note() -> str:
+    return (
         f"Smoothed: finished episodes are averaged over stretches of steps, each so long that every run ended at least {LEAST} in "
         f"it (a fifth of all where a run has fewer than {5 * LEAST}). Lines: interquartile mean over seeds, of fewer than {IQM_SCORES} the mean. "
         f"Bands: 95 % bootstrap interval over seeds ({CURVE_RESAMPLES} resamples; none with one seed). Up to the end of the shortest run."
     )
+
+
+def _curves(data: ComparisonData) -> str:
+    note = _curve_note()
     if data.published:
         note += f" Dashed: published results, read from {data.published}."
     figures = [
@@ -312,5 +316,7 @@ def plots(data: ComparisonData) -> dict[str, Plot]:
             )
         found["profiles"] = Plot(data.measure, "share of runs above", tuple(data.comparison.profiles))
     for task, lines in data.curves.items():
-        found[f"curves_{task}"] = Plot("environment steps", data.curve_label, tuple(lines))
+        found[f"curves_{task}"] = Plot(
+            "environment steps", data.curve_label, tuple(lines), note=_curve_note()
+        )
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,25 +21,27 @@ from motif_jax.reports.training_sections import (
     by_epoch,
     episode_curves,
     message_lines,
+    metric_caption,
     metric_groups,
     metric_lines,
 )
 from motif_jax.support.files import atomic_write_bytes
 
 # Of labels and file names, in characters.
-_LONGEST_LABEL, _LONGEST_STEM = 60, 100
+_LONGEST_LABEL, _LONGEST_STEM, _NOTE_WIDTH = 60, 100, 100
 # Told apart in print and by colour-blind readers (Okabe and Ito 2008), dark enough on white.
 COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One picture: lines over x, or intervals by name."""
+    """One picture: lines over x, or intervals by name; `note` above it says how it was made."""
 
     x_label: str
     y_label: str
     lines: tuple[Series, ...] = ()
     intervals: tuple[Interval, ...] = ()
+    note: str = ""
 
 
 def draw(plot: Plot) -> dict[str, bytes]:
@@ -65,6 +68,9 @@ def draw(plot: Plot) -> dict[str, bytes]:
         axes.set_ylim(len(plot.intervals) - 0.4, -0.6)
     axes.set_xlabel(_plain(plot.x_label))
     axes.set_ylabel(_plain(plot.y_label))
+    if plot.note:
+        note = textwrap.fill(plot.note, _NOTE_WIDTH).replace("$", r"\$")
+        axes.set_title(note, fontsize=6, color="0.35", loc="left")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     if any(line.name for line in plot.lines):
@@ -112,13 +118,16 @@ def of_run(data: RunData) -> dict[str, Plot]:
     """Returns the plots of a run: task numbers and metrics over training, reward training, messages, evaluations."""
     plots: dict[str, Plot] = {}
     for what, curve in episode_curves(data, BY_KEY):
-        plots[f"training_{what.key}"] = Plot("environment steps", with_unit(what), (curve.series(),))
+        plots[f"training_{what.key}"] = Plot(
+            "environment steps", with_unit(what), (curve.series(),), note=curve.caption("episodes")
+        )
     for row in rows_of(data) if data.evaluations else ():
         label = f"mean {with_unit(row.what)}"
         plots[f"evaluation_{row.what.key}"] = Plot(label, "", intervals=tuple(intervals_of(data, row)))
     for title, unit, members in metric_groups(data):
         name = "metric_" + title.replace(" ", "_")
-        plots[name] = Plot("environment steps", f"{title} ({unit})", tuple(metric_lines(members)))
+        lines, note = tuple(metric_lines(members)), metric_caption(members)
+        plots[name] = Plot("environment steps", f"{title} ({unit})", lines, note=note)
     if data.message_curves:
         plots["reward_by_message"] = Plot(*MESSAGE_AXES, tuple(message_lines(data)))
     loss = [

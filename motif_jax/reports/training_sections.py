@@ -46,6 +46,12 @@ def _metric(curve: Curve) -> Smoothed:
     return smooth(curve, 120, band=False)
 
 
+def metric_caption(curves: Sequence[tuple[str, Curve]]) -> str:
+    """Says how `metric_lines` are smoothed, by the first of them."""
+    smoothed = _metric(curves[0][1])
+    return smoothed.caption("values") if len(smoothed.x) else ""
+
+
 def episode_curves(data: RunData, keys: Iterable[str]) -> Iterator[tuple[Measure, Smoothed]]:
     """Yields those of `keys` that the training's episodes have a number for, with its smoothed curve."""
     for key in keys:
@@ -63,8 +69,7 @@ def metric_groups(data: RunData) -> Iterator[tuple[str, str, list[tuple[str, Cur
 
 def _metric_figure(title: str, unit: str, curves: Sequence[tuple[str, Curve]]) -> str:
     chart = charts.line_chart(metric_lines(curves), "environment steps", unit, title)
-    smoothed = _metric(curves[0][1])
-    return html.figure(title, chart, smoothed.caption("values") if len(smoothed.x) else "")
+    return html.figure(title, chart, metric_caption(curves))
 
 
 def _episode_figure(what: Measure, smoothed: Smoothed) -> str:

@@ -178,6 +178,8 @@ def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
     assert found["metric_speed"].lines[0].y.mean() == pytest.approx(
         data.metrics["throughput/env_steps_per_second"].y.mean(), rel=0.01
     )
+    assert "episodes in each; band: 95 % interval" in found["training_return"].note
+    assert found["metric_speed"].note == "every value; n = 100"
     messages = found["reward_by_message"].lines
     assert [line.name for line in messages] == list(data.message_curves)
     written = plots.write(tmp_path / "plots", {"a": found["reward_by_message"]})
@@ -187,7 +189,9 @@ def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
 def test_text_in_plots_is_drawn_as_it_is():
     x = np.arange(2.0)
     line = Series("_costs $5 and $\\frac{", x, x)
-    pictures = plots.draw(plots.Plot("_x $a", "y", (line,), (Interval("$b$", 1, np.nan, np.nan),)))
+    pictures = plots.draw(
+        plots.Plot("_x $a", "y", (line,), (Interval("$b$", 1, np.nan, np.nan),), note="$5 and \\frac{")
+    )
     assert pictures["pdf"].startswith(b"%PDF")
 
 
