@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from motif_jax.reports.charts import Interval, Series
+from motif_jax.reports.charts import Interval, Series, short
 from motif_jax.reports.evaluation_sections import intervals_of, rows_of
 from motif_jax.reports.measures import BY_KEY, with_unit
 from motif_jax.reports.run_data import RunData
@@ -28,7 +28,7 @@ from motif_jax.reports.training_sections import (
 from motif_jax.support.files import atomic_write_bytes
 
 # Of labels and file names, in characters.
-_LONGEST_LABEL, _LONGEST_STEM, _NOTE_WIDTH = 60, 100, 100
+_LONGEST_LABEL, _LONGEST_STEM, _NOTE_WIDTH = 60, 100, 90
 # Told apart in print and by colour-blind readers (Okabe and Ito 2008), dark enough on white.
 COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
 
@@ -66,11 +66,12 @@ def draw(plot: Plot) -> dict[str, bytes]:
     if plot.intervals:
         axes.set_yticks(range(len(plot.intervals)), [_plain(interval.name) for interval in plot.intervals])
         axes.set_ylim(len(plot.intervals) - 0.4, -0.6)
+    axes.xaxis.set_major_formatter(lambda value, _: short(value))
     axes.set_xlabel(_plain(plot.x_label))
     axes.set_ylabel(_plain(plot.y_label))
     if plot.note:
         note = textwrap.fill(plot.note, _NOTE_WIDTH).replace("$", r"\$")
-        axes.set_title(note, fontsize=6, color="0.35", loc="left")
+        axes.set_title(note, fontsize=5.5, color="0.35", loc="left")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     if any(line.name for line in plot.lines):
