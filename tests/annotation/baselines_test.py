@@ -57,6 +57,16 @@ def test_random_is_fair_and_repeatable(folder):
     assert first != labels(config_of("random", folder, seed=2), folder, 4000)
     assert set(first) == {FIRST, SECOND}
     assert 0.45 < np.mean(first) < 0.55
+    annotator = make_annotator(config_of("random", folder), dataset=PairsDataset.open(folder))
+    # A coin for every pair, equal captions included, and it says that it is one.
+    assert not annotator.reads_items
+    assert next(iter(annotator.annotate([Question("a", pair=0)])))[1].probabilities == (0.5, 0.5, 0)
+
+
+def test_numbers_say_nothing_about_texts(folder):
+    annotator = make_annotator(config_of("score", folder), dataset=PairsDataset.open(folder))
+    with pytest.raises(ValueError, match="judges pairs of a dataset, not texts"):
+        next(iter(annotator.annotate([Question("a", ("one", "other"))])))
 
 
 def test_missing_array_is_named(folder):

@@ -83,6 +83,18 @@ def test_a_file_of_ones_own_with_a_goal_of_its_own(tmp_path):
     assert load_prompt(prompt_path("default", str(path)), "peace", "soft").goal == "Favour peace."
 
 
+def test_without_a_system_text_the_question_comes_first(tmp_path):
+    prompt = load_prompt(own_file(tmp_path, lambda tree: tree.update(system="")), "gold", "analysis")
+    assert [turn["role"] for turn in prompt.conversation("a", "b")] == ["user"]
+
+
+def test_a_word_of_the_template_is_no_item(tmp_path):
+    question = "{goal}{first}first{second}"
+    path = own_file(tmp_path, lambda tree: tree["question"].update(analysis=question))
+    text = load_prompt(path, "zeroknowledge", "analysis").conversation("a", "b")[-1]["content"]
+    assert text == '"a"first"b"'
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -1,0 +1,261 @@
+"""Changes the code at random and says which changes no test notices.
+
+    nice python tests/mutate.py motif_jax/algorithms --count 90 --out /tmp/mutants.jsonl
+
+Takes statements out, flips operators and conditions, and changes numbers, in a copy of the working tree, one change at a
+time, each drawn with `--seed`. Every change meets the tests of its own module: tests/PACKAGE/MODULE_test.py, and those files
+of tests/PACKAGE that import it (where there is none, of all of tests/); with `--quick` first, then the slow ones, each `-x` and with at most a minute of the
+processor's time. A line is written for each change: "killed" by a test, "survived", or "time" where the minute was over.
+The same command goes on where it was stopped; `--modules appo,losses` takes these alone. What survives wants a test,
+or is no mistake: a change that makes no difference. Left alone are assertions of shapes, texts, and type hints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import dataclasses
+import importlib
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parent.parent
+SECONDS = 60
+FLIPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.Pow: ast.Mult, ast.Mod: ast.Add,
+}  # fmt: skip
+NAMES = {
+    "minimum": "maximum",
+    "maximum": "minimum",
+    "min": "max",
+    "max": "min",
+    "sum": "max",
+    "any": "all",
+    "all": "any",
+}
+# Assertions of shapes, docstrings, and types; zip(strict=True) is an assertion too.
+ALONE = re.compile(r"chex\.assert|'|\"|[A-Z][a-z]\w* = |(tuple|list|dict|type|Callable)\[|strict=")
+REMOVABLE = (
+    ast.Expr
+    | ast.Assign
+    | ast.AugAssign
+    | ast.Raise
+    | ast.If
+    | ast.For
+    | ast.Continue
+    | ast.Break
+    | ast.Return
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """The `number`-th node of a file in the order of `ast.walk`, and what happens to it."""
+
+    file: str
+    line: int
+    number: int
+    kind: str
+    text: str
+
+
+def hidden(tree: ast.Module) -> set[int]:
+    """Ids of the nodes that are left alone: type hints, texts, imports and assertions."""
+    roots: list[ast.AST] = []
+    for node in list(ast.walk(tree))[1:]:
+        if isinstance(node, ast.FunctionDef):
+            roots += [node.returns, *(a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg))]
+        elif isinstance(node, ast.AnnAssign):
+            roots.append(node.annotation)
+        elif isinstance(node, ast.JoinedStr | ast.Import | ast.ImportFrom | ast.Assert) or ALONE.match(
+            ast.unparse(node)
+        ):
+            roots.append(node)
+    return {id(inner) for root in roots if root is not None for inner in ast.walk(root)}
+
+
+def kind_of(node: ast.AST, often: set[str]) -> str | None:
+    """What may happen to a node, None for nothing; `often` are names that are written more than once."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name | ast.Tuple):
+        # Without its only value a name is an error wherever it is read: nothing to find out.
+        return "removed" if ast.unparse(node.targets[0]) in often else None
+    if isinstance(node, REMOVABLE):
+        return "removed"
+    if isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign):
+        return "flipped" if type(node.op) in FLIPS else None
+    if isinstance(node, ast.Compare):
+        return "flipped" if type(node.ops[0]) in FLIPS else None
+    if isinstance(node, ast.UnaryOp | ast.IfExp):
+        return "turned"
+    if isinstance(node, ast.Attribute) and node.attr in NAMES:
+        return "renamed"
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+        return "counted"
+    return None
+
+
+def changes(file: Path, root: Path) -> Iterator[Change]:
+    """All changes of a file."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    alone = hidden(tree)
+    stored = [
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    often = {name for name in stored if stored.count(name) > 1}
+    last = [id(node.body[-1]) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for number, node in enumerate(ast.walk(tree)):
+        ending = id(node) in last and isinstance(node, ast.Return)
+        kind = None if id(node) in alone or ending else kind_of(node, often)
+        if kind is not None:
+            text = ast.unparse(node).splitlines()[0][:100]
+            yield Change(str(file.relative_to(root)), node.lineno, number, kind, text)
+
+
+class Mutator(ast.NodeTransformer):
+    """Makes one change."""
+
+    def __init__(self, target: ast.AST, kind: str) -> None:
+        self.target, self.kind = target, kind
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """The node, changed if it is the one."""
+        if node is not self.target:
+            return self.generic_visit(node)
+        new = copy.copy(node)
+        if self.kind == "removed":
+            return ast.copy_location(ast.Pass(), node)
+        if isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign):
+            new.op = FLIPS[type(node.op)]()
+        elif isinstance(node, ast.Compare):
+            new.ops = [FLIPS[type(node.ops[0])](), *node.ops[1:]]
+        elif isinstance(node, ast.UnaryOp):
+            return node.operand
+        elif isinstance(node, ast.IfExp):
+            new.body, new.orelse = node.orelse, node.body
+        elif isinstance(node, ast.Attribute):
+            new.attr = NAMES[node.attr]
+        elif isinstance(node, ast.Constant):
+            new.value = (not node.value) if isinstance(node.value, bool) else node.value + 1
+        return new
+
+
+def changed(source: str, change: Change) -> str:
+    """The source with the change made."""
+    tree = ast.parse(source)
+    target = list(ast.walk(tree))[change.number]
+    return ast.unparse(ast.fix_missing_locations(Mutator(target, change.kind).visit(tree)))
+
+
+def tests_of(file: str, root: Path) -> list[str]:
+    """The module's own test file first, then those of its package's that import it."""
+    package, module = Path(file).parent.name, Path(file).stem
+    folder = root / "tests" / Path(file).parent.relative_to("motif_jax")
+    own = folder / f"{module}_test.py"
+    uses = re.compile(rf"\b{package}\.{module}\b|{package} import .*\b{module}\b|\b{module}\.[a-z]")
+
+    def users(where: Path) -> list[Path]:
+        found = (path for path in sorted(where.rglob("*_test.py")) if "end_to_end" not in path.parts)
+        return [path for path in found if path != own and uses.search(path.read_text(encoding="utf-8"))]
+
+    tests = [own] * own.exists() + users(folder)
+    return [str(path) for path in tests or users(root / "tests")]
+
+
+def passes(root: Path, tests: list[str], *flags: str) -> bool | None:
+    """Whether the tests pass in a process of their own; None when its time is over."""
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+        os.chdir(root)
+        sys.path.insert(0, str(root))
+        log = os.open(root / "tests.log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        pytest = importlib.import_module("pytest")
+        os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *flags, *tests])))
+    _, status = os.waitpid(child, 0)
+    return None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status) in (0, 5)
+
+
+def tried(root: Path, file: str) -> str:
+    """What the tests of a file's module say."""
+    for flags in (("--quick",), ("-m", "slow")):
+        passed = passes(root, tests_of(file, root), *flags)
+        if passed is not True:
+            return "time" if passed is None else "killed"
+    return "survived"
+
+
+def verdict(root: Path, change: Change) -> str:
+    """What the tests of its module say of a change."""
+    path = root / change.file
+    source = path.read_text(encoding="utf-8")
+    path.write_text(changed(source, change), encoding="utf-8")
+    try:
+        return tried(root, change.file)
+    finally:
+        path.write_text(source, encoding="utf-8")
+
+
+def main() -> None:
+    """Reads the arguments, makes the copy, and writes the verdicts."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("package", help="a folder of the package, such as motif_jax/algorithms")
+    parser.add_argument("--modules", default="", help="names of modules, separated by commas; empty: all")
+    parser.add_argument("--count", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
+    given = parser.parse_args()
+    out = given.out.resolve()
+    root = Path(tempfile.mkdtemp(prefix="mutants-"))
+    os.environ.update(
+        PYTHONPATH=str(root), PYTHONDONTWRITEBYTECODE="1", JAX_PLATFORMS="cpu", JAX_NUM_CPU_DEVICES="4",
+        JAX_COMPILATION_CACHE_DIR=str(Path(tempfile.gettempdir()) / "mutants-programs"),
+        JAX_DISABLE_MOST_OPTIMIZATIONS="1", JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0", JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
+    )  # fmt: skip
+    sys.dont_write_bytecode = True
+    for name in ("jax", "jax.numpy", "flax.linen", "optax", "chex", "pytest", "hypothesis", "ml_collections"):
+        importlib.import_module(name)  # once for all changes: processes are forked from this one
+    try:
+        ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "runs")
+        shutil.copytree(REPOSITORY, root, ignore=ignored, dirs_exist_ok=True)
+        files = sorted((root / given.package).rglob("*.py"))
+        wanted = [file for file in files if not given.modules or file.stem in given.modules.split(",")]
+        every = [change for file in wanted for change in changes(file, root)]
+        drawn = random.Random(given.seed).sample(every, min(given.count, len(every)))
+        done = set(out.read_text(encoding="utf-8").splitlines()) if out.exists() else set()
+        known = {json.dumps({k: v for k, v in json.loads(line).items() if k != "verdict"}) for line in done}
+        sound: dict[str, bool] = {}
+        for change in sorted(drawn, key=lambda c: (c.file, c.line)):
+            if json.dumps(dataclasses.asdict(change)) in known:
+                continue
+            if change.file not in sound:
+                sound[change.file] = tried(root, change.file) == "survived"
+                if not sound[change.file]:
+                    print(f"{change.file}: its tests fail without any change", flush=True)
+            if not sound[change.file]:
+                continue
+            found = dataclasses.asdict(change) | {"verdict": verdict(root, change)}
+            print(f"{found['verdict']:9}{change.file}:{change.line} {change.kind}: {change.text}", flush=True)
+            with out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(found) + "\n")
+    finally:
+        shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()
