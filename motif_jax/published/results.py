@@ -1,16 +1,11 @@
 """Reads published curves from a `motif_results.pkl` without running any code from it.
 
-The file is a pickle: a dictionary task -> method -> lists of time steps and mean returns for several seeds. Pickles can
-name any function to be called; this reader knows only containers, numbers, strings and numeric numpy arrays, and
-refuses everything else before it is called.
+The file is a pickle: a dictionary task -> method -> lists of time steps and mean returns for several seeds.
 """
 
 from __future__ import annotations
 
-import collections
-import io
 import os
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,76 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.published.pickles import ARRAYS, PickleReader
 from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 
 _MAX_BYTES = 1 << 30
-_NUMPY_INSIDE = ("numpy.core", "numpy._core")
 _STEP_KEYS = ("steps", "step", "timesteps", "time_steps", "env_steps", "x", "t", "time")
 _VALUE_KEYS = ("returns", "return", "mean_returns", "mean_return", "values", "value", "rewards", "y", "mean")
-
-
-def _array_shell(kind: Any, shape: Any, code: Any) -> np.ndarray:
-    """Stands in for numpy's own function, which would make an instance of any class."""
-    if kind is not np.ndarray:
-        raise pickle.UnpicklingError("an array of a class that is not numpy's")
-    return np.ndarray(tuple(shape), dtype=code)
-
-
-def _scalar(dtype: Any, data: Any = b"") -> Any:
-    """A numpy number from its bytes."""
-    if not isinstance(dtype, np.dtype) or dtype.hasobject or not isinstance(data, bytes):
-        raise pickle.UnpicklingError("a number that is not one")
-    return np.frombuffer(data, dtype)[0]
-
-
-def _from_buffer(data: Any, dtype: Any, shape: Any, order: Any, *axes: Any) -> np.ndarray:
-    """An array from its bytes, as pickles of protocol 5 spell it."""
-    if (
-        not isinstance(dtype, np.dtype)
-        or dtype.hasobject
-        or order not in ("C", "F")
-        or any(a is not None for a in axes)
-    ):
-        raise pickle.UnpicklingError("an unusual array")
-    return np.frombuffer(bytes(data), dtype).reshape(tuple(shape), order=order)
-
-
-def _latin(text: Any, encoding: Any = "latin1") -> bytes:
-    """How pickles of protocol 2 spell bytes."""
-    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-        raise pickle.UnpicklingError("bytes in an unknown spelling")
-    return text.encode("latin1")
-
-
-def _dtype(*arguments: Any) -> np.dtype:
-    """A dtype of numbers, text or bytes."""
-    if not arguments or not isinstance(arguments[0], str) or len(arguments[0]) > 8:
-        raise pickle.UnpicklingError("an unusual dtype")
-    return np.dtype(arguments[0])
-
-
-_ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _dtype,
-    ("_codecs", "encode"): _latin,
-    ("collections", "OrderedDict"): collections.OrderedDict,
-    **{(f"{inside}.multiarray", "_reconstruct"): _array_shell for inside in _NUMPY_INSIDE},
-    **{(f"{inside}.multiarray", "scalar"): _scalar for inside in _NUMPY_INSIDE},
-    **{(f"{inside}.numeric", "_frombuffer"): _from_buffer for inside in _NUMPY_INSIDE},
-}
-
-
-class _Unpickler(pickle.Unpickler):
-    """Knows the names in `_ALLOWED` and no other."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}")
-        return _ALLOWED[module, name]
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError("it names an object outside the file")
 
 
 def load_pickle(path: str | os.PathLike[str]) -> Any:
@@ -100,7 +32,7 @@ def load_pickle(path: str | os.PathLike[str]) -> Any:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise UserError(f"{path} is larger than 1 GB: not a file of curves")
-        return _Unpickler(io.BytesIO(path.read_bytes())).load()
+        return PickleReader(ARRAYS).read(path.read_bytes())
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     except UserError:

@@ -53,6 +53,16 @@ def test_two_seeds_are_not_mistaken_for_steps_and_returns(tmp_path, two):
     assert all((curve.x == STEPS).all() for curve in result.seeds)
 
 
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+@pytest.mark.parametrize("dtype", [">f8", "<i2", "?", "S3", "<U2"])
+def test_arrays_of_every_plain_kind_are_read(tmp_path, dtype, protocol):
+    array = np.asfortranarray(np.array([[1, 2, 3], [4, 5, 6]]).astype(dtype))
+    read = load_pickle(save(tmp_path, [array, array, array[0, 0]], protocol))
+    for found in read[:2]:
+        np.testing.assert_array_equal(found, array)
+    assert read[2] == array[0, 0]
+
+
 def test_numpy_scalars_and_names_are_read(tmp_path):
     value = {"a": np.float64(1.5), "b": [np.int64(3)], "c": "text", "d": (True, None), "e": np.array(["x"])}
     read = load_pickle(save(tmp_path, value))

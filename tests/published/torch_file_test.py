@@ -10,7 +10,8 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
-from motif_jax.published.torch_file import Unread, read_checkpoint, tensors
+from motif_jax.published.pickles import Unread
+from motif_jax.published.torch_file import read_checkpoint, tensors
 from motif_jax.support.errors import UserError
 from tests import torch_files
 from tests.torch_files import Storage, Tensor, tensor

@@ -1,0 +1,233 @@
+"""Reads pickles as data: nothing that a file names is imported, and no code of it runs.
+
+Pickle is a language that can call any function; here its opcodes are only read. Containers, numbers, strings and numeric
+numpy arrays are built. Calls are looked up by name among those of the reader; one that is not there is refused, or
+becomes an inert `Unread` that says what it would have been.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pickletools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Unread:
+    """Stands for an object that is no plain data: its class or function, what it was given, nothing more."""
+
+    name: str
+    arguments: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Global:
+    name: str
+
+
+class _DType:
+    """What a pickle says of a numpy dtype: its code, later its byte order."""
+
+    def __init__(self, code: Any, *_: Any) -> None:
+        self._code, self._plain = code, isinstance(code, str) and len(code) <= 8
+        self._order: Any = "="
+
+    def take(self, state: Any) -> None:
+        """The second part of a pickled dtype: (version, byte order, and what only unusual ones have, ...)."""
+        self._order = state[1] if state[1] in ("<", ">") else "="
+        self._plain &= all(part is None for part in state[2:5])
+
+    def real(self) -> np.dtype:
+        """The dtype: of numbers, text or bytes."""
+        dtype = np.dtype(self._code) if self._plain else np.dtype(object)
+        if dtype.hasobject:
+            raise ValueError("an array of objects, or of an unusual dtype")
+        return dtype.newbyteorder(self._order)
+
+
+_MARK = object()
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_SET": set}
+_LITERALS = frozenset(
+    """INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT STRING BINSTRING SHORT_BINSTRING BINBYTES
+    SHORT_BINBYTES BINBYTES8 BYTEARRAY8 UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8""".split()
+)
+
+
+def _bytes(text: str, encoding: str = "latin1") -> bytes:
+    """How pickles of protocol 2 spell bytes."""
+    if encoding not in ("latin1", "latin-1"):
+        raise ValueError(f"bytes in {encoding}")
+    return text.encode("latin-1")
+
+
+def _empty_array(kind: _Global, *_: Any) -> np.ndarray:
+    """The first part of an array; its state follows."""
+    if kind.name != "numpy.ndarray":
+        raise ValueError("an array of a class that is not numpy's")
+    return np.ndarray((0,), np.uint8)
+
+
+def _from_buffer(data: Any, dtype: _DType, shape: Any, order: Any, *axes: Any) -> np.ndarray:
+    """An array from its bytes, as pickles of protocol 5 spell it."""
+    if order not in ("C", "F") or any(axis is not None for axis in axes):
+        raise ValueError("an unusual array")
+    return np.frombuffer(bytes(data), dtype.real()).reshape(tuple(shape), order=order)
+
+
+def _refused(*_: Any) -> None:
+    raise ValueError("an unusual array")
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "numpy.dtype": _DType,
+    "_codecs.encode": _bytes,
+    "collections.OrderedDict": dict,
+}
+# What makes arrays, for those who want them.
+ARRAYS: dict[str, Callable[..., Any]] = {"numpy.ndarray": _refused}
+for _inside in ("numpy.core", "numpy._core"):
+    _CALLS[f"{_inside}.multiarray.scalar"] = lambda dtype, data: np.frombuffer(data, dtype.real(), 1)[0]
+    ARRAYS[f"{_inside}.multiarray._reconstruct"] = _empty_array
+    ARRAYS[f"{_inside}.numeric._frombuffer"] = _from_buffer
+
+
+class PickleReader:
+    """Follows the opcodes of one pickle with a stack and a memo.
+
+    Args:
+      calls: name of a function or class -> what stands in for it, besides numbers, bytes and dictionaries.
+      persistent: reads what the pickle refers to outside itself.
+      unread: whether a name that is not known becomes an `Unread`; else it is an error.
+    """
+
+    def __init__(
+        self,
+        calls: Mapping[str, Callable[..., Any]] | None = None,
+        persistent: Callable[[Any], Any] | None = None,
+        unread: bool = False,
+    ) -> None:
+        self._calls, self._persistent, self._unread = {**_CALLS, **(calls or {})}, persistent, unread
+        self._stack: list[Any] = []
+        self._memo: dict[Any, Any] = {}
+
+    def read(self, data: bytes) -> Any:
+        """Returns the object that `data` describes.
+
+        Raises:
+          ValueError, LookupError, TypeError, AttributeError, ...: the pickle is damaged, or not of plain data.
+        """
+        stack = self._stack
+        for opcode, argument, _ in pickletools.genops(io.BytesIO(data)):
+            name = opcode.name
+            if name == "STOP":
+                return stack.pop()
+            if name in _CONSTANTS:
+                stack.append(_CONSTANTS[name])
+            elif name in _LITERALS:
+                stack.append(argument)
+            elif name in _EMPTY:
+                stack.append(_EMPTY[name]())
+            elif name == "MARK":
+                stack.append(_MARK)
+            elif name in ("PUT", "BINPUT", "LONG_BINPUT"):
+                self._memo[argument] = stack[-1]
+            elif name == "MEMOIZE":
+                self._memo[len(self._memo)] = stack[-1]
+            elif name in ("GET", "BINGET", "LONG_BINGET"):
+                stack.append(self._memo[argument])
+            elif name not in ("PROTO", "FRAME"):
+                self._make(name, argument)
+        raise ValueError("the pickle has no end")
+
+    def _make(self, name: str, argument: Any) -> None:
+        stack = self._stack
+        if name == "TUPLE":
+            stack.append(tuple(self._since_mark()))
+        elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
+            size = int(name[-1])
+            stack[-size:] = [tuple(stack[-size:])]
+        elif name == "LIST":
+            stack.append(list(self._since_mark()))
+        elif name == "DICT":
+            stack.append(dict(_pairs(self._since_mark())))
+        elif name == "APPEND":
+            value = stack.pop()
+            stack[-1].append(value)
+        elif name == "APPENDS":
+            values = self._since_mark()
+            stack[-1].extend(values)
+        elif name == "ADDITEMS":
+            values = self._since_mark()
+            stack[-1].update(values)
+        elif name == "SETITEM":
+            value, key = stack.pop(), stack.pop()
+            self._set(stack[-1], [(key, value)])
+        elif name == "SETITEMS":
+            pairs = list(_pairs(self._since_mark()))
+            self._set(stack[-1], pairs)
+        elif name == "POP":
+            stack.pop()
+        elif name == "POP_MARK":
+            self._since_mark()
+        elif name == "DUP":
+            stack.append(stack[-1])
+        elif name == "GLOBAL":
+            stack.append(self._global(argument.replace(" ", ".")))
+        elif name == "STACK_GLOBAL":
+            attribute, module = stack.pop(), stack.pop()
+            stack.append(self._global(f"{module}.{attribute}"))
+        elif name in ("REDUCE", "NEWOBJ"):
+            arguments, function = stack.pop(), stack.pop()
+            known = self._calls.get(name_of(function))
+            stack.append(known(*arguments) if known else Unread(name_of(function), arguments))
+        elif name == "NEWOBJ_EX":
+            named, arguments, function = stack.pop(), stack.pop(), stack.pop()
+            stack.append(Unread(name_of(function), (arguments, named)))
+        elif name == "BUILD":
+            self._build(stack.pop())
+        elif name == "BINPERSID" and self._persistent is not None:
+            stack.append(self._persistent(stack.pop()))
+        else:
+            raise ValueError(f"opcode {name} is not read, plain data needs none")
+
+    def _global(self, name: str) -> _Global:
+        if not self._unread and name not in self._calls:
+            raise ValueError(f"it names {name}")
+        return _Global(name)
+
+    def _build(self, state: Any) -> None:
+        """Gives the topmost object the rest of what it holds."""
+        target: Any = self._stack[-1]
+        if isinstance(target, Unread):
+            self._stack[-1] = Unread(target.name, (target.arguments, state))
+        elif isinstance(target, _DType):
+            target.take(state)
+        elif isinstance(target, np.ndarray):
+            version, shape, dtype, fortran, data = state
+            state = (int(version), tuple(shape), dtype.real(), bool(fortran), bytes(data))
+            target.__setstate__(state)
+
+    def _since_mark(self) -> list[Any]:
+        values = []
+        while (value := self._stack.pop()) is not _MARK:
+            values.append(value)
+        return values[::-1]
+
+    @staticmethod
+    def _set(target: Any, pairs: list[tuple[Any, Any]]) -> None:
+        if isinstance(target, dict):
+            target.update(pairs)
+
+
+def name_of(function: Any) -> str:
+    """The name of what a pickle calls or refers to."""
+    return function.name if isinstance(function, _Global | Unread) else f"<{type(function).__name__}>"
+
+
+def _pairs(values: list[Any]) -> Iterator[tuple[Any, Any]]:
+    return zip(values[::2], values[1::2], strict=True)
