@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import math
 import os
 import queue
@@ -57,6 +58,14 @@ REFUSED = "refused by the server's content filter"
 
 class _Refused(Exception):
     """The server will not answer this question."""
+
+
+class _Passing(Exception):
+    """A fault that may pass: its cause, the error if it does not, and how long the server wants to be left alone."""
+
+    def __init__(self, cause: str, failure: UserError, wait: float = 0.0) -> None:
+        super().__init__(cause)
+        self.cause, self.failure, self.wait = cause, failure, wait
 
 
 class OpenAIAnnotator(ChatAnnotator):
@@ -198,52 +207,64 @@ class OpenAIAnnotator(ChatAnnotator):
           _Refused: the server will not answer this question; what is kept as the reason.
         """
         request = self._request(dialogue)
-        traffic = self._traffic
         spread = random.Random(dialogue.question.id)
-        retry = 0
-        while True:
+        for retry in itertools.count():
             wait = min(2.0**retry, _LONGEST_WAIT_SECONDS) * spread.uniform(0.75, 1.25)
-            if not self._send_max_tokens:
-                request.pop("max_tokens", None)
             try:
-                async with traffic.turn() as sent:
-                    # The client's own time-out starts anew with every byte that comes.
-                    async with asyncio.timeout(self._settings.timeout_seconds):
-                        usage, choice = checked(await client.chat.completions.create(**request))
-            except openai.APIStatusError as error:
-                if error.status_code not in _MAY_PASS:
-                    self._lasting(error, request)
-                    continue  # without what the server did not like
-                cause = f"HTTP {error.status_code}"
-                failure = self._failure(f"answers with {cause}", error)
-                told = retry_after(error.response.headers)
-                if told > _LONGEST_TOLD_SECONDS:
-                    raise self._failure(f"asks to wait {format_seconds(told)}", error) from error
-                if error.status_code in _TOO_MANY or told:
-                    traffic.too_many(sent, told)
-                wait = max(wait, told)
-            except (openai.APITimeoutError, TimeoutError) as error:
-                cause = "no answer in time"
-                what = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
-                failure = self._failure(what, error)
-                traffic.too_many(sent)
-            except openai.APIConnectionError as error:
-                cause = "no connection"
-                failure = self._failure("cannot be reached", error.__cause__ or error)
-            except (Rubbish, openai.APIResponseValidationError, ValueError, TypeError) as error:
-                cause = "rubbish"
-                failure = self._failure("returns rubbish", error)
+                usage, choice = await self._send(client, request)
+            except _Passing as fault:
+                if retry == self._settings.retries:
+                    raise fault.failure from fault.failure.__cause__
+                self._traffic.again(fault.cause)
+                await asyncio.sleep(max(wait, fault.wait))
             else:
-                traffic.answer()
                 dialogue.cost(*usage)
-                if choice.finish_reason == "content_filter":
-                    self._refuse(choice.finish_reason)
                 return choice
-            if retry == self._settings.retries:
-                raise failure
-            retry += 1
-            traffic.again(cause)
-            await asyncio.sleep(wait)
+        raise AssertionError
+
+    async def _send(
+        self, client: openai.AsyncOpenAI, request: dict[str, Any]
+    ) -> tuple[tuple[int, int, int], Any]:
+        """Sends a request once: tokens (prompt, completion, cached) and the choice.
+
+        Raises:
+          _Passing: another try may help.
+          UserError, _Refused: none will.
+        """
+        if not self._send_max_tokens:
+            request.pop("max_tokens", None)
+        try:
+            async with self._traffic.turn() as sent:
+                # The client's own time-out starts anew with every byte that comes.
+                async with asyncio.timeout(self._settings.timeout_seconds):
+                    usage, choice = checked(await client.chat.completions.create(**request))
+        except openai.APIStatusError as error:
+            if error.status_code in _MAY_PASS:
+                raise self._passing(error, sent) from error
+            self._lasting(error, request)
+            return await self._send(client, request)  # without what the server did not like
+        except (openai.APITimeoutError, TimeoutError) as error:
+            self._traffic.too_many(sent)
+            what = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
+            raise _Passing("no answer in time", self._failure(what, error)) from error
+        except openai.APIConnectionError as error:
+            failure = self._failure("cannot be reached", error.__cause__ or error)
+            raise _Passing("no connection", failure) from error
+        except (Rubbish, openai.APIResponseValidationError, ValueError, TypeError) as error:
+            raise _Passing("rubbish", self._failure("returns rubbish", error)) from error
+        if getattr(choice, "finish_reason", None) == "content_filter":
+            self._refuse("finish_reason content_filter")
+        self._traffic.answer()
+        return usage, choice
+
+    def _passing(self, error: openai.APIStatusError, sent: float) -> _Passing:
+        """The fault that an HTTP status says, after which the server may want to be left alone."""
+        cause, told = f"HTTP {error.status_code}", retry_after(error.response.headers)
+        if told > _LONGEST_TOLD_SECONDS:
+            raise self._failure(f"asks to wait {format_seconds(told)}", error)
+        if error.status_code in _TOO_MANY or told:
+            self._traffic.too_many(sent, told)
+        return _Passing(cause, self._failure(f"answers with {cause}", error), told)
 
     def _lasting(self, error: openai.APIStatusError, request: dict[str, Any]) -> None:
         """Raises for an answer that will be the same the next time; returns if the request is to be sent without a limit."""

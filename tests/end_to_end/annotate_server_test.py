@@ -248,6 +248,13 @@ FILTERED = {
 }
 
 
+@pytest.mark.parametrize("refusal", [(400, FILTERED), (200, reply("", finish_reason="content_filter"))])
+def test_a_server_that_refuses_everything_ends_the_run(run, server, refusal):
+    server.behave = lambda number, request: refusal
+    with pytest.raises(UserError, match="refused all of 32 questions by their content"):
+        run()
+
+
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -270,12 +277,6 @@ def test_a_question_that_a_content_filter_refuses_is_unknown_and_counted(run, se
     want = expected(dataset, rule)
     equal = (messages[:, 0] == messages[:, 1]).all(-1)
     assert (got == np.where(newt & ~equal, UNKNOWN, want)).all()
-
-
-def test_a_server_that_refuses_everything_ends_the_run(run, server):
-    server.behave = lambda number, request: (400, FILTERED)
-    with pytest.raises(UserError, match="refused all of 32 questions by their content"):
-        run()
 
 
 def test_retry_after_is_kept_by_all(run, server, dataset):
