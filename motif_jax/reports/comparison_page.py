@@ -214,11 +214,17 @@ def _contrasts(data: ComparisonData, result: Comparison) -> str:
             note = f"{format_interval(c.over_games)}, {format_pairs(c.over_games)}"
             games = Cell(format_value(c.over_games.value), c.over_games.value, note=note)
         rows.append((Cell(c.task), Cell(f"{c.first} minus {c.other}"), _estimate_cell(c.over_runs), games))
-    header = contrast_table(result)[0]
+    header = ("task", "methods", "over runs", "over games")
+    single = len(result.scores.tasks) == 1  # a narrow window has no room for a column that says one thing
     return html.section(
         "Differences",
         "differences",
-        html.table(header, rows, "difference-table", empty="only one method was given"),
+        html.table(
+            header[single:],
+            [row[single:] for row in rows],
+            "difference-table",
+            empty="only one method was given",
+        ),
         note=f"{_label(data, result)}. {contrast_note(result)}",
     )
 
