@@ -97,7 +97,7 @@ def _reward() -> ConfigDict:
     # 'motif': frozen, of the run in `dir` (without one there is no intrinsic reward); or module:Class outside this package
     # (motif_jax/rewards/intrinsic.py).
     reward.kind = "motif"
-    reward.dir = placeholder(str)  # run folder of train_reward
+    reward.dir = placeholder(str)  # run folder of train_reward, or a .safetensors file of export_reward
     reward.step = placeholder(int)  # which of its checkpoints, with that one's quantiles; None: the newest
     reward.normalise = True
     reward.quantile = placeholder(float)  # values at or below this quantile become 0; None: no threshold

@@ -39,7 +39,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.environment.max_episode_steps = placeholder(int)  # None: the agent's, or the environment's own
 
     config.reward = ConfigDict()  # the intrinsic reward to show
-    # A reward run; None: the agent's own, if it has one, with the settings that it trained with; '': none.
+    # A reward run, or its .safetensors file; None: the agent's own, if it has one, with the settings that it trained with; '': none.
     config.reward.dir = placeholder(str)
     config.reward.step = placeholder(int)
     config.reward.normalise = True

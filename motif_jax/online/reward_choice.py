@@ -12,7 +12,7 @@ from pathlib import Path
 from ml_collections import ConfigDict
 
 from motif_jax.online import agent_checkpoints
-from motif_jax.rewards.trained import read_trained
+from motif_jax.rewards.load import open_reward
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.files import atomic_write_json
 
@@ -47,5 +47,5 @@ def settle(config: ConfigDict, workdir: str | os.PathLike[str], checkpoints: Che
         return
     step = None if latest is None else agent_checkpoints.restore_progress(checkpoints, latest).get(STEP)
     if step is None:
-        step = read_trained(config.reward.dir, config.reward.step).step
+        step = open_reward(config.reward.dir, config.reward.step).step
     atomic_write_json(path, {STEP: step})

@@ -84,7 +84,9 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     checks.positive(config, "reward.count_exponent", allow_zero=True)
     checks.fraction(config, "reward.quantile", allow_none=True)
     if config.reward.dir:
-        checks.existing_folder(config, "reward.dir")
+        from motif_jax.rewards.load import check_place
+
+        check_place(config, "reward.dir")
     return open_lineup(config, pins)
 
 
@@ -182,15 +184,15 @@ def choose_reward(
     chosen: Any = own if given.dir is None else given
     if not chosen or not chosen["dir"]:
         return None
-    if given.dir is None and not Path(chosen["dir"]).is_dir():
+    if given.dir is None and not Path(chosen["dir"]).exists():
         raise UserError(
             f"config.reward.dir=None: {owner} has the reward in {chosen['dir']}, which is not there: give "
             "--config.reward.dir=DIR, or --config.reward.dir= to go without"
         )
-    from motif_jax.rewards.trained import read_trained
+    from motif_jax.rewards.load import open_reward
 
     reward = ConfigDict({"dir": str(chosen["dir"]), **{key: chosen[key] for key in _SETTINGS}})
-    reward.step = read_trained(reward.dir, chosen["step"] if pinned is None else pinned).step
+    reward.step = open_reward(reward.dir, chosen["step"] if pinned is None else pinned).step
     reward.two_decimals = own.get("two_decimals", two_decimals) if own and chosen is own else two_decimals
     return reward
 

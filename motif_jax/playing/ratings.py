@@ -137,11 +137,11 @@ class LiveRater:
 
     def __init__(self, config: Any, spec: Any) -> None:
         from motif_jax import rewards
-        from motif_jax.rewards.trained import read_trained
+        from motif_jax.rewards.load import open_reward
 
         self.count_exponent = float(config.count_exponent)
         self._known: dict[bytes, TextReward] = {}
-        trained = read_trained(config.dir, config.step)
+        trained = open_reward(config.dir, config.step)
         self._normalise = trained.normalisation().normalise
         self._pay = trained.normalisation(config.normalise, config.quantile, config.get("two_decimals"))
         raw = ConfigDict({"dir": config.dir, "step": trained.step, "normalise": False, "quantile": None})

@@ -7,15 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from motif_jax.rewards.exchange import read_safetensors
 from motif_jax.rewards.trained import TrainedReward, pad_messages, read_trained
+from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
 # Also arrays of other libraries: whatever numpy can read.
 Messages = bytes | str | np.ndarray | Sequence[bytes | str]
 
 _ALLOWED = "a message is bytes, str or an array of integers from 0 to 255; several are a list of them or [..., length]"
+
+# Of the file that export_reward writes.
+FILE_SUFFIX = ".safetensors"
 
 
 class RewardFunction:
@@ -92,13 +97,20 @@ def load(folder: str | Path, step: int | None = None) -> RewardFunction:
     return RewardFunction(open_reward(folder, step))
 
 
+def check_place(config: ConfigDict, key: str) -> None:
+    """Requires that the value of `key` is a .safetensors file or an existing folder."""
+    place = checks.dotted(config, key)
+    if not (Path(place).suffix == FILE_SUFFIX and Path(place).is_file()):
+        checks.existing_folder(config, key)
+
+
 def open_reward(place: str | Path, step: int | None = None) -> TrainedReward:
     """Reads evaluation `step` of a reward from a run folder or a .safetensors file.
 
     Raises:
       UserError: it is neither, or has no such evaluation.
     """
-    if Path(place).suffix != ".safetensors":
+    if Path(place).suffix != FILE_SUFFIX:
         return read_trained(place, step)
     trained = read_safetensors(place)
     if step is not None and step != trained.step:

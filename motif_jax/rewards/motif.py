@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import chex
@@ -12,9 +13,10 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.rewards.intrinsic import IntrinsicReward, RewardSetup
+from motif_jax.rewards.load import FILE_SUFFIX, check_place, open_reward
 from motif_jax.rewards.message_table import MessageTable, Values
 from motif_jax.rewards.normalisation import Normalisation
-from motif_jax.rewards.trained import TrainedReward, read_architecture, read_trained
+from motif_jax.rewards.trained import TrainedReward, read_architecture
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -66,8 +68,8 @@ class MotifReward(IntrinsicReward):
         checks.positive(whole, "reward.step", allow_zero=True, allow_none=True)
         checks.fraction(whole, "reward.quantile", allow_none=True)
         if config.dir:
-            checks.existing_folder(whole, "reward.dir")
-            read_trained(config.dir, config.step).normalisation(config.normalise, config.quantile)
+            check_place(whole, "reward.dir")
+            open_reward(config.dir, config.step).normalisation(config.normalise, config.quantile)
         elif config.get("intrinsic_coefficient"):
             raise UserError(
                 f"config.reward.intrinsic_coefficient={config.intrinsic_coefficient} needs a trained reward: give "
@@ -76,8 +78,12 @@ class MotifReward(IntrinsicReward):
 
     @classmethod
     def required_fields(cls, config: ConfigDict) -> tuple[str, ...]:
-        """Observation fields that the reward reads, the text as 'message'; reads only its config.json."""
-        return read_architecture(config.dir)[0].fields if config.dir else ()
+        """Observation fields that the reward reads, the text as 'message'; of a run folder it reads only config.json."""
+        if not config.dir:
+            return ()
+        if Path(config.dir).suffix == FILE_SUFFIX:
+            return open_reward(config.dir).network.architecture.fields
+        return read_architecture(config.dir)[0].fields
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:
@@ -90,7 +96,7 @@ class MotifReward(IntrinsicReward):
         config = setup.config
         if not config.dir:
             return None
-        trained = read_trained(config.dir, config.step)
+        trained = open_reward(config.dir, config.step)
         normalisation = trained.normalisation(config.normalise, config.quantile, setup.two_decimals)
         return cls(trained, normalisation, setup)
 

@@ -62,9 +62,13 @@ def check(config: ConfigDict, workdir: Path) -> None:
     film_files.check(config)
     given = bool(config.evaluation) or bool(config.recordings)
     checks.require(given, "evaluation", config.evaluation, "given, or recordings")
-    for key in ("evaluation", "agent.dir", "reward.dir"):
+    for key in ("evaluation", "agent.dir"):
         if checks.dotted(config, key):
             checks.existing_folder(config, key)
+    if config.reward.dir:
+        from motif_jax.rewards.load import check_place
+
+        check_place(config, "reward.dir")
     plan = _plan(config)
     for game in _games(config, plan):
         film_files.check_screen(config, game.task)

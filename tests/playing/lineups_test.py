@@ -17,6 +17,7 @@ from motif_jax.online import agent_checkpoints
 from motif_jax.playing import agent_policy, lineups, watching
 from motif_jax.playing.episode_worker import PlayedEpisode
 from motif_jax.playing.episodes import play_episodes
+from motif_jax.rewards.exchange import write_safetensors
 from motif_jax.rewards.trained import read_trained
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -146,3 +147,24 @@ def test_a_task_that_does_not_show_what_a_reward_reads_is_refused(runs):
     config.reward.dir = str(runs / "more")
     with pytest.raises(UserError, match=r"must be a reward that reads what Recall-v0 shows, not .*glyphs"):
         lineups.check(config)
+
+
+@pytest.mark.parametrize("name", ["text", "more"])
+def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path, name):
+    file = tmp_path / "reward.safetensors"
+    write_safetensors(read_trained(runs / name), file)
+    rated = []
+    for place in (runs / name, file):
+        config = evaluate_config(**{"environment.max_episode_steps": 60, "reward.dir": str(place)})
+        config.reward.quantile = None
+        who = lineups.check(config)
+        keep = who.rater.fields
+        played = play_episodes(who.environment, who.options, [5], who.policy, workers=1, keep_fields=keep)
+        rated.append(who.rater.rate(next(played)).discounted)
+        played.close()
+    np.testing.assert_array_equal(*rated)
+    training = load_config("train_agent")
+    training.reward.dir, training.reward.intrinsic_coefficient = str(file), 0.1
+    rewards.check(training.reward)
+    with pytest.raises(UserError, match="has no evaluation 0: it is evaluation 1"):
+        lineups.check(evaluate_config(**{"reward.dir": str(file), "reward.step": 0}))
