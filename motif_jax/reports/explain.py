@@ -195,6 +195,7 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
             for i, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True))
         ]
         table = html.table(["text", "seen", *titles(explanation.typed, False)], rows, "typed")
+        table = f'<div class="wide">{table}</div>' if len(rewards) > 1 else table
         sections.append(html.section("Texts that were asked for", "texts", table))
         links = {"texts": "texts", **links}
     for number, reward in enumerate(rewards):

@@ -41,7 +41,10 @@ def message_table(explanation: Explanation, max_rows: int | None) -> str:
     if not len(explanation.messages):
         return '<div class="empty">there are no messages</div>'
     data = html.embed_json(table_data(explanation, max_rows), f"{NAME}-data")
-    return f'<div id="{NAME}-holder">{_NO_SCRIPT}</div>{data}<script>{html.asset("explain.js")}</script>'
+    width = ' class="wide"' if len(explanation.rewards) > 1 else ""
+    return (
+        f'<div id="{NAME}-holder"{width}>{_NO_SCRIPT}</div>{data}<script>{html.asset("explain.js")}</script>'
+    )
 
 
 def table_data(explanation: Explanation, max_rows: int | None) -> dict[str, Any]:
