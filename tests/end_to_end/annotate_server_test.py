@@ -6,7 +6,9 @@ import contextlib
 import json
 import random
 import re
+import signal
 import socket
+import subprocess
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +25,9 @@ from motif_jax.benchmarks._tiny_judge import good, message, pair, rule
 from motif_jax.datasets.verdicts import NO, SINGLE, UNKNOWN, YES
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
+    REPOSITORY,
     annotate,
+    command,
     expected,
     get_config,
     run_stage,
@@ -352,6 +356,27 @@ def test_a_hanging_server_keeps_no_session_from_its_end(server, tmp_path):
     session.close()
     thread.join(60)
     assert not thread.is_alive()
+    assert not server.met.is_set()
+    server.met.set()
+
+
+@pytest.mark.slow
+def test_a_stop_is_heard_while_a_server_hangs(server, dataset, tmp_path):
+    server.met.clear()  # the one request that comes is held
+    flags = [
+        "annotator=openai",
+        f"openai.base_url={server.url}",
+        "openai.model=judge",
+        "openai.concurrency=1",
+    ]
+    line = command(dataset, tmp_path / "run", tmp_path / "store", *(f"--config.{flag}" for flag in flags))
+    process = subprocess.Popen(line, cwd=REPOSITORY, stderr=subprocess.DEVNULL)
+    while not server.requests:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    # The request itself would take ten minutes, and the server holds it for one.
+    assert process.wait(50) == 75
     assert not server.met.is_set()
     server.met.set()
 
