@@ -52,7 +52,7 @@ class CardData:
       dataset: content of dataset.json, {} for a dataset that was not written here or is not there.
       labels: by name, those that the reward was trained on and those that they combine.
       reward_summary: the evaluation that agents take, of the reward run's summary.json.
-      evaluations: by name, as `journal.read_evaluation` returns them.
+      evaluations: by name, as `evaluation_files.read_evaluation` returns them.
       trained_steps: environment steps of an agent, None when unknown.
       verdict: one line on reward hacking, '' when not judged.
       licence: of the weights, as their owner says; '' when not given.

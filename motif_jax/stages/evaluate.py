@@ -132,21 +132,21 @@ class _Player:
 
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
-        self._contest = lineups.open_lineup(config, _pinned(workdir))
-        self.plan = {**self._contest.plan, "greedy": bool(config.greedy), "seed": config.seed}
+        self._lineup = lineups.open_lineup(config, _pinned(workdir))
+        self.plan = {**self._lineup.plan, "greedy": bool(config.greedy), "seed": config.seed}
         atomic_write_json(workdir / PLAN, self.plan)
 
     def play(self, rows: evaluation_files.Journal, stop: interruption.Interruption) -> None:
         """Plays the episodes that are not in the journal yet."""
         config, session, started = self._config, rows.session, time.monotonic()
-        rated = () if self._contest.rater is None else self._contest.rater.fields
+        rated = () if self._lineup.rater is None else self._lineup.rater.fields
         done = sum(index < config.episodes for index in rows.done)
         with Progress(config.episodes, "episodes", f"evaluate {config.policy}", done) as progress:
             records = play_episodes(
-                self._contest.environment,
-                self._contest.options,
+                self._lineup.environment,
+                self._lineup.options,
                 [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)],
-                self._contest.policy,
+                self._lineup.policy,
                 workers=config.workers,
                 lanes=config.lanes,
                 keep_fields=rated,
@@ -171,7 +171,7 @@ class _Player:
 
     def _record(self, record: PlayedEpisode) -> None:
         """Leaves the episode as seed and actions, checked by playing it again."""
-        who = self._contest
+        who = self._lineup
         recording = record_actions(who.environment, who.options, record.seed, record.actions)
         if recording.info != record.info:
             raise RuntimeError(
@@ -185,7 +185,7 @@ class _Player:
             self._workdir / RECORDINGS,
             Films(self._workdir, self._workdir / RECORDINGS, self._config.forms),
         )
-        who, rater = self._contest, self._contest.live_rater()
+        who, rater = self._lineup, self._lineup.live_rater()
         policy = None if who.policy.in_workers else who.policy
         extremes = self._extremes(rows)
         for row in rows:
@@ -222,7 +222,7 @@ class _Player:
         if path.exists():
             recording = Recording.load(path)
         else:
-            recording = record_actions(self._contest.environment, self._contest.options, row["seed"], actions)
+            recording = record_actions(self._lineup.environment, self._lineup.options, row["seed"], actions)
         differing = differences(recording.info, row)
         if differing or not np.array_equal(recording.actions, actions):
             raise UserError(
@@ -237,7 +237,7 @@ class _Player:
         row |= record.info
         row["length"] = len(record)
         row["end_reason"] = measures.end_reason(record.end == TRUNCATED, record.info.get("end"))
-        rated = None if self._contest.rater is None else self._contest.rater.rate(record)
+        rated = None if self._lineup.rater is None else self._lineup.rater.rate(record)
         if rated is not None:
             row["intrinsic_return"] = float(rated.discounted.sum())
             row["intrinsic_return_uncounted"] = float(rated.uncounted.sum())
