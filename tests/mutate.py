@@ -3,8 +3,8 @@
     nice python tests/mutate.py motif_jax/algorithms --count 90 --out /tmp/mutants.jsonl
 
 Takes statements out, flips operators and conditions, and changes numbers, in a copy of the working tree, one change at a
-time, each drawn with `--seed`. Every change meets the tests of its own module: tests/PACKAGE/MODULE_test.py, and those files
-of tests/PACKAGE that import it (where there is none, of all of tests/); with `--quick` first, then the slow ones, each `-x` and with at most a minute of the
+time, each drawn with `--seed`. Every change meets the tests of its own module, tests/PACKAGE/MODULE_test.py; where there is none, those
+files of tests/PACKAGE that import it, else of all of tests/; with `--quick` first, then the slow ones, each `-x` and with at most a minute of the
 processor's time. A line is written for each change: "killed" by a test, "survived", or "time" where the minute was over.
 The same command goes on where it was stopped; `--modules appo,losses` takes these alone. What survives wants a test,
 or is no mistake: a change that makes no difference. Left alone are assertions of shapes, texts, and type hints.
@@ -159,7 +159,7 @@ def changed(source: str, change: Change) -> str:
 
 
 def tests_of(file: str, root: Path) -> list[str]:
-    """The module's own test file first, then those of its package's that import it."""
+    """The module's own test file, else those of its package's that import it, else all that do."""
     package, module = Path(file).parent.name, Path(file).stem
     folder = root / "tests" / Path(file).parent.relative_to("motif_jax")
     own = folder / f"{module}_test.py"
@@ -167,10 +167,10 @@ def tests_of(file: str, root: Path) -> list[str]:
 
     def users(where: Path) -> list[Path]:
         found = (path for path in sorted(where.rglob("*_test.py")) if "end_to_end" not in path.parts)
-        return [path for path in found if path != own and uses.search(path.read_text(encoding="utf-8"))]
+        return [path for path in found if uses.search(path.read_text(encoding="utf-8"))]
 
-    tests = [own] * own.exists() + users(folder)
-    return [str(path) for path in tests or users(root / "tests")]
+    tests = [own] if own.exists() else users(folder) or users(root / "tests")
+    return [str(path) for path in tests]
 
 
 def passes(root: Path, tests: list[str], *flags: str) -> bool | None:
@@ -191,6 +191,8 @@ def passes(root: Path, tests: list[str], *flags: str) -> bool | None:
 
 def tried(root: Path, file: str) -> str:
     """What the tests of a file's module say."""
+    if not tests_of(file, root):
+        return "untested"
     for flags in (("--quick",), ("-m", "slow")):
         passed = passes(root, tests_of(file, root), *flags)
         if passed is not True:
@@ -246,7 +248,7 @@ def main() -> None:
             if change.file not in sound:
                 sound[change.file] = tried(root, change.file) == "survived"
                 if not sound[change.file]:
-                    print(f"{change.file}: its tests fail without any change", flush=True)
+                    print(f"{change.file}: has no tests, or they fail without any change", flush=True)
             if not sound[change.file]:
                 continue
             found = dataclasses.asdict(change) | {"verdict": verdict(root, change)}

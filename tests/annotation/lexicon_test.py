@@ -209,6 +209,11 @@ def test_own_lexicon(tmp_path):
     assert label("Hello.", "Bye.") == TIE
     assert label("Hello.", form=SINGLE) == YES
     assert annotator().identity["lexicon_digest"] != first
+    # "Hello." is worth 1, so 0.5 more than the threshold.
+    probabilities = dict(annotator(SINGLE).annotate([Question("a", ("Hello.",), SINGLE)]))[0].probabilities
+    np.testing.assert_allclose(probabilities[YES], 1 / (1 + np.exp(-0.5)))
+    # Answers about pairs of version 0.1.0 are found by these, and nothing more.
+    assert set(annotator().identity) == {"annotator", "goal", "lexicon", "lexicon_digest"}
     # A store never takes an answer of one form for one of another.
     assert annotator(SINGLE).identity != annotator().identity
     config.goal = "combat"
@@ -223,6 +228,7 @@ EVENT = small()["events"][0]
     ("tree", "needle"),
     [
         ("just text", "the top must have the keys"),
+        (small(more=1), "the top must have the keys"),
         (small(goals=[]), "goals must be a list"),
         (small(margin=-1.0), "margin must be at least 0"),
         (small(scale=True), "scale is True, not a number"),
