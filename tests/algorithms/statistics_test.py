@@ -42,6 +42,14 @@ def test_running_moments_equal_golden(golden):
     )
 
 
+def test_a_single_number_has_no_variance():
+    moments = RunningMoments()
+    moments.update(np.array([3.0]))
+    total = 1 + 1e-4
+    assert moments.mean == pytest.approx(3 / total)
+    assert moments.variance == pytest.approx((1e-4 + 9 * 1e-4 / total) / total)
+
+
 def test_quantiles_equal_golden(golden):
     g = golden("reward_norm.npz")
     np.testing.assert_allclose(QUANTILE_LEVELS, g["quantile_levels"], rtol=1e-12)
