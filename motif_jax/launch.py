@@ -1,7 +1,7 @@
 """The one entry point: `python -m motif_jax.launch --config=configs/STAGE.py --workdir=DIR`.
 
 Reads a config file, checks every value before any work starts, and runs the stage that `config.stage` names.
-A problem that the user can solve ends the program with one line and exit code 2. A stage that takes long and
+A problem that the user can solve, a full disk among them, ends the program with one line and exit code 2. A stage that takes long and
 was asked to stop (SIGTERM, SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it. Any other
 work that Ctrl-C interrupts, or a second one, ends with one line and exit code 130.
 
@@ -226,13 +226,17 @@ def _main(arguments: Sequence[str]) -> int:
         return stage.run(config, workdir) or 0
     except UserError as error:
         _fail(str(error))
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        _fail(f"a path is longer than this system allows: {_readable(error)}")
     except KeyboardInterrupt:  # a second Ctrl-C in a stage that saves
         print(INTERRUPTED, file=sys.stderr, flush=True)
         return INTERRUPTED_CODE
+    except Exception as error:
+        from motif_jax.support.files import no_room
+
+        if full := no_room(error, _WORKDIR.value or "."):
+            _fail(full)
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            _fail(f"a path is longer than this system allows: {_readable(error)}")
+        raise
 
 
 def main() -> None:

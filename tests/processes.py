@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -175,3 +177,23 @@ def unused_shared_memory() -> set[str]:
             text = path.read_text()
             names -= {name for name in names if f"/dev/shm/{name}" in text}
     return names
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[Callable[[int], None]]:
+    """A file system of `size` bytes at `folder`; gives a function that changes its size. Only root may mount one."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+
+    def mount(*options: str) -> None:
+        command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "none", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no small disk can be mounted: {done.stderr.strip()}")
+
+    folder.mkdir(parents=True, exist_ok=True)
+    mount(f"size={size}")
+    try:
+        yield lambda bytes_now: mount("remount", f"size={bytes_now}")
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)

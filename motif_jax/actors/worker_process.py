@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 from motif_jax.actors import folders
 from motif_jax.envs.spec import EngineError
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import NO_ROOM
 from motif_jax.support.interruption import deaf_processes
 from motif_jax.support.lifeline import end_with_parent
 
@@ -73,6 +74,7 @@ class WorkerProcess:
         Raises:
           EOFError: the process died, or hung and was killed.
           UserError: there was one in it.
+          OSError: there was no room for a file that it writes.
           RuntimeError: there was another exception in it.
         """
         if not self.connection.poll(HANG_SECONDS):
@@ -81,6 +83,8 @@ class WorkerProcess:
             answer = self.connection.recv()
         except OSError as error:  # a reset, or the end in the middle of an answer
             raise EOFError("the process died") from error
+        if isinstance(answer, OSError):
+            raise answer
         if isinstance(answer, WorkerFailure):
             if answer.user:
                 raise UserError(answer.user)
@@ -120,6 +124,9 @@ def _serve(make: Callable[[Any], Server], connection: Connection, setup: Mapping
         except (EngineError, BrokenPipeError, ConnectionResetError):
             raise
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                connection.send(error)
+                return
             user = str(error) if isinstance(error, UserError) else ""
             connection.send(WorkerFailure(traceback.format_exc(), user))
 

@@ -32,7 +32,7 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_text
+from motif_jax.support.files import atomic_write_text, no_room
 
 SLURM = "slurm"
 _SLURM_NAMES = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NTASKS")
@@ -316,9 +316,9 @@ def leave_at_once_on_error() -> Iterator[None]:
     except BaseException as error:
         if not jax.distributed.is_initialized():
             raise
-        code = 1
-        if isinstance(error, UserError):
-            print(f"error: {error}", file=sys.stderr)
+        code, line = 1, str(error) if isinstance(error, UserError) else no_room(error, ".")
+        if line:
+            print(f"error: {line}", file=sys.stderr)
             code = 2
         elif isinstance(error, KeyboardInterrupt):
             print(interruption.INTERRUPTED, file=sys.stderr)

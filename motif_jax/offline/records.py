@@ -157,10 +157,14 @@ def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str
 
 
 def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints, int, dict[str, Any]] | None:
-    """The checkpoint with the most steps: where it lies, its number and its position."""
+    """The intact checkpoint with the most steps: where it lies, its number and its position.
+
+    Raises:
+      UserError: there are checkpoints and all of them are damaged, or one is of another layout.
+    """
     found = []
     for checkpoints in folders:
-        latest = checkpoints.latest()
+        latest = checkpoints.latest(all_damaged_is_none=True)
         if latest is not None:
             place = checkpoints.restore(latest, {"position": JSON})["position"]
             if place.keys() - {"skipped"} != _POSITION:
@@ -169,6 +173,9 @@ def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints,
                     f"{', '.join(sorted(place))}): continue it with the version in the run's versions.json"
                 )
             found.append((checkpoints, latest, place))
+    if not found:
+        for checkpoints in folders:
+            checkpoints.latest()
     return max(found, key=lambda entry: entry[2]["step"]) if found else None
 
 

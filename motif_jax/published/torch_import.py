@@ -24,6 +24,7 @@ from motif_jax.published.name_matching import Match
 from motif_jax.rewards.exchange import statistics_of
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.trained import TrainedReward, architecture_of
+from motif_jax.support import digests
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
@@ -210,7 +211,9 @@ def write_agent(params: Any, config: ConfigDict, step: int, workdir: Path) -> No
     describe(workdir, plain)
     header = {"format": "motif_jax.agent", "version": 1, "step": step, "config": plain}
     tensors = {name: np.ascontiguousarray(array) for name, array in layout.to_torch(params).items()}
-    atomic_write_bytes(workdir / "model.safetensors", save(tensors, {"agent": json.dumps(header)}))
+    metadata = {"agent": json.dumps(header)}
+    metadata["digest"] = digests.of_tensors(metadata["agent"], tensors)
+    atomic_write_bytes(workdir / "model.safetensors", save(tensors, metadata))
     # The checkpoint comes last: with it the folder is whole. What a killed import left is not taken for it.
     shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
     with Checkpoints(workdir / "checkpoints") as checkpoints:

@@ -19,7 +19,7 @@ from motif_jax.networks import reward_layout
 from motif_jax.networks.reward import DTYPES, MESSAGE_MODELS, RewardArchitecture, RewardNetwork
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.trained import TrainedReward
-from motif_jax.support import run_folder
+from motif_jax.support import digests, run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
@@ -32,8 +32,9 @@ def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
     """Writes parameters and statistics to one file, whole or not at all.
 
     Tensors have the neutral names and PyTorch's axis orders of `networks.layout`; those of an ensemble begin
-    with member0/, member1/ ... The header's metadata hold one key `reward`, a JSON object: format, version,
-    architecture, members, step, statistics, curve, config. A metric of the curve that is no number is null.
+    with member0/, member1/ ... The header's metadata hold `reward`, a JSON object: format, version,
+    architecture, members, step, statistics, curve, config (a metric of the curve that is no number is null), and
+    `digest`, of that text and of the tensors.
 
     Raises:
       UserError: the reward's statistics are not finite, as after a training that diverged.
@@ -55,7 +56,9 @@ def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
         "config": reward.config,
     }
     _check_header(header, reward.folder)
-    atomic_write_bytes(path, save(tensors, {"reward": json.dumps(header, allow_nan=False)}))
+    text = json.dumps(header, allow_nan=False)
+    metadata = {"reward": text, "digest": digests.of_tensors(text, tensors)}
+    atomic_write_bytes(path, save(tensors, metadata))
 
 
 def _is_no_number(value: Any) -> bool:
@@ -72,7 +75,7 @@ def _replace(tree: Any, which: Any, by: Any) -> Any:
 
 
 def read_safetensors(path: str | Path) -> TrainedReward:
-    """Reads what `write_safetensors` wrote.
+    """Reads what `write_safetensors` wrote; a file of version 0.1.0 has no digest and is read as it is.
 
     Raises:
       UserError: the file is damaged, not of this format, or tensors do not fit the architecture it names.
@@ -84,8 +87,14 @@ def read_safetensors(path: str | Path) -> TrainedReward:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is not a safetensors file of numpy's types: {error}") from None
+    text = metadata.pop("reward", "{}")
+    wanted = digests.of_tensors(text, tensors) if metadata else None
+    if metadata not in ({}, {"digest": wanted}):
+        raise UserError(
+            f"{path} is damaged: it has another digest than it was written with; make or copy it anew"
+        )
     try:
-        header = json.loads(metadata.get("reward", "{}"))
+        header = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: its header `reward` is no JSON: {error}") from None
     if not isinstance(header, dict) or (header.get("format"), header.get("version")) != (FORMAT, VERSION):

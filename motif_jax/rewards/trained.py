@@ -196,7 +196,7 @@ def architecture_of(network: Any, compat: Any) -> RewardArchitecture:
 
 
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
-    """The evaluation that is meant where none is named; None if there is none yet.
+    """The intact evaluation that is meant where none is named; None if there is none yet.
 
     It is the newest, or where the run stops early the best so far: the newest of such a run is the one that was
     `patience` evaluations too late.
@@ -210,7 +210,7 @@ def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | N
         return newest
     rows = checkpoints.restore(newest, {"curve": JSON})["curve"]["rows"]
     best = int(rows[best_row(rows, "validation/loss")]["epoch"])
-    return best if best in checkpoints.steps() else newest
+    return best if best in checkpoints.steps() and checkpoints.is_intact(best) else newest
 
 
 _told: set[tuple[Path, int]] = set()
@@ -230,7 +230,7 @@ def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
     """Reads evaluation `step` of the reward run in `folder` (None: `default_step`, said where it is not the newest).
 
     Raises:
-      UserError: the folder is no reward run, or has no such evaluation.
+      UserError: the folder is no reward run, has no such evaluation, or it is damaged.
     """
     folder = Path(folder)
     architecture, members, config = read_architecture(folder)
@@ -242,8 +242,9 @@ def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
         if step not in steps:
             have = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
             raise UserError(f"{folder} has no evaluation {step}: it has {have}")
-        if given is None:
-            _tell_once(folder.resolve(), step, steps[-1])
+        newest = checkpoints.latest() if given is None else None
+        if newest is not None:
+            _tell_once(folder.resolve(), step, newest)
         items = checkpoints.restore(step, {"params": abstract, "statistics": JSON, "curve": JSON})
     return TrainedReward(
         folder, step, network, items["params"], members, items["statistics"], config, items["curve"]["rows"]
@@ -251,9 +252,9 @@ def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
 
 
 def saved_steps(folder: str | Path) -> list[int]:
-    """The evaluations that the reward run in `folder` has, ascending."""
+    """The intact evaluations that the reward run in `folder` has, ascending; damaged ones are named on stderr."""
     with Checkpoints(Path(folder) / "checkpoints", keep=None, read_only=True) as checkpoints:
-        return checkpoints.steps()
+        return [step for step in checkpoints.steps() if checkpoints.is_intact(step)]
 
 
 def abstract_params(network: RewardNetwork, members: int) -> Any:

@@ -148,10 +148,9 @@ def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> 
 def _message_curves(config: ConfigDict, texts: np.ndarray, normalised: np.ndarray) -> dict[str, Curve]:
     """The normalised reward of the three most and three least liked messages at every evaluation of the reward."""
     from motif_jax import rewards
-    from motif_jax.support.checkpoints import Checkpoints
+    from motif_jax.rewards.trained import saved_steps
 
-    with Checkpoints(Path(config.reward.dir) / "checkpoints", keep=None, read_only=True) as checkpoints:
-        steps = checkpoints.steps()
+    steps = saved_steps(config.reward.dir)
     steps = [step for step in steps if config.reward.step is None or step <= config.reward.step]
     if len(steps) > MAX_EVALUATIONS:
         places = np.linspace(0, len(steps) - 1, MAX_EVALUATIONS).round().astype(int)

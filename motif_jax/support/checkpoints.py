@@ -1,12 +1,17 @@
-"""Orbax checkpoints: saved in the background, the last few and the best kept, restored by item."""
+"""Orbax checkpoints: saved in the background, the last few and the best kept, checked and restored by item."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,7 +20,9 @@ import jax
 import numpy as np
 from orbax.checkpoint import v1 as ocp
 
+from motif_jax.support import digests
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import NO_ROOM, read_json, sync
 
 # Stands in an abstract tree for an item that was given as plain JSON-able data.
 JSON = "json"
@@ -23,10 +30,24 @@ JSON = "json"
 ANY = "any"
 # Begins the name of a checkpoint that is being removed.
 _REMOVED = ".removed-"
+_STAGING = ".saving"
+_METRICS = "metrics/metrics"
+# So long a host waits to see what the first one has written.
+_SEEN_SECONDS = 600.0
 
+# What goes wrong is raised here, so that Orbax need not print it: once for each of its threads.
 logging.getLogger("absl").addFilter(
-    lambda record: "orbax" not in record.pathname or record.levelno > logging.INFO
+    lambda record: "orbax" not in record.pathname or record.levelno == logging.WARNING
 )
+
+
+def _quiet(unraisable: Any) -> None:
+    """TensorStore's threads print that Orbax has closed the loop they report to, which it does once an array has failed."""
+    if str(unraisable.exc_value) != "Event loop is closed":
+        _hook(unraisable)
+
+
+_hook, sys.unraisablehook = sys.unraisablehook, _quiet
 
 
 class Checkpoints:
@@ -34,6 +55,11 @@ class Checkpoints:
 
     Every item of a checkpoint is a pytree of arrays, or plain JSON-able data. In a run of several processes
     all of them call `save` with the same values, and Orbax writes them once.
+
+    Orbax writes a checkpoint into `.saving/`; when it has done so, the digests of all its files are written beside them
+    (`digests.json`), and one rename gives the folder its number. So a folder with a number is whole and has its digests; what a
+    kill leaves in `.saving/` has none, and the next writer removes it. Before anything is read of a checkpoint all its files are
+    compared with their digests. Checkpoints of version 0.1.0 have none and are read as they are.
 
     Args:
       folder: where the checkpoints lie, one folder a step.
@@ -55,23 +81,29 @@ class Checkpoints:
         read_only: bool = False,
     ) -> None:
         self._folder = Path(folder).absolute()
-        self._read_only = read_only
         if read_only and not self._folder.is_dir():
             raise UserError(f"{folder} does not exist: no checkpoint was saved there")
         self._keep = keep
         self._best_metric, self._best_sign = keep_best, 1.0 if best_mode == "max" else -1.0
-        # Orbax deletes file by file: killed at it, it leaves a part of a checkpoint that looks like one. See `_prune`.
-        self._checkpointer = ocp.training.Checkpointer(
-            self._folder,
+        self._checkpointer = None if read_only else self._open_for_writing()
+        self._thread = ThreadPoolExecutor(1, "checkpoints")
+        self._pending: tuple[int, Future[None]] | None = None
+        self._failed = False
+        # What `save` leaves alone: what was there at the beginning, and what was saved since. Not the folder's look at that
+        # moment: processes may see it differently, and all of them have to take part in a save, or none.
+        self._there, self._saved = set(self.steps()), set[int]()
+        # Steps whose files were compared with their digests: what is wrong with them.
+        self._damages: dict[int, str | None] = {}
+
+    def _open_for_writing(self) -> Any:
+        staging = self._folder / _STAGING
+        self._remove_leftovers([*staging.glob("[0-9]*"), *self._folder.glob("*.orbax-checkpoint-tmp*")])
+        # What is kept is decided here: Orbax deletes file by file, and killed at it leaves a part that looks whole.
+        return ocp.training.Checkpointer(
+            staging,
             preservation_policy=ocp.training.preservation_policies.PreserveAll(),
-            cleanup_tmp_directories=not read_only,
+            cleanup_tmp_directories=True,
         )
-        self._pending: Any = None
-        if not read_only:
-            self._remove_leftovers()
-        # What `save` leaves alone. Not the folder's look at that moment: processes may see it differently, and all of
-        # them have to take part in a save, or none.
-        self._saved = set(self.steps())
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -98,74 +130,153 @@ class Checkpoints:
         writing goes on in the background. An earlier save still under way is waited for.
 
         Raises:
-          Exception: whatever went wrong in an earlier background save.
+          UserError: this or an earlier background save failed, as where the disk is full.
         """
         self.wait()
-        if step in self._saved:
+        if step in self._there or step in self._saved:
             return
         self._saved.add(step)
         packed = {name: _pack(item) for name, item in items.items()}
         numbers = {name: float(value) for name, value in (metrics or {}).items()}
-        self._pending = self._checkpointer.save_checkpointables_async(
-            int(step), packed, force=True, metrics=numbers
-        )
+        assert self._checkpointer is not None, "opened to be read"
+        try:
+            response = self._checkpointer.save_checkpointables_async(
+                int(step), packed, force=True, metrics=numbers
+            )
+        except Exception as error:
+            raise self._unsaved(step, error) from error
+        self._pending = step, self._thread.submit(self._finish, response, step)
         if not asynchronous:
             self.wait()
 
+    def _finish(self, response: Any, step: int) -> None:
+        """In the background: when all is written, adds the digests and gives the checkpoint its number."""
+        response.result()
+        self._damages[step] = None
+        staged, target = self._folder / _STAGING / str(step), self._folder / str(step)
+        if jax.process_index() == 0:
+            digests.seal(staged)
+            if target.exists():  # a damaged one that the run went back behind
+                os.rename(target, self._folder / f"{_REMOVED}{step}")
+            os.rename(staged, target)
+            sync(self._folder)
+        deadline = time.monotonic() + _SEEN_SECONDS
+        while not target.exists():  # on the other hosts
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{target} is not seen here within {_SEEN_SECONDS:.0f} s")
+            time.sleep(0.05)
+
     def wait(self) -> None:
-        """Returns when everything that was saved lies on the disk; raises what went wrong with it."""
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            pending.result()
-            self._prune()
+        """Returns when everything that was saved lies on the disk.
+
+        Raises:
+          UserError: it could not be saved.
+        """
+        if self._pending is None:
+            return
+        (step, future), self._pending = self._pending, None
+        try:
+            future.result()
+        except Exception as error:
+            raise self._unsaved(step, error) from error
+        self._prune()
+
+    def _unsaved(self, step: int, error: Exception) -> UserError:
+        self._failed = True
+        return UserError(
+            f"{self._folder}: checkpoint {step} could not be saved: {_reason(error, self._folder)}; those before it are as "
+            "they were: when the reason is gone, the same command goes on"
+        )
 
     def _prune(self) -> None:
         """Removes what is neither among the newest nor the best; a rename first, so that none is there in part."""
         if self._keep is None or jax.process_index() != 0:
             return
-        steps = self.steps()
+        steps = [step for step in self.steps() if not self._damages.get(step)]
         kept = {*steps[-self._keep :], self.best() if self._best_metric is not None else None}
         for step in steps:
             if step not in kept:
                 os.rename(self._folder / str(step), self._folder / f"{_REMOVED}{step}")
         self._remove_leftovers()
 
-    def _remove_leftovers(self) -> None:
+    def _remove_leftovers(self, more: Iterable[Path] = ()) -> None:
         if jax.process_index() == 0:
-            for path in self._folder.glob(f"{_REMOVED}*"):
+            for path in [*self._folder.glob(f"{_REMOVED}*"), *more]:
                 shutil.rmtree(path)
 
     def steps(self) -> list[int]:
-        """The steps of all complete checkpoints, ascending."""
-        if self._read_only:
-            self._checkpointer.reload()
-        known = sorted(int(checkpoint.step) for checkpoint in self._checkpointer.checkpoints)
-        # Orbax does not know of those that were pruned.
-        return [step for step in known if (self._folder / str(step)).is_dir()]
+        """The steps of all checkpoints, ascending; whether they are intact is not asked."""
+        return sorted(int(path.name) for path in self._folder.glob("[0-9]*") if path.name.isdigit())
 
-    def latest(self) -> int | None:
-        """The newest step, None if there is none."""
-        steps = self.steps()
-        return steps[-1] if steps else None
+    def _damage(self, step: int) -> str | None:
+        """What is wrong with checkpoint `step`, None if nothing is."""
+        if step not in self._damages:
+            self._damages[step] = digests.damage(self._folder / str(step))
+        return self._damages[step]
 
-    def metrics(self, step: int) -> dict[str, float]:
-        """The metrics that were saved with `step`."""
-        for checkpoint in self._checkpointer.checkpoints:
-            if checkpoint.step == step:
-                return dict(checkpoint.metrics or {})
-        raise UserError(f"{self._folder} has no checkpoint {step}: it has {self.steps() or 'none'}")
+    def is_intact(self, step: int) -> bool:
+        """Whether the files of checkpoint `step` are as they were written; if not, that is said on stderr."""
+        what = self._damage(step)
+        if what and (self._folder / str(step)).exists():  # not removed meanwhile by a training that goes on
+            _tell_once(f"{self._folder / str(step)} is damaged ({what}) and left out")
+        return not what
 
-    def best(self) -> int | None:
-        """The step with the best value of `keep_best` (the newest of equals), None if none has one."""
-        scored = [(self._score(self.metrics(step)), step) for step in self.steps()]
-        scored = [pair for pair in scored if pair[0] > -float("inf")]
-        return max(scored)[1] if scored else None
+    def latest(self, all_damaged_is_none: bool = False) -> int | None:
+        """The newest step that is intact, None if there is no checkpoint.
 
-    def restore(self, step: int | None, abstract: Mapping[str, Any]) -> dict[str, Any]:
-        """Reads the items named in `abstract` from checkpoint `step` (None: the newest).
+        Newer ones that are damaged are named on stderr. A run that goes on does so from here: what is newer can be saved anew.
 
         Args:
-          step: the checkpoint.
+          all_damaged_is_none: None also where there are checkpoints and none is intact.
+
+        Raises:
+          UserError: there are checkpoints and none is intact.
+        """
+        steps = self.steps()
+        found = next((step for step in reversed(steps) if self.is_intact(step)), None)
+        if found is None and steps and not all_damaged_is_none:
+            raise UserError(
+                f"{self._folder} has no intact checkpoint of {steps}: put one back from a copy, or remove the folder and "
+                "train anew"
+            )
+        self._there = {step for step in self._there if found is not None and step <= found}
+        return found
+
+    def metrics(self, step: int) -> dict[str, float]:
+        """The metrics that were saved with `step`.
+
+        Raises:
+          UserError: there is no such checkpoint, or its metrics are damaged.
+        """
+        self._require(step)
+        return self._metrics(step)
+
+    def _metrics(self, step: int) -> dict[str, float]:
+        path = self._folder / str(step) / _METRICS
+        return read_json(path, "choose another checkpoint") if path.exists() else {}
+
+    def best(self) -> int | None:
+        """The intact step with the best value of `keep_best` (the newest of equals), None if none has one."""
+        readable = [s for s in self.steps() if digests.damage(self._folder / str(s), _METRICS) is None]
+        scored = [(self._score(self._metrics(step)), step) for step in readable]
+        scored = [pair for pair in scored if pair[0] > -float("inf")]
+        return next((step for _, step in sorted(scored, reverse=True) if self.is_intact(step)), None)
+
+    def _require(self, step: int | None) -> None:
+        """Raises UserError unless checkpoint `step` is there and intact."""
+        steps = self.steps()
+        if step not in steps:
+            raise UserError(f"{self._folder} has no checkpoint {step}: it has {steps or 'none'}")
+        if what := self._damage(step):
+            raise UserError(
+                f"{self._folder / str(step)} is damaged ({what}): put it back from a copy, or choose another of {steps}"
+            )
+
+    def restore(self, step: int | None, abstract: Mapping[str, Any]) -> dict[str, Any]:
+        """Reads the items named in `abstract` from checkpoint `step`, when all its files are as they were written.
+
+        Args:
+          step: the checkpoint; None the newest that is intact.
           abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the shapes and dtypes that
             are wanted, or `JSON`, or `ANY`.
 
@@ -173,16 +284,24 @@ class Checkpoints:
           The items: trees of the same structure with numpy arrays, or the JSON data.
 
         Raises:
-          UserError: there is no such checkpoint, or it holds other names, shapes or dtypes; they are named.
+          UserError: there is no such checkpoint, it is damaged, or it holds other names, shapes or dtypes; they are named.
         """
         step = self.latest() if step is None else step
-        if step is None or step not in self.steps():
-            raise UserError(f"{self._folder} has no checkpoint {step}: it has {self.steps() or 'none'}")
+        self._require(step)
+        assert step is not None
         self._refuse_other_shapes(step, abstract)
         wanted = {
             name: None if isinstance(item, str) else _as_host_arrays(item) for name, item in abstract.items()
         }
-        loaded = self._checkpointer.load_checkpointables(step, wanted)
+        folder = self._folder / str(step)
+        try:
+            loaded = ocp.load_checkpointables(folder, wanted)
+        except Exception as error:
+            if (folder / digests.FILE).exists():  # its files are as they were written
+                raise
+            raise UserError(
+                f"{folder} cannot be read ({_first_line(error)}): put it back from a copy, or choose another of {self.steps()}"
+            ) from error
         return {name: _unpack(loaded[name], item) for name, item in abstract.items()}
 
     @property
@@ -191,11 +310,16 @@ class Checkpoints:
         return self._folder
 
     def items(self, step: int) -> list[str]:
-        """Names of the items of checkpoint `step`."""
-        return sorted(self._checkpointer.checkpointables_metadata(step).metadata)
+        """Names of the items of checkpoint `step`.
+
+        Raises:
+          UserError: there is no such checkpoint, or it is damaged.
+        """
+        self._require(step)
+        return sorted(ocp.checkpointables_metadata(self._folder / str(step)).metadata)
 
     def _refuse_other_shapes(self, step: int, abstract: Mapping[str, Any]) -> None:
-        saved = self._checkpointer.checkpointables_metadata(step).metadata
+        saved = ocp.checkpointables_metadata(self._folder / str(step)).metadata
         for name, item in abstract.items():
             if name not in saved:
                 raise UserError(
@@ -216,9 +340,47 @@ class Checkpoints:
                 )
 
     def close(self) -> None:
-        """Waits for what is under way and closes."""
-        self.wait()
-        self._checkpointer.close()
+        """Waits for what is under way and closes.
+
+        Raises:
+          UserError: it could not be saved.
+        """
+        try:
+            self.wait()
+        finally:
+            self._thread.shutdown()
+            if self._checkpointer is not None:
+                # Orbax raises an error of its threads again and again: it has been raised.
+                with contextlib.suppress(Exception) if self._failed else contextlib.nullcontext():
+                    self._checkpointer.close()
+                if jax.process_index() == 0:
+                    shutil.rmtree(
+                        self._folder / _STAGING, ignore_errors=True
+                    )  # after a failure it may hold a part
+
+
+_told: set[str] = set()
+
+
+def _tell_once(line: str) -> None:
+    """Says `line` on stderr, once in a process, on the first of several hosts."""
+    if line not in _told and jax.process_index() == 0:
+        _told.add(line)
+        print(f"warning: {line}", file=sys.stderr, flush=True)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _reason(error: BaseException, folder: Path) -> str:
+    """Why something could not be written, in a few words; of a full disk an error of Orbax has pages."""
+    number = next((number for number in NO_ROOM if os.strerror(number) in str(error)), None)
+    if number is None:
+        return _first_line(error)
+    free = f" ({shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there)" * (number == errno.ENOSPC)
+    return os.strerror(number) + free
 
 
 def _pack(item: Any) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +17,52 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from motif_jax.support.errors import UserError
+
+# What the system says where there is no room: on the disk, in a quota, below a limit of the process (ulimit -f).
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Lets an OSError of the block say that it is about `path`: what a write raises names no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def reserve(path: str | os.PathLike[str]) -> None:
+    """Gives a file that has been made at its full size its room on the disk, before it is written through memory.
+
+    Raises:
+      OSError: there is no room; a write through memory would end the process instead.
+    """
+    with naming(path), open(path, "r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            error.strerror = f"{error.strerror}, {size / 1e6:,.1f} MB are needed for it"
+            raise
+
+
+def no_room(error: BaseException | None, folder: str | os.PathLike[str]) -> str | None:
+    """The line for an error that comes of a full disk, None for any other; `folder` where no file is named."""
+    seen: list[BaseException] = []  # a thread's error that was raised again and again may be its own context
+    while error is not None and not (isinstance(error, OSError) and error.errno in NO_ROOM):
+        seen.append(error)
+        error = next((e for e in (error.__cause__, error.__context__) if e not in (None, *seen)), None)
+    if error is None:
+        return None
+    path = Path(error.filename or folder).absolute()
+    there = next((place for place in (path, *path.parents) if place.is_dir()), Path("/"))
+    free = f" ({shutil.disk_usage(there).free / 1e6:,.1f} MB are free there)" * (error.errno == errno.ENOSPC)
+    return (
+        f"{path} cannot be written: {error.strerror}{free}; what was saved before is kept: make room, and the same command "
+        "goes on"
+    )
 
 
 def _atomic(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
@@ -27,7 +75,7 @@ def _atomic(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with naming(path), os.fdopen(descriptor, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())

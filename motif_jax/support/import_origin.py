@@ -6,16 +6,15 @@ made here.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
+from motif_jax.support import digests
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json
+from motif_jax.support.files import atomic_write_json, read_json
 from motif_jax.support.run_folder import as_plain, differences, read_config
 
 FILE = "import.json"
@@ -27,8 +26,7 @@ def _about(config: ConfigDict, files: Iterable[str]) -> dict[str, Any]:
     about.pop("seed", None)
     for key in files:
         if about[key]:
-            with open(about[key], "rb") as file:
-                about[key] = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+            about[key] = digests.of_file(about[key])
     return about
 
 
@@ -57,10 +55,7 @@ def check(workdir: Path, config: ConfigDict, files: Iterable[str], whole: bool) 
             )
             raise UserError(f"--workdir={workdir} holds a run of {stage}: choose another --workdir")
         return False
-    try:
-        there = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} cannot be read ({error}): choose another --workdir") from None
+    there = read_json(path, "choose another --workdir, or remove the folder and import again")
     if there.get("stage") != config.stage:
         raise UserError(
             f"--workdir={workdir} belongs to {there.get('stage')}, this is {config.stage}: choose another --workdir"

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
 import os
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tensorboardX import SummaryWriter
+from tensorboardX.proto import event_pb2, summary_pb2
+from tensorboardX.record_writer import RecordWriter
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_text, read_json_lines
+from motif_jax.support.files import atomic_write_text, naming, read_json_lines
 
 FILE_NAME = "metrics.jsonl"
+_FLUSH_SECONDS = 120.0
 
 
 def read_metrics(workdir: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
@@ -42,6 +46,7 @@ class MetricsWriter:
 
     Raises:
       UserError: W&B was asked for and is not installed, or metrics.jsonl is damaged.
+      OSError: a file cannot be written, also in the methods; it is named.
     """
 
     def __init__(
@@ -58,9 +63,9 @@ class MetricsWriter:
                 [] if resume_step is None else [r for r in read_metrics(folder) if r["step"] <= resume_step]
             )
             atomic_write_text(path, "".join(json.dumps(row) + "\n" for row in keep))
+        self._path = path
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
-        purge = None if resume_step is None else resume_step + 1
-        self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=purge)
+        self._events = _Events(folder / "tensorboard", None if resume_step is None else resume_step + 1)
         self._wandb = _start_wandb(folder, wandb) if wandb is not None else None
 
     def __enter__(self) -> MetricsWriter:
@@ -74,30 +79,74 @@ class MetricsWriter:
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """Writes one row; values that are not finite stand as null in the JSON and are left out of TensorBoard."""
         row: dict[str, Any] = {"step": int(step), "time": round(time.time(), 3)}
-        for name, value in values.items():
-            number = float(value)
-            row[name] = number if math.isfinite(number) else None
-            if math.isfinite(number):
-                self._tensorboard.add_scalar(name, number, int(step))
-        self._file.write(json.dumps(row) + "\n")
-        self._file.flush()
+        numbers = {name: float(value) for name, value in values.items()}
+        finite = {name: number for name, number in numbers.items() if math.isfinite(number)}
+        row |= {name: finite.get(name) for name in numbers}
+        self._events.add(int(step), finite)
+        with naming(self._path):
+            self._file.write(json.dumps(row) + "\n")
+            self._file.flush()
         if self._wandb is not None:
             self._wandb.log({k: v for k, v in row.items() if k != "time"}, step=int(step))
 
     def flush(self) -> None:
         """Brings everything written so far to the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._tensorboard.flush()
+        with naming(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._events.flush()
 
     def close(self) -> None:
         """Flushes and closes; may be called twice."""
-        if not self._file.closed:
-            self.flush()
-            self._file.close()
-            self._tensorboard.close()
+        if self._file.closed:
+            return
+        with contextlib.ExitStack() as stack:
             if self._wandb is not None:
-                self._wandb.finish()
+                stack.callback(self._wandb.finish)
+            stack.callback(self._events.close)
+            stack.callback(self._file.close)
+            self.flush()
+
+
+class _Events:
+    """A TensorBoard event file. Written by the caller's thread, which so hears of a full disk.
+
+    Args:
+      folder: where event files lie.
+      purge_step: TensorBoard drops what earlier files have from this step on; None drops nothing.
+    """
+
+    def __init__(self, folder: Path, purge_step: int | None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+        self._writer = RecordWriter(str(self._path))
+        self._flush_at = 0.0
+        self._write(file_version="brain.Event:2")
+        if purge_step is not None:
+            start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+            self._write(step=purge_step, session_log=start)
+
+    def _write(self, **parts: Any) -> None:
+        with naming(self._path):
+            self._writer.write(event_pb2.Event(wall_time=time.time(), **parts).SerializeToString())
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        """Writes scalars of a step; they reach the disk within two minutes."""
+        scalars = [summary_pb2.Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(step=step, summary=summary_pb2.Summary(value=scalars))
+        if time.monotonic() >= self._flush_at:
+            self.flush()
+            self._flush_at = time.monotonic() + _FLUSH_SECONDS
+
+    def flush(self) -> None:
+        """Brings everything written so far to the disk."""
+        with naming(self._path):
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        with naming(self._path):
+            self._writer.close()
 
 
 def import_wandb() -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from motif_jax import rewards
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards import exchange
 from motif_jax.rewards.trained import TrainedReward, read_trained
@@ -60,6 +61,31 @@ def test_a_reward_that_diverged_is_not_exported(tmp_path):
     with pytest.raises(UserError, match=r"statistics\.mean of the reward must be a finite number"):
         exchange.write_safetensors(make_reward(tmp_path, statistics=statistics), tmp_path / "x.safetensors")
     assert not (tmp_path / "x.safetensors").exists()
+
+
+def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
+    """In the header or in a tensor: it is neither imported nor loaded."""
+    whole = file.read_bytes()
+    size = 8 + struct.unpack("<Q", whole[:8])[0]
+    for place in [*range(0, size, 7), *range(size, len(whole), len(whole) // 200)]:
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        file.write_bytes(data)
+        with pytest.raises(UserError, match=str(file)):
+            rewards.load(file)
+    with pytest.raises(UserError, match="is damaged"):
+        import_reward.run(importing(file), tmp_path / "run")
+    file.write_bytes(whole[:-4])
+    with pytest.raises(UserError, match=str(file)):
+        rewards.load(file)
+
+
+def test_a_file_without_a_digest_is_read(file):
+    """As version 0.1.0 wrote them."""
+    read = exchange.read_safetensors(file)
+    arrays = exchange.reward_layout.to_named(read.params)
+    save_file(arrays, file, {"reward": json.dumps(header_of(file))})
+    assert exchange.read_safetensors(file).step == read.step
 
 
 def with_header(file, header):

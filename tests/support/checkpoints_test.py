@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import numpy as np
 import optax
 import pytest
 
+from motif_jax.support import digests
 from motif_jax.support.checkpoints import JSON, Checkpoints
 from motif_jax.support.errors import UserError
 
@@ -80,14 +82,14 @@ def test_a_step_is_saved_once_whatever_the_file_system_shows(tmp_path: Path) -> 
 
 
 def test_a_removal_that_is_cut_off_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut_off(path: Path) -> None:
+    def interrupted(path: Path) -> None:
         next(file for file in path.rglob("*") if file.is_file()).unlink()
         raise KeyboardInterrupt
 
     with Checkpoints(tmp_path / "c", keep=1) as writer:
         writer.save(1, {"params": PARAMS}, asynchronous=False)
         with monkeypatch.context() as patched:
-            patched.setattr(shutil, "rmtree", cut_off)
+            patched.setattr(shutil, "rmtree", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 writer.save(2, {"params": PARAMS}, asynchronous=False)
     with Checkpoints(tmp_path / "c", read_only=True) as reader:
@@ -97,8 +99,137 @@ def test_a_removal_that_is_cut_off_leaves_no_part(tmp_path: Path, monkeypatch: p
     assert [path.name for path in (tmp_path / "c").iterdir()] == ["2"]
 
 
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1 << (len(data) % 8)
+    path.write_bytes(bytes(data))
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-2])  # the end of line of a JSON file says nothing
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def two_steps(folder: Path) -> None:
+    with Checkpoints(folder, keep_best="return") as checkpoints:
+        for step in (1, 2):
+            items = {"params": PARAMS, "counters": {"steps": step}}
+            checkpoints.save(step, items, {"return": step}, asynchronous=False)
+
+
+def test_damage_to_any_file_is_found_and_the_newest_intact_one_taken(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "c"
+    two_steps(folder)
+    files = [path for path in (folder / "2").rglob("*") if path.is_file()]
+    assert len(files) > 15
+    for path in files:
+        whole = path.read_bytes()
+        harms = [flip, cut_off, empty]
+        # Without its digests it is as a checkpoint of version 0.1.0.
+        for harm in harms if path.name == digests.FILE else [*harms, Path.unlink]:
+            harm(path)
+            with Checkpoints(folder, keep_best="return", read_only=True) as reader:
+                assert reader.latest() == 1, (path, harm)
+                assert reader.best() == 1, (path, harm)
+                with pytest.raises(UserError, match=r"c/2 is damaged .*choose another"):
+                    reader.restore(2, {"counters": JSON})
+            path.write_bytes(whole)
+        said = capfd.readouterr().err
+        assert path.relative_to(folder / "2").as_posix() in said
+    with Checkpoints(folder, keep_best="return", read_only=True) as reader:
+        assert (reader.latest(), reader.best()) == (2, 2)
+        assert reader.restore(None, {"counters": JSON}) == {"counters": {"steps": 2}}
+
+
+def test_what_is_damaged_is_said_in_one_line_and_saved_anew(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "c"
+    two_steps(folder)
+    flip(max((folder / "2").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0))
+    capfd.readouterr()
+    with Checkpoints(folder, keep=1) as checkpoints:
+        assert checkpoints.latest() == 1
+        checkpoints.save(1, {"params": {"a": np.ones(2)}}, asynchronous=False)  # is there
+        assert checkpoints.restore(1, {"counters": JSON})
+        checkpoints.save(2, {"params": {"a": np.ones(2)}}, asynchronous=False)
+        assert checkpoints.latest() == 2
+        assert checkpoints.restore(2, {"params": {"a": np.zeros(2)}})["params"]["a"].sum() == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    assert f"{folder}/2 is damaged" in said
+    assert [path.name for path in folder.iterdir()] == ["2"]
+
+
+def test_damaged_ones_never_push_out_what_is_intact(tmp_path: Path) -> None:
+    """A run goes back behind them, so that its own have smaller numbers."""
+    folder = tmp_path / "c"
+    with Checkpoints(folder, keep=3) as checkpoints:
+        for step in (1, 10, 20):
+            checkpoints.save(step, {"params": PARAMS})
+    for step in (10, 20):
+        empty(folder / str(step) / "params" / "_METADATA")
+    for step in (2, 3):
+        with Checkpoints(folder, keep=1) as checkpoints:
+            assert checkpoints.latest() == step - 1
+            checkpoints.save(step, {"params": PARAMS}, asynchronous=False)
+            assert checkpoints.latest() == step
+
+
+def test_nothing_intact_is_an_error_with_the_remedy(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    two_steps(folder)
+    for step in (1, 2):
+        (folder / str(step) / "params" / "_METADATA").unlink()
+    with Checkpoints(folder) as checkpoints:
+        with pytest.raises(UserError, match=r"no intact checkpoint of \[1, 2\]: put one back"):
+            checkpoints.latest()
+        assert checkpoints.latest(all_damaged_is_none=True) is None
+
+
+def test_what_has_no_digests_is_read_as_it_is(tmp_path: Path) -> None:
+    two_steps(tmp_path / "c")
+    (tmp_path / "c" / "2" / "digests.json").unlink()
+    with Checkpoints(tmp_path / "c", read_only=True) as reader:
+        assert reader.restore(None, {"counters": JSON}) == {"counters": {"steps": 2}}
+        for path in (tmp_path / "c" / "2" / "counters").rglob("d/*"):
+            empty(path)
+        with pytest.raises(UserError, match=r"c/2 cannot be read .*choose another of \[1, 2\]"):
+            reader.restore(None, {"counters": JSON})
+
+
+def test_a_kill_before_the_digests_leaves_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder))
+
+    folder = tmp_path / "c"
+    two_steps(folder)
+    checkpoints = Checkpoints(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(digests, "seal", killed)
+        with pytest.raises(UserError, match=r"checkpoint 3 could not be saved: No space left on device"):
+            checkpoints.save(3, {"params": PARAMS}, asynchronous=False)
+        assert (folder / ".saving" / "3").is_dir()
+        shutil.copytree(folder / ".saving", tmp_path / "killed")
+    checkpoints.close()
+    assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
+    shutil.move(tmp_path / "killed", folder / ".saving")
+    with Checkpoints(folder) as checkpoints:
+        assert checkpoints.latest() == 2
+        checkpoints.save(3, {"params": PARAMS}, asynchronous=False)
+        assert checkpoints.latest() == 3
+    assert sorted(path.name for path in folder.iterdir()) == ["1", "2", "3"]
+
+
 WRITER = """
 import sys, numpy as np
+from motif_jax.support import digests
 from motif_jax.support.checkpoints import Checkpoints
 with Checkpoints(sys.argv[1], keep=3) as checkpoints:
     step = (checkpoints.latest() or 0)

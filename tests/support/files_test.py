@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -110,3 +111,31 @@ def test_a_damaged_line_is_named_and_a_torn_end_is_none(tmp_path: Path, line: by
     path.write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 2}\n')
     with pytest.raises(UserError, match=rf"{path} is damaged in line 2 .*take out that line"):
         list(files.read_json_lines(path, ["step"]))
+
+
+LIMITED = """
+import resource, sys
+from motif_jax.support import files
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    files.atomic_write_bytes(sys.argv[1], b"x" * 2000)
+except OSError as error:
+    print(files.no_room(error, "."))
+"""
+
+
+def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path) -> None:
+    """Also behind other errors, and under a limit of the process."""
+    path = tmp_path / "a"
+    path.write_text("old")
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"{path} cannot be written: File too large; what was saved before is kept")
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    assert path.read_text() == "old"
+    behind = RuntimeError("a thread failed")
+    behind.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    behind.__context__ = behind
+    assert f"{tmp_path} cannot be written: No space left" in str(files.no_room(behind, tmp_path))
+    assert files.no_room(PermissionError(errno.EACCES, "no"), tmp_path) is None

@@ -13,7 +13,7 @@ import numpy as np
 
 from motif_jax.datasets.pairs import layout
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, sync
+from motif_jax.support.files import atomic_save_npy, atomic_write_json, naming, reserve, sync
 
 # What a dataset consists of; a folder that has one of these holds somebody's work.
 PARTS = ("data", "info", "preference", "annotations")
@@ -69,12 +69,20 @@ class PairsWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._arrays.clear()
+        if error is not None:
+            self.discard()
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """Returns a writable array [pairs, 2, *shape] that becomes NAME.npy; name as 'data/message'."""
+        """Returns a writable array [pairs, 2, *shape] that becomes NAME.npy; name as 'data/message'.
+
+        Raises:
+          OSError: the disk has no room for it.
+        """
         path = self._build / f"{name}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
-        array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), (self._num_pairs, 2, *shape))
+        with naming(path):
+            array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), (self._num_pairs, 2, *shape))
+            reserve(path)
         self._arrays[name] = array
         return array
 
@@ -82,8 +90,7 @@ class PairsWriter:
         """Writes an array that is no part of the pairs, such as 'preference/NAME', to be moved with the others."""
         path = self._build / f"{name}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, array, allow_pickle=False)
-        sync(path)
+        atomic_save_npy(path, array)
 
     def add_json(self, name: str, value: Any) -> None:
         """Writes NAME.json, such as a manifest, to be moved with the arrays."""

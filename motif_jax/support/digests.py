@@ -1,0 +1,72 @@
+"""Digests of files: what was flipped, cut off, emptied or lost is found before it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, read_json, sync
+
+FILE = "digests.json"
+_ALGORITHM = "blake2b"
+
+
+def of_bytes(data: bytes) -> str:
+    """The digest of `data`: 32 hexadecimal digits."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def of_file(path: str | os.PathLike[str]) -> str:
+    """The digest of a file's content, as `of_bytes` has it."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def of_tensors(text: str, tensors: Mapping[str, np.ndarray]) -> str:
+    """The digest of a text and named tensors with their dtypes and shapes, as `of_bytes` has it."""
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for name in sorted(tensors):
+        array = tensors[name]
+        digest.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def seal(folder: Path) -> None:
+    """Writes the digests of all files below `folder` into it; all of them have reached the disk when this returns."""
+    digests = {}
+    for path in sorted(folder.rglob("*")):
+        sync(path)
+        if path.is_file():
+            digests[path.relative_to(folder).as_posix()] = of_file(path)
+    atomic_write_json(folder / FILE, {_ALGORITHM: digests})
+
+
+def damage(folder: Path, part: str = "") -> str | None:
+    """What is wrong with the files of a sealed folder, None if nothing is.
+
+    A folder that was never sealed cannot be judged: nothing is said of it. Files that came later are not looked at.
+
+    Args:
+      folder: the folder.
+      part: looks only at files whose path in the folder begins so.
+    """
+    if not (folder / FILE).exists():
+        return None
+    try:
+        digests = read_json(folder / FILE, "", keys=[_ALGORITHM])[_ALGORITHM]
+        names = [name for name in digests if name.startswith(part)]
+    except (UserError, AttributeError, TypeError):
+        return f"{FILE} is damaged"
+    for name in names:
+        try:
+            if of_file(folder / name) != digests[name]:
+                return f"{name} is not as it was written"
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            return f"{name} cannot be read: {getattr(error, 'strerror', error)}"
+    return None if digests else f"{FILE} is damaged"

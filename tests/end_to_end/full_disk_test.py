@@ -1,0 +1,86 @@
+"""Stages on a disk that is full: one line, exit code 2, nothing lost, and the same command goes on when there is room."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.metrics import read_metrics
+from tests.processes import REPOSITORY, small_disk
+from tests.reward_fixtures import command, make_dataset
+
+pytestmark = pytest.mark.slow
+
+
+def run(stage: str, workdir: Path, *flags: str, limit: int | None = None) -> tuple[int, list[str]]:
+    """(exit code, lines on stderr); `limit` is the size of the largest file that the process may write."""
+
+    def limit_files() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+    done = subprocess.run(
+        command(stage, workdir, *flags), cwd=REPOSITORY, env=environment, capture_output=True, text=True,
+        timeout=240, check=False, preexec_fn=limit_files,
+    )  # fmt: skip
+    return done.returncode, done.stderr.splitlines()
+
+
+def told_in_one_line(code: int, stderr: list[str], words: str, folder: Path) -> None:
+    errors = [line for line in stderr if "error" in line.lower() or "Traceback" in line]
+    assert (code, len(errors)) == (2, 1), stderr
+    assert errors[0].startswith(f"error: {folder}")
+    assert words in errors[0]
+    assert "the same command goes on" in errors[0]
+
+
+def test_collect_on_a_full_disk(tmp_path: Path) -> None:
+    """The dataset's arrays are written through memory: where the disk has no room for them that is found before."""
+    folder = tmp_path / "disk" / "d"
+    with small_disk(folder.parent, 3_000_000) as resize:
+        (folder / ".staging").mkdir(
+            parents=True
+        )  # one that goes on: how much room there is was asked at its start
+        told_in_one_line(*run("collect", folder), "No space left on device", folder)
+        chunks = sorted((folder / ".staging" / "chunks").iterdir())
+        before = [path.stat().st_mtime_ns for path in chunks]
+        assert chunks
+        told_in_one_line(*run("collect", folder), "No space left on device", folder)
+        assert [path.stat().st_mtime_ns for path in chunks] == before
+        resize(100_000_000)
+        assert run("collect", folder)[0] == 0
+        assert PairsDataset.open(folder).content_hash()
+
+
+def test_a_reward_training_below_a_limit_of_file_sizes(tmp_path: Path) -> None:
+    """As a full disk, but without a mount: the checkpoints are the largest files."""
+    make_dataset(tmp_path / "dataset")
+    folder = tmp_path / "run"
+    flags = (f"--config.dataset_dir={tmp_path / 'dataset'}", "--config.annotator=test", "--config.epochs=1")
+    told_in_one_line(*run("train_reward", folder, *flags, limit=20_000), "File too large", folder)
+    assert run("train_reward", folder, *flags)[0] == 0
+    with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
+        assert checkpoints.steps() == [0, 1]
+        assert checkpoints.latest() == 1
+    steps = [row["step"] for row in read_metrics(folder)]
+    assert len(steps) == 2
+    assert steps == sorted(set(steps))
+
+
+@pytest.mark.parametrize("size", [400_000, 4_500_000], ids=["in a file", "in a checkpoint"])
+def test_an_agents_training_on_a_full_disk(tmp_path: Path, size: int) -> None:
+    folder = tmp_path / "disk" / "run"
+    flags = ("--config.record_every=1", "--config.log_every_seconds=1.0")
+    with small_disk(folder.parent, size) as resize:
+        told_in_one_line(*run("train_agent", folder, *flags), "No space left on device", folder)
+        resize(100_000_000)
+        assert run("train_agent", folder, *flags)[0] == 0
+        with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
+            assert (checkpoints.latest() or 0) >= 2048
