@@ -16,7 +16,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.episode import play
 from motif_jax.envs.nethack import status
 from motif_jax.envs.nethack.random_players import GivenActions
-from motif_jax.envs.spec import RUNNING, EngineError, empty_observation, row
+from motif_jax.envs.spec import RUNNING, EngineError, Row, empty_observation, row
 from motif_jax.support import seeds
 
 # info/NAME.npy -> position in blstats, read at the last step of a sub-sequence.
@@ -71,6 +71,8 @@ class History:
         self._environment = environment
         self._arrays = empty_observation(environment.spec, (_FIRST_CAPACITY,))
         self._rewards = np.zeros(_FIRST_CAPACITY, np.float32)
+        # Making the views of a row costs as much as a step of the game; the next episode writes into the same rows.
+        self._rows: list[Row] = []
 
     def play(self, seed: int, policy: Any) -> tuple[dict[str, np.ndarray], int]:
         """Plays one episode and returns its history and how it ended.
@@ -92,14 +94,17 @@ class History:
         history = {name: array[:step] for name, array in self._arrays.items()}
         return {**history, "rewards": self._rewards[:step]}, moment.end
 
-    def _row(self, step: int) -> dict[str, np.ndarray]:
+    def _row(self, step: int) -> Row:
         if step == len(self._rewards):
             self._grow()
-        return row(self._arrays, step)
+        if step == len(self._rows):
+            self._rows.append(row(self._arrays, step))
+        return self._rows[step]
 
     def _grow(self) -> None:
         self._arrays = {name: np.concatenate([a, np.zeros_like(a)]) for name, a in self._arrays.items()}
         self._rewards = np.concatenate([self._rewards, np.zeros_like(self._rewards)])
+        self._rows = [row(self._arrays, step) for step in range(len(self._rows))]
 
 
 def caption_keys(messages: np.ndarray) -> np.ndarray:

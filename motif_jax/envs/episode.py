@@ -63,14 +63,14 @@ def play(
         rows = lambda _: only  # noqa: E731 - the shortest way to say it
     out = rows(0)
     environment.reset(seed, out)
-    moment, step = Moment(out, -1, 0.0, RUNNING), 0
-    yield moment
-    while moment.end == RUNNING:
+    yield Moment(out, -1, 0.0, RUNNING)
+    end, step = RUNNING, 0
+    while end == RUNNING:
         try:
             action = choose(out)
         except StopIteration:
             return
         step += 1
         out = rows(step)
-        moment = Moment(out, action, *environment.step(action, out))
-        yield moment
+        reward, end = environment.step(action, out)
+        yield Moment(out, action, reward, end)
