@@ -24,6 +24,7 @@ from __future__ import annotations
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
+from motif_jax.support import nonfinite
 from motif_jax.support.config import all_compat_on, compat, default_workers, unknown_variant
 
 VARIANTS = ("", "faithful", "quickstart", "smoke", "recall")
@@ -165,6 +166,8 @@ def _base() -> ConfigDict:
     config.hosts.index = placeholder(int)
     config.hosts.heartbeat_timeout_seconds = 100.0  # so long after a host fell silent all others have ended
     config.hosts.connect_timeout_seconds = 300.0  # so long the hosts wait for each other at the start
+
+    config.nonfinite = nonfinite.defaults()  # where an update is not finite
 
     config.save_every_steps = 10_000_000
     config.save_every_seconds = 300.0

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.algorithms.appo import EXTREMES
+from motif_jax.algorithms.finite import all_finite, keep_if
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.devices.memory import return_freed_memory
 from motif_jax.devices.meters import Meters
@@ -24,8 +26,28 @@ Update = Callable[..., tuple[Any, dict[str, jax.Array]]]
 _TAKE: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min, jnp.max: np.max}
 
 
+# Groups of metrics that are finite after an update that is; others are of no rows now and then.
+_FINITE = ("loss/", "optimizer/", "reward/", "value/")
+# Fields of a training state that count on where an update is left out.
+_COUNTS = ("step", "env_steps")
+
+
+class Failure(NamedTuple):
+    """An update that was left out.
+
+    Attributes:
+      update: its number, from 0.
+      what: the names of what was not finite.
+      batch: what it would have learned from.
+    """
+
+    update: int
+    what: list[str]
+    batch: DeviceBatch
+
+
 class Learner:
-    """Holds the training state and updates it.
+    """Holds the training state and updates it. An update that is not finite leaves the state as it was.
 
     Args:
       update: from an algorithm's `make_update`.
@@ -33,6 +55,9 @@ class Learner:
       parallel: the devices.
       publisher: gets a copy of the parameters after every update.
       meters: where times go.
+
+    Attributes:
+      failures: updates that were not finite, for `guard.Guard`; known when their metrics are read.
     """
 
     def __init__(
@@ -47,19 +72,27 @@ class Learner:
         # Updates behind the state.
         self.version = int(state.step)
         self.state: Any = parallel.replicate(state)
+        self.failures: list[Failure] = []
         self._names: list[str] = []
 
         def core(state: Any, batch: TrajectoryBatch) -> tuple[Any, jax.Array]:
-            state, metrics = update(state, batch, axis_name=AXIS)
+            # The barrier keeps the numbers of an update what they are without the guard.
+            new, metrics = jax.lax.optimization_barrier(update(state, batch, axis_name=AXIS))
+            finite = all_finite(new._replace(reward_params=()))
+            watched = [value for name, value in metrics.items() if name.startswith(_FINITE)]
+            kept = keep_if(finite & all_finite(watched), new, state)
+            counts = {name: getattr(new, name) for name in _COUNTS if name in new._fields}
             # One array instead of dozens: each is a transfer of its own.
             self._names[:] = sorted(metrics)
-            return state, jnp.stack([metrics[name].astype(jnp.float32) for name in self._names])
+            values = [finite, *(metrics[name] for name in self._names)]
+            return kept._replace(**counts), jnp.stack([value.astype(jnp.float32) for value in values])
 
         self._update = parallel.wrap(core, donate_state=True)
         self._running: jax.Array | None = None
+        self._batch: DeviceBatch | None = None
         self._launched = 0.0
         self._settled = False
-        self._done: jax.Array | None = None
+        self._done: tuple[jax.Array, int, DeviceBatch] | None = None
         publisher.publish(self.version, self.state.params)
 
     def items(self) -> dict[str, Any]:
@@ -71,6 +104,7 @@ class Learner:
         self.settle()
         self._launched = time.perf_counter()
         self.state, self._running = self._update(self.state, batch.trajectories)
+        self._batch = batch
         self.version += 1
         self._meters.add("learner/updates", 1)
         self._meters.add("learner/bytes", batch.num_bytes)
@@ -88,17 +122,28 @@ class Learner:
         jax.block_until_ready(self._running)
         self._meters.add("learner/update", time.perf_counter() - self._launched)
         self._publisher.publish(self.version, self.state.params)
-        self._done, self._running = self._running, None
+        assert self._batch is not None
+        self._done, self._running = (self._running, self.version - 1, self._batch), None
         if not self._settled:
             self._settled = True
             return_freed_memory()  # the compiler's
 
     def metrics(self) -> dict[str, float]:
-        """Metrics of the newest update that is done and was not asked for yet; does not wait for a running one."""
+        """Metrics of the newest update that is done and was not asked for yet; does not wait for a running one.
+
+        An update that is not finite has none: it goes to `failures`.
+        """
         if self._done is None:
             return {}
-        values, self._done = np.asarray(self._done), None
-        return dict(zip(self._names, values.tolist(), strict=True))
+        (running, update, batch), self._done = self._done, None
+        finite, *values = np.asarray(running).tolist()
+        metrics = dict(zip(self._names, values, strict=True))
+        what = [name for name in metrics if name.startswith(_FINITE) and not math.isfinite(metrics[name])]
+        what += [] if finite else ["the parameters that it gives"]
+        if not what:
+            return metrics
+        self.failures.append(Failure(update, what, batch))
+        return {}
 
 
 class Averages:

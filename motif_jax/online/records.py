@@ -15,6 +15,7 @@ from motif_jax.online import agent_checkpoints, reward_choice, settings
 from motif_jax.online.batcher import IntrinsicReturn
 from motif_jax.online.clock import Clock
 from motif_jax.online.episode_log import EpisodeLog
+from motif_jax.online.guard import SKIPPED, Guard
 from motif_jax.online.learner import Averages
 from motif_jax.online.recordings import EpisodeRecorder
 from motif_jax.online.system import BatchStream, System
@@ -34,6 +35,9 @@ class Records:
       clock: of the run.
       recorder: hears of whole episodes, None without recordings.
       progress: of the checkpoint that the run goes on from; {} for a new run.
+
+    Attributes:
+      guard: over updates that are not finite.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Records:
         self._config, self._checkpoints, self._system = config, checkpoints, system
         self._clock, self._recorder, self._hosts = clock, recorder, Hosts()
         self._averages = Averages()
+        self.guard = Guard(config, workdir if self._hosts.is_first else None, progress)
         # Complete episodes of this host that the others do not know yet.
         self._unwritten: list[dict[str, Any]] = []
         self._next_episode: list[int] = progress.get("next_episode", [])
@@ -82,13 +87,17 @@ class Records:
     def add(self, step: int, returns: list[IntrinsicReturn]) -> None:
         """Takes in the update that was waited for last, and the episodes that ended up to the batch of `step`."""
         # Read now that the devices have their next update.
-        self._averages.add(self._system.learner.metrics())
+        self._read_metrics()
         self._keep(self._episodes.join(step, self._reports(step), returns))
         if self._clock.show_is_due():
             self.show()
 
     def end(self, stream: BatchStream) -> None:
-        """Takes in the episodes that ended behind the last batch that was learned from; the last row and checkpoint."""
+        """Takes in the episodes that ended behind the last batch that was learned from; the last row and checkpoint.
+
+        Raises:
+          UserError: the run ends because of updates that are not finite.
+        """
         clock = self._clock
         # Without a save that is still to come the checkpoint does not know of them: their places are played again.
         reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
@@ -97,6 +106,7 @@ class Records:
         if clock.steps > clock.logged_steps:
             self.log(stream.waiting())
         self.save(asynchronous=False)
+        self.guard.require(clock.steps)
 
     def show(self) -> None:
         """Moves the line of progress on."""
@@ -113,7 +123,7 @@ class Records:
         here = system_metrics(system.meters.read(), system.inference_threads)
         everyone = self.gather({**here, "queue/waiting_batches": float(waiting)})
         # Those of the update that has just been waited for, which are read later where no row is written.
-        self._averages.add(system.learner.metrics())
+        self._read_metrics()
         values = {
             **self._averages.read(),
             **self._episodes.row(),
@@ -142,6 +152,7 @@ class Records:
             "next_episode": self._next_episode,
             "episodes": self._episodes.state(),
             "seconds": clock.seconds(),
+            SKIPPED: self.guard.skipped,
         }
         metrics = self._episodes.means() if self._episodes.settled() else {}
         items = self._system.items()
@@ -165,6 +176,10 @@ class Records:
         for host in everyone:
             self._episodes.write(host["episodes"])
         return everyone
+
+    def _read_metrics(self) -> None:
+        self._averages.add(self._system.learner.metrics())
+        self.guard.look(self._system.learner)
 
     def _reports(self, step: int) -> list[dict[str, Any]]:
         """What actors report of the episodes that ended since the last call."""

@@ -19,7 +19,7 @@ from motif_jax.devices import hosts, memory, precision
 from motif_jax.envs import registry
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
 from motif_jax.support import config as checks
-from motif_jax.support import metrics
+from motif_jax.support import metrics, nonfinite
 
 # What runs that were made before these keys were new stand for.
 NEW_KEYS = {"algorithm.name": "appo", "reward.kind": "motif"}
@@ -273,6 +273,7 @@ def check(config: ConfigDict) -> ConfigDict:
     for key in ("actors.slots_per_group", "devices.cpu_count"):
         checks.positive(config, key, allow_none=True)
     checks.check_profile(config)
+    nonfinite.check(config)
     batch, rollout = config.batch_size, config.rollout
     checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
     _divides(config, "actors.envs_per_worker", "actors.groups_per_worker")

@@ -49,6 +49,7 @@ class Training:
 
         Raises:
           ServiceFailedError: a part of the system failed.
+          UserError: the learning diverged.
         """
         config, workdir, clock = self._config, self._workdir, self.clock
         with ExitStack() as stack:
@@ -136,12 +137,16 @@ class Loop:
         self._agreement = Agreement(system.parallel)
 
     def run(self, stop: Interruption) -> None:
-        """Returns when all steps are done or the hosts have agreed to stop; the run is saved then."""
+        """Returns when all steps are done or the hosts have agreed to stop; the run is saved then.
+
+        Raises:
+          UserError: updates were not finite; the run is saved then, too.
+        """
         clock, learner, alone = self._clock, self._system.learner, self._hosts.count == 1
         clock.start()
         while True:
             stopping = self._conclude() or (alone and stop.requested)
-            if clock.finished or stopping:
+            if clock.finished or stopping or self._records.guard.exceeded:
                 break
             batch = self._stream.get()
             if batch is None:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.algorithms import finite
 from motif_jax.envs import registry
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.networks.policy import PolicyNetwork
@@ -104,7 +105,8 @@ def load(
       The policy and the step of its checkpoint.
 
     Raises:
-      UserError: the folder is no agent run, has no such checkpoint, or does not fit the environment.
+      UserError: the folder is no agent run, has no such checkpoint, one that is not finite, or does not fit the
+        environment.
     """
     config = read_config(folder)
     trained_on, options = environment_of(config)
@@ -114,4 +116,10 @@ def load(
     with Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)
         params = agent_checkpoints.restore_params(checkpoints, step, network)
+        if not finite.all_finite(params):
+            others = ", ".join(str(other) for other in checkpoints.steps() if other != step) or "none"
+            raise UserError(
+                f"{folder} at step {step} has parameters that are not finite, its training had diverged: choose another "
+                f"checkpoint (there are {others}), or train again with a smaller learning rate"
+            )
     return AgentPolicy(f"{folder} at step {step}", network, params), step

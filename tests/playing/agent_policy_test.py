@@ -49,6 +49,20 @@ def agent(tmp_path_factory):
     return folder, network, params
 
 
+def test_parameters_that_are_not_finite_are_not_evaluated(agent, tmp_path):
+    folder, network, _ = agent
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    state = make_state(network, optax.sgd(0.1), jax.random.PRNGKey(0))
+    with agent_checkpoints.open_checkpoints(tmp_path, 5) as checkpoints:
+        for step, factor in ((100, 1.0), (200, np.nan)):
+            scaled = state._replace(params=jax.tree.map(lambda leaf: leaf * factor, state.params))  # noqa: B023
+            items = agent_checkpoints.items_of_learner(scaled)
+            agent_checkpoints.save(checkpoints, step, items, {}, {}, asynchronous=False)
+    with pytest.raises(UserError, match=r"at step 200 .*not finite.* there are 100"):
+        agent_policy.load(tmp_path)
+    assert agent_policy.load(tmp_path, "100")[1] == 100
+
+
 @pytest.mark.parametrize(("which", "step"), [("latest", 300), ("best", 100), ("200", 200)])
 def test_it_is_the_checkpoint_that_was_asked_for(agent, which, step):
     folder, network, params = agent

@@ -1,0 +1,87 @@
+"""Updates that are not finite: left out, said, their batch kept, and never in a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax.online import agent_checkpoints, settings
+from motif_jax.online.system import BatchStream, System
+from motif_jax.online.training import Training
+from motif_jax.support.checkpoints import ANY, JSON, Checkpoints
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import Interruption
+from tests.playing.agent_runs import recall_config
+
+BROKEN = {
+    "serial": True,
+    "reward__kind": "tests.online.outside_parts:Broken",
+    "reward__intrinsic_coefficient": 0.5,
+    "train_for_env_steps": 600,
+}
+
+
+def newest(folder: Path) -> tuple[int, dict]:
+    with Checkpoints(folder / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
+        step = checkpoints.latest()
+        return step, checkpoints.restore(step, {"params": ANY, "learner": ANY, "progress": JSON})
+
+
+def test_an_update_that_is_not_finite_leaves_the_state_as_it_was() -> None:
+    system = System(settings.resolved(recall_config(serial=True)))
+    with BatchStream(system) as stream:
+        good, later = stream.get(), stream.get()
+        assert good is not None
+        assert later is not None
+        learner = system.learner
+        before = jax.device_get(learner.state)
+        rows = good.trajectories
+        learner.step(good._replace(trajectories=rows._replace(reward=rows.reward * np.float32(np.nan))))
+        learner.settle()
+        assert learner.metrics() == {}
+        [failure] = learner.failures
+        assert failure.update == 0
+        assert {"loss/total", "optimizer/gradient_norm", "reward/total_mean"} <= set(failure.what)
+        assert np.isnan(failure.batch.trajectories.reward).all()
+        after = jax.device_get(learner.state)
+        assert (before.step, after.step) == (0, 1)
+        jax.tree.map(
+            np.testing.assert_array_equal, (before.params, before.opt_state), (after.params, after.opt_state)
+        )
+        learner.step(later)
+        learner.settle()
+        assert np.isfinite(learner.metrics()["loss/total"])
+        changed = jax.tree.map(np.array_equal, before.params, jax.device_get(learner.state.params))
+        assert not all(jax.tree.leaves(changed))
+
+
+@pytest.mark.slow
+def test_a_run_ends_with_the_batch_and_the_parameters_before_it(tmp_path: Path) -> None:
+    config = settings.resolved(recall_config(**BROKEN))
+    with pytest.raises(UserError, match=r"update 2 is not finite: .*nonfinite/step-2\.npz.*skip"):
+        Training(config, tmp_path).run(Interruption())
+    with np.load(tmp_path / "nonfinite" / "step-2.npz") as batch:
+        assert np.isnan(batch["intrinsic_reward"]).all()
+        assert batch["observation/sign"].size
+    step, items = newest(tmp_path)
+    assert 2 * 100 < step < 600
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((items["params"], items["learner"])))
+
+
+@pytest.mark.slow
+def test_a_run_that_may_skip_goes_on_and_knows_how_often(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = settings.resolved(recall_config(**BROKEN, nonfinite__policy="skip", nonfinite__most_skips=1))
+    assert Training(config, tmp_path).run(Interruption())
+    assert "left out (1 of at most 1)" in capfd.readouterr().err
+    _, items = newest(tmp_path)
+    assert items["progress"]["skipped_updates"] == 1
+    assert items["progress"]["updates"] == items["learner"]["step"]
+    diverging = {"serial": True, "optimizer__learning_rate": 1e30, "nonfinite__policy": "skip"}
+    other = settings.resolved(recall_config(**diverging, nonfinite__most_skips=2))
+    with pytest.raises(UserError, match=r"update 2 is not finite"):
+        Training(other, tmp_path / "other").run(Interruption())
