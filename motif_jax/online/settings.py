@@ -18,6 +18,7 @@ from motif_jax.algorithms import schedules
 from motif_jax.devices import hosts, memory, precision
 from motif_jax.envs import registry
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
+from motif_jax.rewards.trained import cpu_device
 from motif_jax.support import config as checks
 from motif_jax.support import metrics, nonfinite
 
@@ -222,16 +223,8 @@ def lookup_device(config: ConfigDict) -> jax.Device:
     is the first acting device that does not learn, or else the first that acts.
     """
     acting, learning = actor_devices(config), learner_devices(config)
-    beside = None if acting[0].platform == "cpu" else _cpu_device()
+    beside = None if acting[0].platform == "cpu" else cpu_device()
     return beside or next((device for device in acting if device not in learning), acting[0])
-
-
-def _cpu_device() -> jax.Device | None:
-    """This host's CPU as a device, None where JAX_PLATFORMS leaves it out."""
-    try:
-        return jax.local_devices(backend="cpu")[0]
-    except RuntimeError:
-        return None
 
 
 def _devices(config: ConfigDict, key: str, devices: Sequence[jax.Device]) -> list[jax.Device]:

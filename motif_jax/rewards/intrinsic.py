@@ -34,7 +34,7 @@ class RewardSetup:
       spec: of the environment; says which field holds the text.
       two_decimals: whether the threshold is the two-decimal number of the published quantile file; None: as the
         reward run's own switch says.
-      device: where `lookup` computes; None for jax's default.
+      device: where `lookup` computes; None for the CPU, or jax's default where there is none.
     """
 
     config: ConfigDict

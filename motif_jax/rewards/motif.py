@@ -16,7 +16,7 @@ from motif_jax.rewards.intrinsic import IntrinsicReward, RewardSetup
 from motif_jax.rewards.load import FILE_SUFFIX, check_place, open_reward
 from motif_jax.rewards.message_table import MessageTable, Values
 from motif_jax.rewards.normalisation import Normalisation
-from motif_jax.rewards.trained import TrainedReward, read_architecture
+from motif_jax.rewards.trained import TrainedReward, cpu_device, read_architecture
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -46,7 +46,7 @@ class MotifReward(IntrinsicReward):
                     f"config.reward.dir={trained.folder}: the environment shows no text to reward"
                 )
             self.fields = (spec.text_field,)
-            params = jax.device_put(trained.params, setup.device)
+            params = jax.device_put(trained.params, setup.device or cpu_device())
             self.table = MessageTable(self._of_texts, params, trained.step, TABLE_CAPACITY)
             return
         self.fields = trained.network.architecture.fields
@@ -101,7 +101,7 @@ class MotifReward(IntrinsicReward):
         return cls(trained, normalisation, setup)
 
     def start(self) -> None:
-        """Compiles the programs of all numbers of texts."""
+        """Compiles the programs of short and of long texts."""
         if self.table is not None:
             self._trained.compile_messages(self.table.params)
 

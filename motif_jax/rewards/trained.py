@@ -19,8 +19,9 @@ from motif_jax.support.checkpoints import JSON, Checkpoints
 from motif_jax.support.curves import best_row
 from motif_jax.support.errors import UserError
 
-# Texts are padded to one of these numbers, so that few programs are compiled.
-BUCKETS = (1, 8, 32, 128, 512)
+# So many texts are computed at a time, never more or fewer: a program of another size rounds differently, and a text
+# whose reward lies at a threshold would be paid or not with those beside it.
+CHUNK = 32
 _SHORT_MESSAGE = 96
 
 
@@ -106,11 +107,15 @@ class TrainedReward:
         return np.std(np.stack(own), axis=0).astype(np.float32)
 
     def of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
-        """Raw rewards float32 [N] of messages uint8 [N, L], L <= 256, a few hundred at a time on the device."""
+        """Raw rewards float32 [N] of messages uint8 [N, L], L <= 256; see `members_of_messages`."""
         return np.asarray(np.mean(self.members_of_messages(params, messages), axis=0, dtype=np.float32))
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
-        """Raw rewards float32 [members, N] of messages uint8 [N, L]."""
+        """Raw rewards float32 [members, N] of messages uint8 [N, L].
+
+        A message has one value, whatever it is computed with: always the same program, on the CPU where there is one
+        unless `params` lie elsewhere.
+        """
         if not self.network.architecture.message_only:
             needed = ", ".join(self.network.architecture.fields)
             raise UserError(f"{self.folder}: this reward reads {needed}, not the message alone")
@@ -121,13 +126,13 @@ class TrainedReward:
         running = []
         for group, length in ((~long, _SHORT_MESSAGE), (long, None)):
             chosen = np.flatnonzero(group)
-            for start in range(0, chosen.size, BUCKETS[-1]):
-                part = chosen[start : start + BUCKETS[-1]]
-                size = next(bucket for bucket in BUCKETS if bucket >= part.size)
-                padded = np.zeros((size, messages.shape[1]), np.uint8)
+            for start in range(0, chosen.size, CHUNK):
+                part = chosen[start : start + CHUNK]
+                padded = np.zeros((CHUNK, messages.shape[1]), np.uint8)
                 padded[: part.size] = messages[part]
                 program = _message_program(self.network.architecture, self.members, length)
-                running.append((part, program(params, padded)))
+                with jax.default_device(cpu_device()):
+                    running.append((part, program(params, padded)))
         # All are on their way before the first is waited for.
         values = np.empty((self.members, len(messages)), np.float32)
         for part, rewards in running:
@@ -135,16 +140,18 @@ class TrainedReward:
         return values
 
     def compile_messages(self, params: Any) -> None:
-        """Compiles the programs of `of_messages`, for all sizes, on the device where `params` lie."""
-        jax.block_until_ready(
-            [
-                _message_program(self.network.architecture, self.members, length)(
-                    params, np.zeros((size, 256), np.uint8)
-                )
-                for size in BUCKETS
-                for length in (_SHORT_MESSAGE, None)
-            ]
-        )
+        """Compiles the programs of `of_messages`, for short and long messages, on the device where `params` lie."""
+        long = np.zeros((2, 256), np.uint8)
+        long[1] = 1
+        self.members_of_messages(params, long)
+
+
+def cpu_device() -> jax.Device | None:
+    """This host's CPU as a device, None where JAX_PLATFORMS leaves it out."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
 
 
 @functools.lru_cache(maxsize=64)

@@ -58,7 +58,7 @@ def test_parameters_that_are_not_finite_are_not_evaluated(agent, tmp_path):
             scaled = state._replace(params=jax.tree.map(lambda leaf: leaf * factor, state.params))  # noqa: B023
             items = agent_checkpoints.items_of_learner(scaled)
             agent_checkpoints.save(checkpoints, step, items, {}, {}, asynchronous=False)
-    with pytest.raises(UserError, match=r"at step 200 .*not finite.* there are 100"):
+    with pytest.raises(UserError, match=r"at step 200 .*not finite.*there are 100"):
         agent_policy.load(tmp_path)
     assert agent_policy.load(tmp_path, "100")[1] == 100
 

@@ -12,7 +12,8 @@ from ml_collections import ConfigDict
 from motif_jax import rewards
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.rewards import trained as module
-from motif_jax.rewards.trained import BUCKETS, read_trained
+from motif_jax.rewards.normalisation import QUANTILE_LEVELS
+from motif_jax.rewards.trained import CHUNK, read_trained
 
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
 LENGTHS = (96, None)
@@ -40,7 +41,7 @@ def test_all_parts_are_on_their_way_before_the_first_is_read(trained, monkeypatc
             return np.zeros((1, self.size), np.float32)
 
     monkeypatch.setattr(module, "_message_program", lambda *_: lambda params, padded: Part(len(padded)))
-    texts = np.concatenate([distinct_messages(BUCKETS[-1] + 1, False), distinct_messages(3, True)])
+    texts = np.concatenate([distinct_messages(CHUNK + 1, False), distinct_messages(3, True)])
     model.of_messages(model.params, texts)
     assert events == ["launch"] * 3 + ["read"] * 3
 
@@ -55,14 +56,43 @@ def test_the_lookup_computes_where_it_was_told_with_programs_that_are_ready(trai
     programs = [module._message_program(model.network.architecture, 1, length) for length in LENGTHS]
     reward.start()
     compiled = [program._cache_size() for program in programs]
-    assert min(compiled) >= len(BUCKETS)
-    found, texts = [], {long: distinct_messages(sum(BUCKETS), long) for long in (False, True)}
+    assert min(compiled) >= 1
+    sizes = (1, 8, CHUNK, 3 * CHUNK + 1)
+    found, texts = [], {long: distinct_messages(sum(sizes), long) for long in (False, True)}
     count = 0
-    for bucket in BUCKETS:
-        # Texts of their own for each bucket: nothing of them is in the table.
-        found += [reward.lookup(texts[long][count : count + bucket]).values for long in (False, True)]
-        count += bucket
-    assert reward.table.misses == 2 * sum(BUCKETS)
+    for size in sizes:
+        # Texts of their own for each size: nothing of them is in the table.
+        found += [reward.lookup(texts[long][count : count + size]).values for long in (False, True)]
+        count += size
+    assert reward.table.misses == 2 * sum(sizes)
     assert [program._cache_size() for program in programs] == compiled
     expected = model.normalisation(True, 0.5)(model.of_messages(model.params, texts[True]))
-    np.testing.assert_allclose(np.concatenate(found[1::2]), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(np.concatenate(found[1::2]), expected)
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_a_message_has_one_value_whatever_it_is_computed_with(trained, count: int) -> None:
+    """A quantile is some message's own reward: one that rounds otherwise beside others would be paid here, not there."""
+    rng = np.random.default_rng(0)
+    table = np.zeros((count, 256), np.uint8)
+    for row in table:
+        size = rng.integers(1, 120)
+        row[:size] = rng.integers(32, 127, size)
+    reward = rewards.load(trained)
+    texts = [row.tobytes() for row in table]
+    together = reward(texts)
+    alone = np.array([reward(text) for text in texts])
+    pairs = np.array([reward([text, "a"])[0] for text in texts])
+    order = rng.permutation(count)
+    np.testing.assert_array_equal(alone, together)
+    np.testing.assert_array_equal(pairs, together)
+    np.testing.assert_array_equal(reward([texts[i] for i in order]), together[order])
+    for level in QUANTILE_LEVELS:
+        section = {"dir": str(trained), "step": None, "normalise": True, "quantile": level}
+        for device in (None, jax.devices()[1]):
+            in_training = rewards.load_intrinsic(ConfigDict(section), SPEC, device=device)
+            assert in_training is not None
+            found = np.concatenate(
+                [in_training.lookup(table[:5]).values, in_training.lookup(table[5:]).values]
+            )
+            np.testing.assert_array_equal(found, reward.intrinsic(texts, level))
