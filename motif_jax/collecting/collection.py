@@ -153,7 +153,7 @@ class Collection:
     def _job(self, episode: int) -> Job:
         actions = None
         if self._players.name(episode) in self._agents:
-            actions = np.load(self._actions_file(episode))
+            actions = chunks.load_actions(self._actions_file(episode))
         return self._players.job(episode, actions)
 
     def _actions_file(self, episode: int) -> Path:

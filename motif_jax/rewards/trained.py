@@ -185,16 +185,22 @@ def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict
     """Reads what model a reward run folder holds: (architecture, members, config).
 
     Raises:
-      UserError: the folder is no run folder of train_reward.
+      UserError: the folder is no run folder of train_reward, or its config is damaged.
     """
     config = run_folder.read_config(folder)
     if config.get("stage") != "train_reward":
         raise UserError(f"{folder} holds a run of {config.get('stage')}, not of train_reward")
-    return (
-        architecture_of(config["network"], config["compat"]),
-        int(config["ensemble"]["members"]),
-        config,
-    )
+    try:
+        return (
+            architecture_of(config["network"], config["compat"]),
+            int(config["ensemble"]["members"]),
+            config,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{folder}/config.json is damaged ({error!r}): put it back from a copy, or remove it and give the command in "
+            "versions.json again"
+        ) from None
 
 
 def architecture_of(network: Any, compat: Any) -> RewardArchitecture:

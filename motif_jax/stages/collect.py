@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from motif_jax.envs.nethack.random_players import NUM_ACTIONS
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import FolderLock, atomic_write_json
+from motif_jax.support.files import FolderLock, atomic_write_json, read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 from motif_jax.support.progress import format_number
 
@@ -152,7 +151,12 @@ def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
     from motif_jax.collecting import agents  # imports jax
 
     if settled.exists():
-        chosen = [agents.Agent(**entry) for entry in json.loads(settled.read_text(encoding="utf-8"))]
+        remedy = f"remove {settled.parent} and collect anew"
+        entries = read_json(settled, remedy, kind=list)
+        try:
+            chosen = [agents.Agent(str(entry["folder"]), int(entry["step"])) for entry in entries]
+        except (KeyError, TypeError, ValueError):
+            raise UserError(f"{settled} is damaged: {remedy}") from None
     else:
         chosen = agents.resolve(config.agents)
     return {agent.name: agent for agent in chosen}

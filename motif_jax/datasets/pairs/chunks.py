@@ -6,13 +6,17 @@ A chunk holds the drawn sub-sequences of an episode. Its name says the episode's
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
-from collections.abc import Mapping
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
 
 _NAME = re.compile(r"(\d{8})-(\d{6,})\.npz")
@@ -61,6 +65,40 @@ def scan(folder: str | Path) -> dict[int, int]:
 
 
 def load(folder: str | Path, episode: int, count: int) -> dict[str, np.ndarray]:
-    """Reads the arrays of a chunk."""
-    with np.load(Path(folder) / f"{episode:08d}-{count:06d}.npz", allow_pickle=False) as file:
+    """Reads the arrays of a chunk.
+
+    Raises:
+      UserError: the file is damaged.
+    """
+    path = Path(folder) / f"{episode:08d}-{count:06d}.npz"
+    with _naming_damage(path), np.load(path, allow_pickle=False) as file:
         return dict(file)
+
+
+def load_actions(path: Path) -> np.ndarray:
+    """Reads the actions [T] that an agent took in an episode.
+
+    Raises:
+      UserError: the file is damaged.
+    """
+    with _naming_damage(path):
+        return np.load(path, allow_pickle=False)
+
+
+@contextlib.contextmanager
+def _naming_damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        EOFError,
+        KeyError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise UserError(
+            f"{path} is damaged ({error}): remove it and give the same command, which plays that episode again"
+        ) from None

@@ -21,6 +21,7 @@ import numpy as np
 from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.verdicts import PAIR
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
 
 
 class PairsDataset:
@@ -199,15 +200,8 @@ def _maker(folder: Path) -> str:
 
 def _read_meta(folder: Path) -> dict[str, Any]:
     path = folder / layout.META
-    if not path.exists():
-        return {}
-    try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
-    if not isinstance(meta, dict):
-        raise UserError(f"{path}: expected a JSON object")
-    return meta
+    remedy = "put it back from a copy, or remove it: a dataset without it is read as the published one"
+    return read_json(path, remedy) if path.exists() else {}
 
 
 def map_array(path: Path) -> np.ndarray:

@@ -9,6 +9,7 @@ from motif_jax.datasets.pairs import assemble, chunks
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.writer import PairsWriter
 from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -94,3 +95,13 @@ def test_rows_end_up_in_their_pairs(tmp_path):
     np.testing.assert_array_equal(dataset.info["row"], pairs)
     np.testing.assert_array_equal(dataset.data["message"][:, :, 0, 0], pairs)
     assert sorted(dataset.info) == ["row"]
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut off", "empty"])
+def test_a_damaged_chunk_is_named_with_the_remedy(tmp_path, damage):
+    path = chunks.save(tmp_path, 3, 2, {"data/x": np.arange(200)})
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes({"flip": bytes(data), "cut off": bytes(data[:300]), "empty": b""}[damage])
+    with pytest.raises(UserError, match=r"00000003-000002\.npz is damaged .*remove it"):
+        chunks.load(tmp_path, 3, 2)
