@@ -16,6 +16,7 @@ import optax
 import pytest
 
 from motif_jax.algorithms.appo import make_state
+from motif_jax.collecting import agents
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS
@@ -98,18 +99,18 @@ def test_agents_take_part_and_a_kill_changes_nothing(agent, tmp_path):
 
 
 def test_which_checkpoints(agent, tmp_path):
-    def steps(agents):
-        return [(found.folder, found.step) for found in agents.resolve(agents)]
+    def steps(named):
+        return [(found.folder, found.step) for found in agents.resolve(named)]
 
     folder = str(agent)
     assert steps(folder) == steps(f"{folder}@latest") == [(folder, 200)]
     assert steps(f"{folder}@all") == [(folder, 100), (folder, 200)]
     assert steps(f"{folder}@100, {folder}") == [(folder, 100), (folder, 200)]
-    for agents, words in (
+    for named, words in (
         ("", "must name run folders"),
         (f"{folder}@7", "the steps of .* are 100, 200"),
         (f"{folder}@newest", "must end with @latest, @best, @all or @STEP"),
         (str(tmp_path), "not a run folder"),
     ):
         with pytest.raises(UserError, match=words):
-            agents.resolve(agents)
+            agents.resolve(named)
