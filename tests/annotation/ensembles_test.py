@@ -55,6 +55,8 @@ def test_a_majority_counts_labels_and_a_mean_probabilities(votes):
     assert merged.labels.tolist() == [0, 1, 1, 2, 3]
     np.testing.assert_allclose(merged.probabilities[1], [1 / 3, 2 / 3, 0], rtol=1e-6)
     unsure = ensembles.Votes("unsure", "gold", votes[0].labels, np.tile([[0.1, 0.8, 0.1]], (5, 1)))
+    three = [votes[0], votes[2], unsure]
+    assert [ensembles.combine(three, method).labels[1] for method in ("majority", "mean")] == [0, 1]
     mean = ensembles.combine([votes[0], unsure], "mean")
     assert mean.labels.tolist() == [0, 0, 1, 2, 1]
     np.testing.assert_allclose(mean.probabilities[0], [0.55, 0.4, 0.05], rtol=1e-6)

@@ -37,6 +37,21 @@ def test_each_text_is_computed_once():
     assert (table.hits, table.misses, len(table)) == (5, 5, 3)
 
 
+def test_what_was_used_last_stays_however_often_others_are_forgotten():
+    for start in range(0, 60, 10):  # texts of other hashes each time
+        a, b, c, d, e, f, g, h, i, j = (b"%d" % (start + number) for number in range(10))
+        compute = Counting()
+        table = MessageTable(compute, 1.0, capacity=6)
+        for batch in ([a, b, c, d, e, f], [f], [e], [d], [g], [h, i, j]):
+            table.lookup(texts(*batch))
+        # Of d, e, f the first addition kept all, the second those used later.
+        compute.asked.clear()
+        table.lookup(texts(d, e, g, h, i, j))
+        assert compute.asked == []
+        table.lookup(texts(f))
+        assert compute.asked == [f]
+
+
 def test_a_random_stream_stays_exact_under_a_small_capacity():
     rng = np.random.default_rng(0)
     compute = Counting()
