@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from motif_jax.online.batcher import IntrinsicReturn
-from motif_jax.support.files import atomic_write_text
+from motif_jax.support.files import atomic_write_text, read_json_lines
 
 FILE_NAME = "episodes.jsonl"
 _SETTLED_EPISODES = 100
@@ -31,6 +31,9 @@ class EpisodeLog:
       resume_step: lines after this step are dropped (they are played again); None for a new run.
       newest: the window of the run that is resumed, from `state`.
       fields: what the environment reports of an episode besides return and length.
+
+    Raises:
+      UserError: a line of episodes.jsonl is damaged.
     """
 
     def __init__(
@@ -146,11 +149,7 @@ class EpisodeLog:
 
 def _open(path: Path, resume_step: int | None) -> IO[str]:
     if path.exists():
-        atomic_write_text(path, "".join(_kept_lines(path, -1 if resume_step is None else resume_step)))
+        last = -1 if resume_step is None else resume_step
+        kept = [row for row in read_json_lines(path, ["step"]) if row["step"] <= last]
+        atomic_write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
     return open(path, "a", encoding="utf-8")
-
-
-def _kept_lines(path: Path, step: int) -> list[str]:
-    with open(path, encoding="utf-8") as file:
-        # A last line that a kill has torn has no end.
-        return [line for line in file if line.endswith("\n") and json.loads(line)["step"] <= step]

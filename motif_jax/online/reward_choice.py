@@ -5,7 +5,6 @@ A reward run that goes on makes newer evaluations: an agent that is continued mu
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -14,16 +13,29 @@ from ml_collections import ConfigDict
 from motif_jax.online import agent_checkpoints
 from motif_jax.rewards.load import open_reward
 from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.files import atomic_write_json
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, read_json
 
 FILE = "plan.json"
 STEP = "reward_step"
 
 
 def settled(workdir: str | os.PathLike[str]) -> int | None:
-    """The evaluation that the agent run in `workdir` learns from, None if none has been settled."""
+    """The evaluation that the agent run in `workdir` learns from, None if none has been settled.
+
+    Raises:
+      UserError: the file that says it is damaged.
+    """
     path = Path(workdir) / FILE
-    return json.loads(path.read_text(encoding="utf-8"))[STEP] if path.exists() else None
+    if not path.exists():
+        return None
+    remedy = (
+        "remove it, and the newest checkpoint says again which evaluation of the reward the run learns from"
+    )
+    step = read_json(path, remedy, keys=[STEP])[STEP]
+    if type(step) is not int:
+        raise UserError(f"{path} is damaged ({STEP} is {step!r}): {remedy}")
+    return step
 
 
 def apply(config: ConfigDict, workdir: str | os.PathLike[str]) -> ConfigDict:

@@ -19,8 +19,8 @@ from motif_jax.devices import hosts, memory, precision
 from motif_jax.envs import registry
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
 from motif_jax.rewards.trained import cpu_device
+from motif_jax.support import capacity, metrics, nonfinite
 from motif_jax.support import config as checks
-from motif_jax.support import metrics, nonfinite
 
 # What runs that were made before these keys were new stand for.
 NEW_KEYS = {"algorithm.name": "appo", "reward.kind": "motif"}
@@ -265,6 +265,8 @@ def check(config: ConfigDict) -> ConfigDict:
     checks.require(seeded, "record_every", config.record_every, allowed)
     for key in ("actors.slots_per_group", "devices.cpu_count"):
         checks.positive(config, key, allow_none=True)
+    if not config.serial:
+        capacity.require_workers("actors.workers", config.actors.workers)
     checks.check_profile(config)
     nonfinite.check(config)
     batch, rollout = config.batch_size, config.rollout

@@ -28,6 +28,13 @@ def step_learned_from(config: object, folder: Path) -> int:
     return run._config.reward.step
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"reward_step": "best"}'])
+def test_a_damaged_plan_is_named_with_the_remedy(tmp_path: Path, text: str) -> None:
+    (tmp_path / reward_choice.FILE).write_text(text)
+    with pytest.raises(UserError, match=r"plan\.json is damaged .*remove it"):
+        reward_choice.settled(tmp_path)
+
+
 @pytest.mark.slow
 def test_a_run_that_is_continued_keeps_its_reward(tmp_path: Path) -> None:
     make_dataset(tmp_path / "dataset")

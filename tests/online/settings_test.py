@@ -96,6 +96,7 @@ def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.Mo
         ),
         ({"algorithm__minibatches": 3}, "config.batch_size=128: must be rollouts that divide"),
         ({"actors__workers": 0}, "config.actors.workers=0"),
+        ({"actors__workers": 10**8}, "config.actors.workers=100000000: so many processes need about"),
         ({"actors__envs_per_worker": 5}, "config.actors.envs_per_worker=5: must be a multiple"),
         ({"devices__learner": "9"}, "config.devices.learner='9'"),
         ({"devices__actor": "0,0"}, "config.devices.actor='0,0'"),
@@ -161,7 +162,7 @@ def test_the_heap_is_changed_where_only_the_cpu_computes(
 def test_slots_without_memory_are_told_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = recall_config(devices__actor="0,1")
+    config = recall_config(devices__actor="0,1", serial=True)
     parts = settings.actors_configs(settings.resolved(config), 2)
     needed = sum(part.layout().size for part in parts)
     monkeypatch.setattr(capacity, "available_memory", lambda: needed)
