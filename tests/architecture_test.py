@@ -9,13 +9,17 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "motif_jax"
 # From the top of the house to its ground: a module imports from lines below its own, or its own package.
 ORDER = (
-    "launch stages benchmarks reports collecting playing online offline published devices algorithms rewards networks "
+    "launch stages benchmarks reports collecting playing online offline published devices language algorithms rewards networks "
     "annotation actors envs datasets support"
 ).split()
 JAX_FREE = {"launch", "reports", "actors", "envs", "annotation", "datasets", "support"}
 JAX_ALLOWED_FILES = {"support/checkpoints.py", "support/profiling.py"}
 JAX_FAMILY = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
-ONLY_IN = {"flax": ("networks/",), "orbax": ("support/checkpoints.py",), "nle": ("envs/nethack/",)}
+ONLY_IN = {
+    "flax": ("networks/", "language/"),
+    "orbax": ("support/checkpoints.py",),
+    "nle": ("envs/nethack/",),
+}
 MOST_LINES = 420
 
 

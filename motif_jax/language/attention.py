@@ -1,0 +1,142 @@
+"""Attention over keys and values that several continuations of one prompt share, and over their own.
+
+Everything here has three leading axes: rows [B], continuations of each row [N], and tokens [S]. Keys that all continuations
+of a row share have no axis N: they are computed and kept once, in the forward pass and in the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language.config import Rotary
+
+# Added to the score of a key that must not be looked at; finite, so that a row without any key has no NaN.
+MASKED = -1e9
+
+
+class Keys(NamedTuple):
+    """Keys and values that queries look at.
+
+    Attributes:
+      keys, values: [B, K, G, D] where a row's continuations share them, else [B, N, K, G, D]; G is the number of
+        key-value heads.
+      bias: float32, added to the scores: broadcasts to [B, N, H, S, K].
+    """
+
+    keys: jax.Array
+    values: jax.Array
+    bias: jax.Array
+
+
+def mask_bias(allowed: jax.Array) -> jax.Array:
+    """Bias float32 of a mask: 0 where `allowed`, `MASKED` elsewhere."""
+    return jnp.where(allowed, 0.0, MASKED).astype(jnp.float32)
+
+
+def attend(query: jax.Array, segments: Sequence[Keys], scale: float) -> jax.Array:
+    """Attention of queries over all segments together, one softmax, computed in float32.
+
+    Args:
+      query: [B, N, S, H, D]; H is a multiple of the segments' G.
+      segments: what they look at.
+      scale: the scores are multiplied by it.
+
+    Returns:
+      [B, N, S, H, D] in the dtype of `query`.
+    """
+    chex.assert_rank(query, 5)
+    batch, branches, length, heads, width = query.shape
+    groups = segments[0].keys.shape[-2]
+    grouped = query.reshape(batch, branches, length, groups, heads // groups, width)
+    scores = jnp.concatenate([_scores(grouped, segment, scale) for segment in segments], axis=-1)
+    weights = jax.nn.softmax(scores, axis=-1).astype(query.dtype)
+    total, start = jnp.zeros(grouped.shape, query.dtype), 0
+    for segment in segments:
+        stop = start + segment.keys.shape[-3]
+        letters = "bkgd" if segment.values.ndim == 4 else "bnkgd"
+        total += jnp.einsum(f"bnghsk,{letters}->bnsghd", weights[..., start:stop], segment.values)
+        start = stop
+    return total.reshape(query.shape)
+
+
+def _scores(query: jax.Array, segment: Keys, scale: float) -> jax.Array:
+    """Scores float32 [B, N, G, H / G, S, K]."""
+    chex.assert_rank(segment.bias, 5)
+    letters = "bkgd" if segment.keys.ndim == 4 else "bnkgd"
+    scores = jnp.einsum(f"bnsghd,{letters}->bnghsk", query, segment.keys, preferred_element_type=jnp.float32)
+    bias, groups = segment.bias, query.shape[3]
+    heads = bias.shape[2]
+    split = (groups, heads // groups) if heads > 1 else (1, 1)
+    return scores * scale + bias.reshape(*bias.shape[:2], *split, *bias.shape[3:])
+
+
+def causal(length: int) -> jax.Array:
+    """Bool [1, 1, 1, S, S]: a token sees itself and those before it."""
+    return jnp.tril(jnp.ones((length, length), bool))[None, None, None]
+
+
+def rotate(x: jax.Array, positions: jax.Array, rotary: Rotary) -> jax.Array:
+    """Rotary positions of queries or keys (Su et al. 2021, in the halves' order of Llama).
+
+    Args:
+      x: [B, N, S, H, D].
+      positions: int32 [B, N, S].
+      rotary: wavelengths and their scaling.
+
+    Returns:
+      The same shape and dtype.
+    """
+    half = x.shape[-1] // 2
+    angles = positions[..., None, None].astype(jnp.float32) * rotary_frequencies(rotary, x.shape[-1])
+    sine, cosine = jnp.sin(angles), jnp.cos(angles)
+    first, second = x[..., :half].astype(jnp.float32), x[..., half:].astype(jnp.float32)
+    turned = jnp.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
+    return turned.astype(x.dtype)
+
+
+def rotary_frequencies(rotary: Rotary, width: int) -> jax.Array:
+    """Angles a position, float32 [width / 2]."""
+    frequencies = rotary.theta ** -(jnp.arange(0, width, 2, dtype=jnp.float32) / width)
+    if rotary.kind == "linear":
+        return frequencies / rotary.factor
+    if rotary.kind == "llama3":
+        # Long waves are stretched, short ones kept, those between mixed.
+        turns = rotary.original_length * frequencies / (2 * jnp.pi)
+        low, high = rotary.low_frequency_factor, rotary.high_frequency_factor
+        kept = jnp.clip((turns - low) / (high - low), 0.0, 1.0)
+        return frequencies * (kept + (1 - kept) / rotary.factor)
+    return frequencies
+
+
+def relative_buckets(
+    query: jax.Array, key: jax.Array, buckets: int, distance: int, both_ways: bool
+) -> jax.Array:
+    """Buckets of the distances from queries to keys (Raffel et al. 2020, section 2.1): exact when near, then logarithmic.
+
+    Args:
+      query: int32 [S], places of the queries.
+      key: int32 [K].
+      buckets, distance: how many buckets, and from which distance on all fall into the last.
+      both_ways: whether keys behind the query have buckets of their own (encoders).
+
+    Returns:
+      int32 [S, K] in [0, buckets).
+    """
+    chex.assert_rank([query, key], 1)
+    relative = key[None, :] - query[:, None]
+    offset = jnp.zeros_like(relative)
+    if both_ways:
+        buckets //= 2
+        offset = jnp.where(relative > 0, buckets, 0)
+        relative = jnp.abs(relative)
+    else:
+        relative = jnp.maximum(-relative, 0)
+    exact = buckets // 2
+    ratio = jnp.maximum(relative, 1).astype(jnp.float32) / exact
+    far = exact + (jnp.log(ratio) / jnp.log(distance / exact) * (buckets - exact)).astype(jnp.int32)
+    return offset + jnp.where(relative < exact, relative, jnp.minimum(far, buckets - 1))

@@ -1,0 +1,266 @@
+"""What a language model is made of, read from the config.json of a checkpoint folder or given here.
+
+The architectures are those of transformers' model types t5, gpt2, llama, qwen2 and roberta. What a config asks for and these
+modules do not do (sliding windows, other rotary scalings) is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from motif_jax.support.errors import UserError
+
+FILE = "config.json"
+ARCHITECTURES = ("t5", "gpt2", "llama", "qwen2", "roberta")
+ACTIVATIONS = ("relu", "gelu", "gelu_new", "silu")
+_ACTIVATION_NAMES = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "swish": "silu"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotary:
+    """Rotary positions (Su et al. 2021), with the stretched frequencies of Llama 3.1 where `factor` is not 1.
+
+    Attributes:
+      theta: base of the wavelengths.
+      kind: 'default', 'linear' or 'llama3'.
+      factor, low_frequency_factor, high_frequency_factor, original_length: of the scaling.
+    """
+
+    theta: float = 10000.0
+    kind: str = "default"
+    factor: float = 1.0
+    low_frequency_factor: float = 1.0
+    high_frequency_factor: float = 4.0
+    original_length: int = 8192
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """One language model.
+
+    Attributes:
+      architecture: one of `ARCHITECTURES`.
+      vocab_size: rows of the embedding table.
+      width: of the hidden states.
+      layers: of the decoder, or of the encoder where there is no decoder.
+      heads, key_value_heads, head_width: of attention.
+      feed_forward: width inside the feed-forward layers.
+      activation: one of `ACTIVATIONS`; `gated`: whether a second projection multiplies it.
+      max_length: most positions; None where there is no table of them.
+      encoder_layers: of the encoder before a decoder (T5), 0 without one.
+      tied: the output head is the embedding table.
+      scaled_head: states are divided by the root of their width before the head (T5 v1.0).
+      norm_epsilon: of the norms.
+      attention_bias, output_bias, feed_forward_bias: which projections have a bias (Llama and Qwen2).
+      rotary: None without rotary positions.
+      relative_buckets, relative_distance: of T5's relative positions.
+      initializer: standard deviation of fresh weights.
+      pad_id, start_id, end_id: special tokens; start_id is a decoder's first token.
+    """
+
+    architecture: str
+    vocab_size: int
+    width: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    head_width: int
+    feed_forward: int
+    activation: str
+    gated: bool = False
+    max_length: int | None = None
+    encoder_layers: int = 0
+    tied: bool = True
+    scaled_head: bool = False
+    norm_epsilon: float = 1e-5
+    attention_bias: bool = False
+    output_bias: bool = False
+    feed_forward_bias: bool = False
+    rotary: Rotary | None = None
+    relative_buckets: int = 32
+    relative_distance: int = 128
+    initializer: float = 0.02
+    pad_id: int = 0
+    start_id: int = 0
+    end_id: int = 1
+
+    @property
+    def has_decoder(self) -> bool:
+        """Whether the model writes text."""
+        return self.architecture != "roberta"
+
+
+def read(folder: str | Path) -> ModelConfig:
+    """Reads the config.json of a checkpoint folder.
+
+    Raises:
+      UserError: no such file, an unknown architecture, or something that these modules do not do.
+    """
+    path = Path(folder) / FILE
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{folder} is no language model: it has no {FILE}") from None
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    return parse(values, str(path))
+
+
+def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
+    """Turns a config.json's content into a `ModelConfig`; errors name `source`."""
+    kind = values.get("model_type")
+    readers = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
+    if kind not in readers:
+        raise UserError(f"{source}: model_type {kind!r} is none of {', '.join(ARCHITECTURES)}")
+    try:
+        return readers[kind](values, source)
+    except KeyError as error:
+        raise UserError(f"{source}: {error.args[0]} is missing") from None
+
+
+def _special(values: Mapping[str, Any], name: str, default: int) -> int:
+    found = values.get(name)
+    if isinstance(found, list):  # several ends: the first
+        found = found[0] if found else None
+    return default if found is None else int(found)
+
+
+def _activation(name: str, source: str) -> str:
+    name = _ACTIVATION_NAMES.get(name, name)
+    if name not in ACTIVATIONS:
+        raise UserError(f"{source}: activation {name!r} is none of {', '.join(ACTIVATIONS)}")
+    return name
+
+
+def _t5(values: Mapping[str, Any], source: str) -> ModelConfig:
+    projection = values.get("feed_forward_proj", "relu")
+    gated = projection.startswith("gated-")
+    name = projection.removeprefix("gated-")
+    # transformers reads 'gated-gelu' as the approximation by tanh that T5 v1.1 was trained with.
+    activation = "gelu_new" if gated and name == "gelu" else _activation(name, source)
+    # Before transformers 5 one key said both; since then T5 is tied unless its file has a head of its own.
+    tied = values.get("tie_word_embeddings", True)
+    return ModelConfig(
+        architecture="t5",
+        vocab_size=values["vocab_size"],
+        width=values["d_model"],
+        layers=values.get("num_decoder_layers") or values["num_layers"],
+        encoder_layers=values["num_layers"],
+        heads=values["num_heads"],
+        key_value_heads=values["num_heads"],
+        head_width=values["d_kv"],
+        feed_forward=values["d_ff"],
+        activation=activation,
+        gated=gated,
+        tied=tied,
+        scaled_head=values.get("scale_decoder_outputs", tied),
+        norm_epsilon=values.get("layer_norm_epsilon", 1e-6),
+        relative_buckets=values.get("relative_attention_num_buckets", 32),
+        relative_distance=values.get("relative_attention_max_distance", 128),
+        initializer=values.get("initializer_factor", 1.0),
+        pad_id=_special(values, "pad_token_id", 0),
+        start_id=_special(values, "decoder_start_token_id", _special(values, "pad_token_id", 0)),
+        end_id=_special(values, "eos_token_id", 1),
+    )
+
+
+def _gpt2(values: Mapping[str, Any], source: str) -> ModelConfig:
+    if values.get("scale_attn_by_inverse_layer_idx") or not values.get("scale_attn_weights", True):
+        raise UserError(f"{source}: attention scaled otherwise than by the width of a head is not built in")
+    end = _special(values, "eos_token_id", values["vocab_size"] - 1)
+    return ModelConfig(
+        architecture="gpt2",
+        vocab_size=values["vocab_size"],
+        width=values["n_embd"],
+        layers=values["n_layer"],
+        heads=values["n_head"],
+        key_value_heads=values["n_head"],
+        head_width=values["n_embd"] // values["n_head"],
+        feed_forward=values.get("n_inner") or 4 * values["n_embd"],
+        activation=_activation(values.get("activation_function", "gelu_new"), source),
+        max_length=values["n_positions"],
+        tied=values.get("tie_word_embeddings", True),
+        norm_epsilon=values.get("layer_norm_epsilon", 1e-5),
+        initializer=values.get("initializer_range", 0.02),
+        pad_id=_special(values, "pad_token_id", end),
+        start_id=_special(values, "bos_token_id", end),
+        end_id=end,
+    )
+
+
+def _llama(values: Mapping[str, Any], source: str) -> ModelConfig:
+    qwen = values["model_type"] == "qwen2"
+    if values.get("use_sliding_window"):
+        raise UserError(f"{source}: attention in sliding windows is not built in")
+    bias = True if qwen else values.get("attention_bias", False)
+    end = _special(values, "eos_token_id", 2)
+    return ModelConfig(
+        architecture="qwen2" if qwen else "llama",
+        vocab_size=values["vocab_size"],
+        width=values["hidden_size"],
+        layers=values["num_hidden_layers"],
+        heads=values["num_attention_heads"],
+        key_value_heads=values.get("num_key_value_heads") or values["num_attention_heads"],
+        head_width=values.get("head_dim") or values["hidden_size"] // values["num_attention_heads"],
+        feed_forward=values["intermediate_size"],
+        activation=_activation(values.get("hidden_act", "silu"), source),
+        gated=True,
+        max_length=values.get("max_position_embeddings"),
+        tied=values.get("tie_word_embeddings", False),
+        norm_epsilon=values.get("rms_norm_eps", 1e-6),
+        attention_bias=bias,
+        output_bias=bias and not qwen,
+        feed_forward_bias=values.get("mlp_bias", False),
+        rotary=_rotary(values, source),
+        initializer=values.get("initializer_range", 0.02),
+        pad_id=_special(values, "pad_token_id", end),
+        start_id=_special(values, "bos_token_id", 1),
+        end_id=end,
+    )
+
+
+def _rotary(values: Mapping[str, Any], source: str) -> Rotary:
+    scaling = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    theta = scaling.get("rope_theta", values.get("rope_theta", 10000.0))
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind not in ("default", "linear", "llama3"):
+        raise UserError(f"{source}: rotary positions of type {kind!r} are not built in")
+    if kind == "default":
+        return Rotary(theta)
+    if kind == "linear":
+        return Rotary(theta, kind, scaling["factor"])
+    return Rotary(
+        theta,
+        kind,
+        scaling["factor"],
+        scaling["low_freq_factor"],
+        scaling["high_freq_factor"],
+        scaling["original_max_position_embeddings"],
+    )
+
+
+def _roberta(values: Mapping[str, Any], source: str) -> ModelConfig:
+    pad = _special(values, "pad_token_id", 1)
+    return ModelConfig(
+        architecture="roberta",
+        vocab_size=values["vocab_size"],
+        width=values["hidden_size"],
+        layers=values["num_hidden_layers"],
+        heads=values["num_attention_heads"],
+        key_value_heads=values["num_attention_heads"],
+        head_width=values["hidden_size"] // values["num_attention_heads"],
+        feed_forward=values["intermediate_size"],
+        activation=_activation(values.get("hidden_act", "gelu"), source),
+        # The first positions of the table are the padding's and those before it.
+        max_length=values["max_position_embeddings"] - pad - 1,
+        tied=values.get("tie_word_embeddings", True),
+        norm_epsilon=values.get("layer_norm_eps", 1e-5),
+        initializer=values.get("initializer_range", 0.02),
+        pad_id=pad,
+        start_id=_special(values, "bos_token_id", 0),
+        end_id=_special(values, "eos_token_id", 2),
+    )

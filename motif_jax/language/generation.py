@@ -1,0 +1,197 @@
+"""Writing text token by token in one compiled loop, with a cache, many continuations of each prompt at a time.
+
+The loop knows nothing of a model: it is given a step, a function of (carry, tokens) that says the logits of what comes next. So
+several networks may run side by side in one loop, each with its cache in the carry, and their logits may be combined in any way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language.model import Cache, LanguageModel, Prompt
+from motif_jax.language.network import States
+from motif_jax.language.sampling import Sampling, draw
+from motif_jax.language.scoring import last_state
+
+# (carry, tokens int32 [B, N], valid bool [B, N]) -> (logits [B, N, V] of the next tokens, carry)
+Step = Callable[[Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
+# (logits [B, N, V], states [B, N, D] after the last norm) -> logits
+Adjust = Callable[[jax.Array, jax.Array], jax.Array]
+
+
+class Written(NamedTuple):
+    """What was written.
+
+    Attributes:
+      tokens: int32 [B, N, M], padded behind each continuation's end.
+      valid: bool [B, N, M], True up to and with the stop token.
+      log_probs: float32 [B, N, M], of the drawn tokens under the filtered logits, 0 for padding.
+      carry: the step's, for text that goes on.
+    """
+
+    tokens: jax.Array
+    valid: jax.Array
+    log_probs: jax.Array
+    carry: Any
+
+    @property
+    def stopped(self) -> jax.Array:
+        """Bool [B, N], whether a continuation ended with a stop token before the most tokens were written."""
+        return ~self.valid[..., -1]
+
+
+class _Loop(NamedTuple):
+    position: jax.Array
+    key: jax.Array
+    logits: jax.Array
+    ended: jax.Array
+    tokens: jax.Array
+    valid: jax.Array
+    log_probs: jax.Array
+    carry: Any
+
+
+def write(
+    step: Step,
+    carry: Any,
+    logits: jax.Array,
+    key: jax.Array,
+    most: int,
+    sampling: Sampling,
+    stops: Sequence[int],
+    pad: int = 0,
+) -> Written:
+    """Draws tokens until every continuation has met a stop token, or `most` are there.
+
+    Args:
+      step: see `Step`; it is told which continuations go on, those that have ended get `pad`.
+      carry: of the step, behind the prompts.
+      logits: [B, N, V], of the first tokens.
+      key: of all draws.
+      most: M, tokens at most; the loop ends earlier when all rows have ended.
+      sampling: how tokens are drawn.
+      stops: tokens after which a continuation ends; they are written.
+      pad: stands behind the end.
+    """
+    chex.assert_rank(logits, 3)
+    shape = logits.shape[:2]
+    ends = jnp.asarray(list(stops), jnp.int32)
+    empty = _Loop(
+        position=jnp.zeros((), jnp.int32),
+        key=key,
+        logits=logits,
+        ended=jnp.zeros(shape, bool),
+        tokens=jnp.full((*shape, most), pad, jnp.int32),
+        valid=jnp.zeros((*shape, most), bool),
+        log_probs=jnp.zeros((*shape, most), jnp.float32),
+        carry=carry,
+    )
+
+    def goes_on(loop: _Loop) -> jax.Array:
+        return (loop.position < most) & ~loop.ended.all()
+
+    def body(loop: _Loop) -> _Loop:
+        key, now = jax.random.split(loop.key)
+        drawn, log_probs = draw(now, loop.logits, sampling)
+        alive = ~loop.ended
+        drawn = jnp.where(alive, drawn, pad)
+        logits, carry = step(loop.carry, drawn, alive)
+        return _Loop(
+            position=loop.position + 1,
+            key=key,
+            logits=logits,
+            ended=loop.ended | jnp.isin(drawn, ends),
+            tokens=loop.tokens.at[..., loop.position].set(drawn),
+            valid=loop.valid.at[..., loop.position].set(alive),
+            log_probs=loop.log_probs.at[..., loop.position].set(jnp.where(alive, log_probs, 0.0)),
+            carry=carry,
+        )
+
+    done = jax.lax.while_loop(goes_on, body, empty)
+    return Written(done.tokens, done.valid, done.log_probs, done.carry)
+
+
+def model_step(
+    model: LanguageModel, params: Any, prompt: Prompt | None, adjust: Adjust | None = None
+) -> Step:
+    """The step of one model whose carry is its continuations' `Cache`; `adjust` changes the logits."""
+
+    def step(cache: Cache, tokens: jax.Array, valid: jax.Array) -> tuple[jax.Array, Cache]:
+        states, cache = model.extend(params, prompt, tokens[..., None], valid[..., None], cache)  # type: ignore[assignment]
+        return _logits(model, params, states.after[:, :, 0], adjust), cache
+
+    return step
+
+
+def _logits(model: LanguageModel, params: Any, states: jax.Array, adjust: Adjust | None) -> jax.Array:
+    logits = model.logits(params, states)
+    return logits if adjust is None else adjust(logits, states)
+
+
+def begin(
+    model: LanguageModel,
+    params: Any,
+    tokens: jax.Array,
+    valid: jax.Array,
+    branches: int,
+    capacity: int,
+    adjust: Adjust | None = None,
+) -> tuple[Prompt, Cache, jax.Array]:
+    """Runs prompts and gives what `write` needs behind them.
+
+    Args:
+      model, params: of the network.
+      tokens: int32 [B, T].
+      valid: bool [B, T], False for padding, on either side.
+      branches: N, continuations of each prompt.
+      capacity: tokens that a continuation can have.
+      adjust: changes the logits.
+
+    Returns:
+      The prompts, an empty cache (behind a decoder's start token where there is an encoder), and logits [B, N, V].
+    """
+    states, prompt = model.prefill(params, tokens, valid)
+    batch = tokens.shape[0]
+    if model.config.encoder_layers:
+        cache = model.start(batch, branches, capacity + 1)
+        start = jnp.full((batch, branches, 1), model.config.start_id, jnp.int32)
+        opened, cache = model.extend(params, prompt, start, jnp.ones_like(start, bool), cache)  # type: ignore[assignment]
+        return prompt, cache, _logits(model, params, opened.after[:, :, 0], adjust)
+    last: States = last_state(states, valid)
+    first = jnp.broadcast_to(last.after[:, None], (batch, branches, last.after.shape[-1]))
+    return prompt, model.start(batch, branches, capacity), _logits(model, params, first, adjust)
+
+
+def generate(
+    model: LanguageModel,
+    params: Any,
+    tokens: jax.Array,
+    valid: jax.Array,
+    key: jax.Array,
+    most: int,
+    sampling: Sampling,
+    stops: Sequence[int],
+    branches: int = 1,
+    adjust: Adjust | None = None,
+) -> Written:
+    """Continues prompts; a prompt's keys and values are shared by all of its continuations.
+
+    Args:
+      model, params: of the network.
+      tokens: int32 [B, T].
+      valid: bool [B, T], False for padding, on either side.
+      key: of all draws.
+      most: tokens at most.
+      sampling: how tokens are drawn.
+      stops: tokens after which a continuation ends.
+      branches: continuations of each prompt.
+      adjust: changes the logits before they are filtered.
+    """
+    prompt, cache, logits = begin(model, params, tokens, valid, branches, most, adjust)
+    step = model_step(model, params, prompt, adjust)
+    return write(step, cache, logits, key, most, sampling, stops, model.config.pad_id)

@@ -1,0 +1,186 @@
+"""Layers that the architectures share: norms, projections, feed-forward, and attention with a cache."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language.attention import Keys, attend, causal, mask_bias, rotate
+from motif_jax.language.config import ModelConfig
+
+ACTIVATIONS = {
+    "relu": jax.nn.relu,
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
+    "silu": jax.nn.silu,
+}
+
+
+class KeyValues(NamedTuple):
+    """Keys and values of one layer, [..., K, G, D] each."""
+
+    keys: jax.Array
+    values: jax.Array
+
+
+class Context(NamedTuple):
+    """What all layers of one call share.
+
+    Attributes:
+      positions: int32 [B, N, S].
+      bias: float32, of the call's own tokens to what they look at among their own: [B, N, H, S, K].
+      prefix_bias: float32 [B, 1, 1, 1, P], of the shared prefix; None without one.
+      slot: int32 [], where the call's tokens go in the continuations' own cache; None without one.
+      cross_bias: float32 [B, 1, 1, 1, P], of the encoder's states; None without an encoder.
+    """
+
+    positions: jax.Array
+    bias: jax.Array
+    prefix_bias: jax.Array | None = None
+    slot: jax.Array | None = None
+    cross_bias: jax.Array | None = None
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean x^2 + epsilon) times a weight, in float32."""
+
+    epsilon: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Returns the norm of `x` [..., D] in its dtype."""
+        weight = self.param("scale", nn.initializers.ones, (x.shape[-1],))
+        wide = x.astype(jnp.float32)
+        normed = wide * jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + self.epsilon)
+        return (normed * weight.astype(jnp.float32)).astype(x.dtype)
+
+
+class LayerNorm(nn.Module):
+    """Layer norm with weight and bias, in float32."""
+
+    epsilon: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Returns the norm of `x` [..., D] in its dtype."""
+        normed = nn.LayerNorm(epsilon=self.epsilon, use_fast_variance=False, dtype=jnp.float32, name="norm")(
+            x
+        )
+        return normed.astype(x.dtype)
+
+
+def projection(config: ModelConfig, features: int, bias: bool, name: str, dtype: Any) -> nn.Dense:
+    """A linear layer with the config's initialisation."""
+    init = nn.initializers.normal(config.initializer if config.architecture != "t5" else config.width**-0.5)
+    return nn.Dense(features, use_bias=bias, kernel_init=init, dtype=dtype, name=name)
+
+
+class FeedForward(nn.Module):
+    """Two projections round an activation, or three where it is gated."""
+
+    config: ModelConfig
+    bias: bool
+    dtype: Any
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Returns [..., D] of `x` [..., D]."""
+        config, activation = self.config, ACTIVATIONS[self.config.activation]
+        hidden = activation(projection(config, config.feed_forward, self.bias, "activated", self.dtype)(x))
+        if config.gated:
+            hidden *= projection(config, config.feed_forward, self.bias, "factor", self.dtype)(x)
+        return projection(config, config.width, self.bias, "down", self.dtype)(hidden)
+
+
+class Attention(nn.Module):
+    """Attention of a call's tokens to a shared prefix, to their own cache or each other, or to an encoder's states."""
+
+    config: ModelConfig
+    bias: bool
+    output_bias: bool
+    scale: float
+    dtype: Any
+
+    def setup(self) -> None:
+        """Makes the projections."""
+        config = self.config
+        width = config.head_width
+        self.query = projection(config, config.heads * width, self.bias, "query", self.dtype)
+        self.key = projection(config, config.key_value_heads * width, self.bias, "key", self.dtype)
+        self.value = projection(config, config.key_value_heads * width, self.bias, "value", self.dtype)
+        self.output = projection(config, config.width, self.output_bias, "output", self.dtype)
+
+    def keys_of(self, x: jax.Array) -> KeyValues:
+        """Keys and values [..., K, G, D] of states [..., K, D], without positions."""
+        shape = (*x.shape[:-1], self.config.key_value_heads, self.config.head_width)
+        return KeyValues(self.key(x).reshape(shape), self.value(x).reshape(shape))
+
+    def look_at(self, x: jax.Array, fixed: KeyValues, bias: jax.Array) -> jax.Array:
+        """Looks at keys that are there already (an encoder's), [B, K, G, D]; returns [B, N, S, D]."""
+        return self._output(attend(self._query(x), [Keys(fixed.keys, fixed.values, bias)], self.scale))
+
+    def __call__(
+        self, x: jax.Array, context: Context, prefix: KeyValues | None, own: KeyValues | None
+    ) -> tuple[jax.Array, KeyValues]:
+        """Attention of the call's tokens.
+
+        Args:
+          x: [B, N, S, D].
+          context: positions and biases.
+          prefix: [B, P, G, D], shared by all continuations; None without one.
+          own: [B, N, K, G, D], the continuations' own cache; None: the tokens look at each other only.
+
+        Returns:
+          [B, N, S, D], and the keys and values of the call's tokens, or `own` with them written at `context.slot`.
+        """
+        chex.assert_rank(x, 4)
+        query, fresh = self._query(x), self.keys_of(x)
+        if self.config.rotary is not None:
+            query = rotate(query, context.positions, self.config.rotary)
+            fresh = fresh._replace(keys=rotate(fresh.keys, context.positions, self.config.rotary))
+        if own is not None:
+            assert context.slot is not None
+            start = (0, 0, context.slot, 0, 0)
+            fresh = KeyValues(
+                *(
+                    jax.lax.dynamic_update_slice(old, new.astype(old.dtype), start)
+                    for old, new in zip(own, fresh, strict=True)
+                )
+            )
+        segments = [Keys(fresh.keys, fresh.values, context.bias)]
+        if prefix is not None:
+            assert context.prefix_bias is not None
+            segments.insert(0, Keys(prefix.keys, prefix.values, context.prefix_bias))
+        return self._output(attend(query, segments, self.scale)), fresh
+
+    def _query(self, x: jax.Array) -> jax.Array:
+        return self.query(x).reshape(*x.shape[:-1], self.config.heads, self.config.head_width)
+
+    def _output(self, x: jax.Array) -> jax.Array:
+        return self.output(x.reshape(*x.shape[:-2], -1))
+
+
+def own_bias(valid: jax.Array, slot: jax.Array | None, length: int, both_ways: bool = False) -> jax.Array:
+    """Which of their own tokens a call's tokens look at.
+
+    Args:
+      valid: bool [B, N, K], which slots hold a token (not padding), the call's own included.
+      slot: int32 [], the slot of the call's first token; None: the call's tokens are all there is, K = S.
+      length: S, the call's tokens.
+      both_ways: tokens see those behind them too (encoders).
+
+    Returns:
+      float32 [B, N, 1, S, K].
+    """
+    chex.assert_rank(valid, 3)
+    seen = valid[:, :, None, None, :]
+    if both_ways:
+        return mask_bias(jnp.broadcast_to(seen, (*valid.shape[:2], 1, length, valid.shape[2])))
+    if slot is None:
+        return mask_bias(seen & causal(length))
+    queries = slot + jnp.arange(length)
+    return mask_bias(seen & (jnp.arange(valid.shape[2])[None, :] <= queries[:, None])[None, None, None])

@@ -1,0 +1,192 @@
+"""One interface of all language models: a prompt is run once, continuations extend it.
+
+Pure functions of the parameters; they work under jit, grad, vmap over stacked copies of parameters, and on any devices. A prompt is
+what an encoder-decoder encodes, and what a decoder has read before its continuations part.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language.attention import mask_bias
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.layers import Context, KeyValues, own_bias
+from motif_jax.language.network import LanguageNetwork, States
+
+
+class Prompt(NamedTuple):
+    """What continuations need of a prompt.
+
+    Attributes:
+      keys: of every layer, [B, T, G, D].
+      valid: bool [B, T], False for padding.
+      length: int32 [B], tokens without padding.
+    """
+
+    keys: tuple[KeyValues, ...]
+    valid: jax.Array
+    length: jax.Array
+
+
+class Cache(NamedTuple):
+    """What continuations have of their own: a static number of slots, written from the front.
+
+    Attributes:
+      keys: of every layer, [B, N, K, G, D].
+      valid: bool [B, N, K], which slots hold a token.
+      slot: int32 [], the slot that is written next.
+      written: int32 [B, N], tokens so far.
+    """
+
+    keys: tuple[KeyValues, ...]
+    valid: jax.Array
+    slot: jax.Array
+    written: jax.Array
+
+    def rows(self, index: jax.Array) -> Cache:
+        """The cache with continuation `index[b, n]` (int32 [B, M]) in the place of the n-th, as beams need it."""
+
+        def pick(leaf: jax.Array) -> jax.Array:
+            shape = (*index.shape, *[1] * (leaf.ndim - 2))
+            return jnp.take_along_axis(leaf, index.reshape(shape), axis=1)
+
+        keys = jax.tree.map(pick, self.keys)
+        return Cache(keys, pick(self.valid), self.slot, pick(self.written))
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModel:
+    """A network and how prompts and continuations run through it.
+
+    Attributes:
+      config: of the model.
+      dtype: of the computation.
+      remat: see `LanguageNetwork`.
+    """
+
+    config: ModelConfig
+    dtype: Any = jnp.float32
+    remat: bool = False
+
+    @property
+    def network(self) -> LanguageNetwork:
+        """The flax module."""
+        return LanguageNetwork(self.config, self.dtype, self.remat)
+
+    def init(self, key: jax.Array) -> Any:
+        """Fresh float32 parameters."""
+        return self.network.init(key, jnp.zeros((1, 2), jnp.int32))["params"]
+
+    def embed(self, params: Any, tokens: jax.Array) -> jax.Array:
+        """Embeddings [..., D] of tokens int32 [...]."""
+        return self._apply(params, tokens, method="embed")
+
+    def logits(self, params: Any, states: jax.Array) -> jax.Array:
+        """Logits float32 [..., V] of states [..., D] after the last norm."""
+        return self._apply(params, states, method="logits")
+
+    def prefill(
+        self,
+        params: Any,
+        tokens: jax.Array | None,
+        valid: jax.Array,
+        embeddings: jax.Array | None = None,
+        positions: jax.Array | None = None,
+    ) -> tuple[States, Prompt]:
+        """Runs prompts.
+
+        Args:
+          params: of the model.
+          tokens: int32 [B, T]; None with `embeddings`.
+          valid: bool [B, T], False for padding, on either side.
+          embeddings: [B, T, D] in the place of tokens.
+          positions: int32 [B, T]; by default the number of tokens before.
+
+        Returns:
+          States [B, T, D] (the encoder's where there is one), and the prompt.
+        """
+        chex.assert_rank(valid, 2)
+        if embeddings is None:
+            assert tokens is not None
+            chex.assert_equal_shape([tokens, valid])
+            embeddings = self.embed(params, tokens)
+        if positions is None:
+            positions = jnp.maximum(jnp.cumsum(valid, axis=1) - 1, 0).astype(jnp.int32)
+        length = valid.sum(axis=1, dtype=jnp.int32)
+        if self.config.encoder_layers or not self.config.has_decoder:
+            states = self._apply(params, embeddings, valid, positions, method="encode")
+            keys = self._apply(params, states.after, method="encoded_keys") if self.config.has_decoder else ()
+            return states, Prompt(keys, valid, length)
+        context = Context(positions[:, None], own_bias(valid[:, None], None, valid.shape[1]))
+        states, keys = self._apply(params, embeddings[:, None], context, method="decode")
+        one = States(states.before[:, 0], states.after[:, 0])
+        return one, Prompt(jax.tree.map(lambda leaf: leaf[:, 0], keys), valid, length)
+
+    def start(self, batch: int, branches: int, capacity: int) -> Cache:
+        """An empty cache for `branches` continuations of each of `batch` prompts, `capacity` tokens each."""
+        shape = (batch, branches, capacity, self.config.key_value_heads, self.config.head_width)
+        layer = KeyValues(jnp.zeros(shape, self.dtype), jnp.zeros(shape, self.dtype))
+        return Cache(
+            (layer,) * self.config.layers,
+            jnp.zeros((batch, branches, capacity), bool),
+            jnp.zeros((), jnp.int32),
+            jnp.zeros((batch, branches), jnp.int32),
+        )
+
+    def extend(
+        self,
+        params: Any,
+        prompt: Prompt | None,
+        tokens: jax.Array | None,
+        valid: jax.Array,
+        cache: Cache | None = None,
+        embeddings: jax.Array | None = None,
+    ) -> tuple[States, Cache | None]:
+        """Runs the next tokens of continuations.
+
+        Args:
+          params: of the model.
+          prompt: what the continuations share; None: nothing (a decoder alone).
+          tokens: int32 [B, N, S], N continuations of each of B prompts; None with `embeddings`.
+          valid: bool [B, N, S], False for padding.
+          cache: the continuations' tokens before these, S slots of it free; None: these are their first, and no more follow.
+          embeddings: [B, N, S, D] in the place of tokens.
+
+        Returns:
+          States [B, N, S, D], and the cache with the tokens in it (None without one).
+        """
+        chex.assert_rank(valid, 3)
+        if embeddings is None:
+            assert tokens is not None
+            chex.assert_equal_shape([tokens, valid])
+            embeddings = self.embed(params, tokens)
+        length, slot = valid.shape[2], None if cache is None else cache.slot
+        count = jnp.zeros(valid.shape[:2], jnp.int32) if cache is None else cache.written
+        positions = count[..., None] + jnp.maximum(jnp.cumsum(valid, axis=2) - 1, 0)
+        seen = valid
+        if cache is not None:
+            seen = jax.lax.dynamic_update_slice(cache.valid, valid, (0, 0, cache.slot))
+        context = Context(positions.astype(jnp.int32), own_bias(seen, slot, length), slot=slot)
+        prefix = encoded = None
+        if prompt is not None:
+            bias = mask_bias(prompt.valid)[:, None, None, None]
+            if self.config.encoder_layers:
+                encoded, context = prompt.keys, context._replace(cross_bias=bias)
+            else:
+                prefix = prompt.keys
+                placed = context.positions + prompt.length[:, None, None]
+                context = context._replace(prefix_bias=bias, positions=placed)
+        own = None if cache is None else cache.keys
+        states, keys = self._apply(params, embeddings, context, prefix, own, encoded, method="decode")
+        if cache is None:
+            return states, None
+        added = valid.sum(axis=2, dtype=jnp.int32)
+        return states, Cache(keys, seen, cache.slot + length, cache.written + added)
+
+    def _apply(self, params: Any, *arguments: Any, method: str) -> Any:
+        return self.network.apply({"params": params}, *arguments, method=method)

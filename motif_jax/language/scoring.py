@@ -1,0 +1,84 @@
+"""Log-probabilities of candidate texts after a prompt that is run once, in the forward pass and in the gradient."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.network import States
+from motif_jax.language.sampling import token_log_probs
+
+
+class Scores(NamedTuple):
+    """What a model says of candidates.
+
+    Attributes:
+      total: float32 [B, N], log-probability of each candidate.
+      tokens: float32 [B, N, S], of each of its tokens, 0 for padding.
+      states: [B, D], the state after the last norm from which the first token of all candidates is predicted.
+    """
+
+    total: jax.Array
+    tokens: jax.Array
+    states: jax.Array
+
+
+def score(
+    model: LanguageModel,
+    params: Any,
+    prompt: jax.Array,
+    prompt_valid: jax.Array,
+    candidates: jax.Array,
+    candidate_valid: jax.Array,
+    by_length: bool = False,
+) -> Scores:
+    """Scores candidates; the prompt's keys and values are computed once and shared by all of them.
+
+    Args:
+      model, params: of the network.
+      prompt: int32 [B, T].
+      prompt_valid: bool [B, T], False for padding, on either side.
+      candidates: int32 [B, N, S], or [N, S] where all prompts have the same.
+      candidate_valid: bool of the same shape, False for padding, on the right.
+      by_length: divide each total by the candidate's number of tokens.
+    """
+    chex.assert_equal_shape([prompt, prompt_valid])
+    chex.assert_equal_shape([candidates, candidate_valid])
+    if candidates.ndim == 2:
+        shape = (prompt.shape[0], *candidates.shape)
+        candidates = jnp.broadcast_to(candidates, shape)
+        candidate_valid = jnp.broadcast_to(candidate_valid, shape)
+    chex.assert_rank(candidates, 3)
+    states, context = model.prefill(params, prompt, prompt_valid)
+    before = candidates[..., :-1]
+    if model.config.encoder_layers:
+        start = jnp.full((*candidates.shape[:2], 1), model.config.start_id, candidates.dtype)
+        inputs = jnp.concatenate([start, before], axis=-1)
+        valid = jnp.concatenate([jnp.ones_like(start, bool), candidate_valid[..., :-1]], axis=-1)
+        after = model.extend(params, context, inputs, valid)[0].after
+        first, after = after[:, 0, 0], after[:, :, 1:]
+    else:
+        first = last_state(states, prompt_valid).after
+        after = model.extend(params, context, before, candidate_valid[..., :-1])[0].after
+    # The first tokens of all candidates are predicted from one state: one row of logits a prompt.
+    logits = model.logits(params, first)[:, None]
+    opening = jax.nn.log_softmax(logits)
+    tokens = jnp.take_along_axis(opening, candidates[..., :1].swapaxes(1, 2), axis=-1).swapaxes(1, 2)
+    rest = token_log_probs(model.logits(params, after), candidates[..., 1:])
+    tokens = jnp.concatenate([tokens, rest], axis=-1)
+    tokens = jnp.where(candidate_valid, tokens, 0.0)
+    total = tokens.sum(axis=-1)
+    if by_length:
+        total /= jnp.maximum(candidate_valid.sum(axis=-1), 1)
+    return Scores(total, tokens, first)
+
+
+def last_state(states: States, valid: jax.Array) -> States:
+    """The states [B, D] of each row's last token that is no padding, of states [B, T, D] and bool [B, T]."""
+    chex.assert_rank(valid, 2)
+    last = valid.shape[1] - 1 - jnp.argmax(valid[:, ::-1], axis=1)
+    return States(*(jnp.take_along_axis(x, last[:, None, None], axis=1)[:, 0] for x in states))

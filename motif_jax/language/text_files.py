@@ -1,0 +1,89 @@
+"""Files of prompts, and files of answers that go on line by line where a run was stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_bytes
+
+
+def read_questions(path: str | Path, key: str) -> list[dict[str, Any]]:
+    """Reads prompts.
+
+    Args:
+      path: a .jsonl file of objects with `prompt` (and `candidates`, a list of texts), or a text file with a prompt a line.
+      key: of the config, for errors.
+
+    Returns:
+      An object for each prompt.
+
+    Raises:
+      UserError: no such file, no prompt in it, or a line that is none.
+    """
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise UserError(f"config.{key}={path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"config.{key}={path} cannot be read: {error}") from None
+    if path.suffix != ".jsonl":
+        found: list[dict[str, Any]] = [{"prompt": line} for line in lines if line.strip()]
+    else:
+        found = [_question(line, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
+    if not found:
+        raise UserError(f"config.{key}={path}: there is no prompt in it")
+    return found
+
+
+def _question(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise UserError(f"{where} cannot be read: {error}") from None
+    if not isinstance(row, dict) or not isinstance(row.get("prompt"), str):
+        raise UserError(f'{where}: an object with a text under "prompt" was expected')
+    candidates = row.get("candidates")
+    good = candidates is None or (
+        isinstance(candidates, list) and candidates and all(isinstance(text, str) for text in candidates)
+    )
+    if not good:
+        raise UserError(f'{where}: "candidates" must be a list of texts')
+    return row
+
+
+class Answers:
+    """A .jsonl file with a line for each question, in their order; what a kill left torn is written again.
+
+    Attributes:
+      done: lines that are there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        if path.exists():
+            atomic_write_bytes(path, b"".join(line + b"\n" for line in whole))
+        self.done = len(whole)
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> Answers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Appends rows and waits until they are on the disk."""
+        for row in rows:
+            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            self.done += 1
+        self._file.flush()
+        os.fsync(self._file.fileno())

@@ -1,0 +1,116 @@
+"""Texts to tokens and back by a checkpoint's tokenizer.json, and rows of tokens to padded arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from tokenizers import Tokenizer as Backend
+
+from motif_jax.support.errors import UserError
+
+FILE = "tokenizer.json"
+# Lengths to which rows are padded: few, so that few programs are compiled.
+_SMALLEST = 16
+
+
+class Rows(NamedTuple):
+    """Padded rows of tokens.
+
+    Attributes:
+      tokens: int32 [B, T].
+      valid: bool [B, T], False for padding.
+    """
+
+    tokens: np.ndarray
+    valid: np.ndarray
+
+
+class Tokenizer:
+    """The tokenizer of a folder."""
+
+    def __init__(self, backend: Backend, source: str = "the tokenizer") -> None:
+        self._backend, self._source = backend, source
+        self._backend.no_padding()
+        self._backend.no_truncation()
+
+    @classmethod
+    def read(cls, folder: str | Path, vocab_size: int | None = None) -> Tokenizer:
+        """Reads tokenizer.json.
+
+        Args:
+          folder: of a checkpoint.
+          vocab_size: rows of the model's embedding table; a tokenizer with more tokens is another model's.
+
+        Raises:
+          UserError: there is none, it cannot be read, or it has more tokens than the model.
+        """
+        path = Path(folder) / FILE
+        if not path.is_file():
+            raise UserError(
+                f"{folder} has no {FILE}: save it with transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+            )
+        try:
+            backend = Backend.from_file(str(path))
+        except Exception as error:  # tokenizers raises plain Exception
+            raise UserError(f"{path} cannot be read: {error}") from None
+        size = backend.get_vocab_size(with_added_tokens=True)
+        if vocab_size is not None and size > vocab_size:
+            raise UserError(
+                f"{path} has {size} tokens, the model beside it {vocab_size}: it is another model's"
+            )
+        return cls(backend, str(path))
+
+    @property
+    def size(self) -> int:
+        """Number of tokens, added ones included."""
+        return self._backend.get_vocab_size(with_added_tokens=True)
+
+    def encode(self, texts: Sequence[str], special: bool = True) -> list[list[int]]:
+        """Tokens of each text; `special`: with those that the tokenizer puts round a text."""
+        return [found.ids for found in self._backend.encode_batch(list(texts), add_special_tokens=special)]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without special ones."""
+        return self._backend.decode([int(token) for token in tokens], skip_special_tokens=True)
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """Each token as people read it."""
+        return [self._backend.decode([int(token)], skip_special_tokens=False) for token in tokens]
+
+    def token(self, text: str) -> int:
+        """The number of one token, a special one or any other.
+
+        Raises:
+          UserError: there is no such token.
+        """
+        found = self._backend.token_to_id(text)
+        if found is None:
+            raise UserError(f"{self._source} has no token {text!r}")
+        return found
+
+    def save(self, folder: str | Path) -> None:
+        """Writes tokenizer.json."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self._backend.save(str(Path(folder) / FILE))
+
+
+def bucket(length: int, most: int | None = None) -> int:
+    """The padded length for rows of `length` tokens: 16, 24, 32, 48, 64, 96, ..., at most `most`."""
+    size = _SMALLEST
+    while size < length:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return size if most is None else max(length, min(size, most))
+
+
+def padded(rows: Sequence[Sequence[int]], length: int | None = None, pad: int = 0) -> Rows:
+    """Pads rows on the right to `length`, by default to the longest."""
+    width = max((len(row) for row in rows), default=0) if length is None else length
+    tokens = np.full((len(rows), width), pad, np.int32)
+    valid = np.zeros((len(rows), width), bool)
+    for place, row in enumerate(rows):
+        tokens[place, : len(row)] = row
+        valid[place, : len(row)] = True
+    return Rows(tokens, valid)

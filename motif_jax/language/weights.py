@@ -1,0 +1,276 @@
+"""Parameters from and to safetensors files under the names of transformers, in shards where they are large.
+
+One table an architecture says which tensor is which parameter. Linear layers stand transposed in the files (PyTorch has
+[out, in]), GPT-2's do not, and its queries, keys and values are one tensor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from motif_jax.language.config import ModelConfig
+from motif_jax.support.errors import UserError
+
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SHARD_BYTES = 4 << 30
+
+
+class Entry(NamedTuple):
+    """One parameter and its tensor.
+
+    Attributes:
+      path: of the parameter, names from the top.
+      name: of the tensor.
+      transposed: whether the file has it the other way round.
+      part: which third of the tensor's last axis it is; None: all of it.
+    """
+
+    path: tuple[str, ...]
+    name: str
+    transposed: bool = False
+    part: int | None = None
+
+
+def entries(config: ModelConfig) -> list[Entry]:
+    """The table of an architecture."""
+    table = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
+    return list(table[config.architecture](config))
+
+
+def _linear(path: tuple[str, ...], name: str, bias: bool) -> Iterator[Entry]:
+    yield Entry((*path, "kernel"), f"{name}.weight", transposed=True)
+    if bias:
+        yield Entry((*path, "bias"), f"{name}.bias")
+
+
+def _layer_norm(path: tuple[str, ...], name: str) -> Iterator[Entry]:
+    yield Entry((*path, "norm", "scale"), f"{name}.weight")
+    yield Entry((*path, "norm", "bias"), f"{name}.bias")
+
+
+def _t5(config: ModelConfig) -> Iterator[Entry]:
+    yield Entry(("embedding",), "shared.weight")
+    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.layers)):
+        first = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        yield Entry((side, "relative_bias"), first)
+        yield Entry((side, "final_norm", "scale"), f"{side}.final_layer_norm.weight")
+        for layer in range(layers):
+            path, name = (side, f"block_{layer}"), f"{side}.block.{layer}.layer"
+            parts = [("attention", "SelfAttention")]
+            if side == "decoder":
+                parts.append(("cross_attention", "EncDecAttention"))
+            for place, (ours, theirs) in enumerate(parts):
+                for part in ("query", "key", "value", "output"):
+                    yield from _linear((*path, ours, part), f"{name}.{place}.{theirs}.{part[0]}", False)
+                norm = ours.replace("attention", "norm") if place else "attention_norm"
+                yield Entry((*path, norm, "scale"), f"{name}.{place}.layer_norm.weight")
+            place, inner = len(parts), f"{name}.{len(parts)}.DenseReluDense"
+            names = {"activated": "wi_0", "factor": "wi_1"} if config.gated else {"activated": "wi"}
+            for ours, theirs in {**names, "down": "wo"}.items():
+                yield from _linear((*path, "feed_forward", ours), f"{inner}.{theirs}", False)
+            yield Entry((*path, "feed_forward_norm", "scale"), f"{name}.{place}.layer_norm.weight")
+    if not config.tied:
+        yield from _linear(("head",), "lm_head", False)
+
+
+def _gpt2(config: ModelConfig) -> Iterator[Entry]:
+    yield Entry(("embedding",), "transformer.wte.weight")
+    yield Entry(("position_embedding",), "transformer.wpe.weight")
+    yield from _layer_norm(("decoder", "final_norm"), "transformer.ln_f")
+    for layer in range(config.layers):
+        path, name = ("decoder", f"block_{layer}"), f"transformer.h.{layer}"
+        yield from _layer_norm((*path, "attention_norm"), f"{name}.ln_1")
+        yield from _layer_norm((*path, "feed_forward_norm"), f"{name}.ln_2")
+        for part, ours in enumerate(("query", "key", "value")):
+            yield Entry((*path, "attention", ours, "kernel"), f"{name}.attn.c_attn.weight", part=part)
+            yield Entry((*path, "attention", ours, "bias"), f"{name}.attn.c_attn.bias", part=part)
+        attention, inner = (*path, "attention"), (*path, "feed_forward")
+        others = {(*attention, "output"): "attn", (*inner, "activated"): "mlp", (*inner, "down"): "mlp"}
+        for place, theirs in others.items():
+            end = "c_fc" if place[-1] == "activated" else "c_proj"
+            yield Entry((*place, "kernel"), f"{name}.{theirs}.{end}.weight")
+            yield Entry((*place, "bias"), f"{name}.{theirs}.{end}.bias")
+    if not config.tied:
+        yield from _linear(("head",), "lm_head", False)
+
+
+def _llama(config: ModelConfig) -> Iterator[Entry]:
+    yield Entry(("embedding",), "model.embed_tokens.weight")
+    yield Entry(("decoder", "final_norm", "scale"), "model.norm.weight")
+    for layer in range(config.layers):
+        path, name = ("decoder", f"block_{layer}"), f"model.layers.{layer}"
+        yield Entry((*path, "attention_norm", "scale"), f"{name}.input_layernorm.weight")
+        yield Entry((*path, "feed_forward_norm", "scale"), f"{name}.post_attention_layernorm.weight")
+        for part in ("query", "key", "value", "output"):
+            bias = config.output_bias if part == "output" else config.attention_bias
+            yield from _linear((*path, "attention", part), f"{name}.self_attn.{part[0]}_proj", bias)
+        for ours, theirs in {"activated": "gate_proj", "factor": "up_proj", "down": "down_proj"}.items():
+            yield from _linear(
+                (*path, "feed_forward", ours), f"{name}.mlp.{theirs}", config.feed_forward_bias
+            )
+    if not config.tied:
+        yield from _linear(("head",), "lm_head", False)
+
+
+def _roberta(config: ModelConfig) -> Iterator[Entry]:
+    top = "roberta.embeddings"
+    yield Entry(("embedding",), f"{top}.word_embeddings.weight")
+    yield Entry(("position_embedding",), f"{top}.position_embeddings.weight")
+    yield Entry(("type_embedding",), f"{top}.token_type_embeddings.weight")
+    yield from _layer_norm(("embedding_norm",), f"{top}.LayerNorm")
+    for layer in range(config.layers):
+        path, name = ("encoder", f"block_{layer}"), f"roberta.encoder.layer.{layer}"
+        for part in ("query", "key", "value"):
+            yield from _linear((*path, "attention", part), f"{name}.attention.self.{part}", True)
+        yield from _linear((*path, "attention", "output"), f"{name}.attention.output.dense", True)
+        yield from _layer_norm((*path, "attention_norm"), f"{name}.attention.output.LayerNorm")
+        yield from _linear((*path, "feed_forward", "activated"), f"{name}.intermediate.dense", True)
+        yield from _linear((*path, "feed_forward", "down"), f"{name}.output.dense", True)
+        yield from _layer_norm((*path, "feed_forward_norm"), f"{name}.output.LayerNorm")
+
+
+class Tensors:
+    """The tensors of a checkpoint folder by name, read when asked for."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Opens the safetensors file or the index of its shards.
+
+        Raises:
+          UserError: there are none, or one cannot be read; pickles are not opened.
+        """
+        self._folder = Path(folder)
+        self._files: dict[str, Any] = {}
+        if (self._folder / INDEX).is_file():
+            self._places = self._read_index()
+        elif (self._folder / SINGLE).is_file():
+            self._places = dict.fromkeys(self._open(SINGLE).keys(), SINGLE)
+        else:
+            pickles = sorted(p.name for p in self._folder.glob("*.bin"))
+            why = f"{pickles[0]} is a pickle, which is never opened here" if pickles else f"no {SINGLE}"
+            raise UserError(
+                f"{folder} has no weights: {why}; save it with save_pretrained(..., safe_serialization=True)"
+            )
+
+    def _read_index(self) -> dict[str, str]:
+        path = self._folder / INDEX
+        try:
+            places = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        except (ValueError, KeyError) as error:
+            raise UserError(f"{path} cannot be read: {error!r}") from None
+        for shard in sorted(set(places.values())):
+            if Path(shard).name != shard or not (self._folder / shard).is_file():
+                raise UserError(f"{path} names {shard}, which is not in the folder")
+        return places
+
+    def _open(self, shard: str) -> Any:
+        if shard not in self._files:
+            try:
+                self._files[shard] = safe_open(self._folder / shard, framework="numpy")
+            except (SafetensorError, OSError) as error:
+                raise UserError(f"{self._folder / shard} is not a safetensors file: {error}") from None
+        return self._files[shard]
+
+    def find(self, name: str) -> np.ndarray | None:
+        """The tensor of that name, with or without the model's prefix in front; None where there is none."""
+        for candidate in (name, name.partition(".")[2]):
+            if candidate in self._places:
+                return self._open(self._places[candidate]).get_tensor(candidate)
+        return None
+
+
+def settle_head(folder: str | Path, config: ModelConfig) -> ModelConfig:
+    """T5's config with `tied` as its file has it: transformers 5 writes every T5 as tied, and ties what has no head."""
+    if config.architecture != "t5":
+        return config
+    return dataclasses.replace(config, tied=Tensors(folder).find("lm_head.weight") is None)
+
+
+def load(folder: str | Path, config: ModelConfig, dtype: Any = None) -> Any:
+    """Reads the parameters of a checkpoint folder.
+
+    Args:
+      folder: with safetensors files under the names of transformers.
+      config: of the model.
+      dtype: of the parameters; None: float32.
+
+    Returns:
+      The tree of parameters, numpy arrays.
+
+    Raises:
+      UserError: a tensor is missing or has another shape.
+    """
+    tensors = Tensors(folder)
+    shapes = dict(_flat(_shapes(config)))
+    tree: dict[str, Any] = {}
+    for entry in entries(config):
+        found = tensors.find(entry.name)
+        if found is None:
+            raise UserError(f"{folder}: tensor {entry.name} is missing")
+        if entry.part is not None:
+            found = np.split(found, 3, axis=-1)[entry.part]
+        value = np.asarray(found.T if entry.transposed else found, dtype or np.float32)
+        if value.shape != shapes[entry.path].shape:
+            raise UserError(
+                f"{folder}: tensor {entry.name} is {list(found.shape)}, which does not fit config.json: "
+                f"{list(shapes[entry.path].shape)} expected"
+            )
+        node = tree
+        for part in entry.path[:-1]:
+            node = node.setdefault(part, {})
+        node[entry.path[-1]] = value
+    return tree
+
+
+def save(folder: str | Path, params: Any, config: ModelConfig, shard_bytes: int = SHARD_BYTES) -> None:
+    """Writes parameters as `transformers` opens them: one file, or shards of at most `shard_bytes` with their index."""
+    flat = dict(_flat(params))
+    tensors: dict[str, np.ndarray] = {}
+    parts: dict[str, list[np.ndarray]] = {}
+    for entry in entries(config):
+        value = np.asarray(flat[entry.path])
+        if entry.part is not None:
+            parts.setdefault(entry.name, []).append(value)
+        else:
+            tensors[entry.name] = np.ascontiguousarray(value.T if entry.transposed else value)
+    tensors |= {name: np.concatenate(values, axis=-1) for name, values in parts.items()}
+    shards: list[dict[str, np.ndarray]] = [{}]
+    for name, value in tensors.items():
+        if shards[-1] and sum(x.nbytes for x in shards[-1].values()) + value.nbytes > shard_bytes:
+            shards.append({})
+        shards[-1][name] = value
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if len(shards) == 1:
+        save_file(shards[0], folder / SINGLE, metadata={"format": "pt"})
+        return
+    places: dict[str, str] = {}
+    for number, shard in enumerate(shards, start=1):
+        file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        save_file(shard, folder / file, metadata={"format": "pt"})
+        places |= dict.fromkeys(shard, file)
+    size = sum(value.nbytes for value in tensors.values())
+    index = {"metadata": {"total_size": size}, "weight_map": places}
+    (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+
+
+def _shapes(config: ModelConfig) -> Any:
+    from motif_jax.language.model import LanguageModel
+
+    return jax.eval_shape(LanguageModel(config).init, jax.random.key(0))
+
+
+def _flat(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, (*path, name))
+        else:
+            yield (*path, name), value

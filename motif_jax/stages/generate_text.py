@@ -1,0 +1,66 @@
+"""Continues prompts with a language model; one line of generated.jsonl for each prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.stages.score_text import check_model
+from motif_jax.support import config as checks
+from motif_jax.support import interruption, run_folder, seeds
+from motif_jax.support.files import FolderLock
+from motif_jax.support.progress import Progress
+
+IDENTITY = ("model", "file", "seed", "most", "count", "beams", "sampling", "stops")
+OUTPUT = "generated.jsonl"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for values that cannot work, or files that are not there."""
+    from motif_jax.language import text_files
+    from motif_jax.language.sampling import Sampling
+
+    run_folder.check_identity(workdir, config, IDENTITY)
+    for key in ("batch", "most", "count"):
+        checks.positive(config, key)
+    check_model(config)
+    Sampling(**config.sampling.to_dict())
+    text_files.read_questions(config.file, "file")
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Writes what is not written yet; returns 75 when it was asked to stop before the end."""
+    from motif_jax import language
+    from motif_jax.language import text_files
+    from motif_jax.language.sampling import Sampling
+
+    questions = text_files.read_questions(config.file, "file")
+    stops = tuple(config.stops.split("|")) if config.stops else ()
+    with FolderLock(workdir), interruption.Interruption() as stop:
+        run_folder.prepare(workdir, config, IDENTITY)
+        model = language.load(config.model, dtype=config.dtype, batch=config.batch)
+        with text_files.Answers(workdir / OUTPUT) as answers:
+            with Progress(len(questions), "prompts", "generate", answers.done) as progress:
+                while answers.done < len(questions) and not stop.requested:
+                    part = questions[answers.done : answers.done + config.batch]
+                    prompts = [question["prompt"] for question in part]
+                    texts = model.generate(
+                        prompts,
+                        most=config.most,
+                        sampling=Sampling(**config.sampling.to_dict()),
+                        count=config.count,
+                        search=config.beams,
+                        stops=stops,
+                        # A run that goes on draws as one that was not stopped would.
+                        seed=seeds.derive(config.seed, "generate", answers.done) % 2**31,
+                    )
+                    answers.add(
+                        {"prompt": prompt, "texts": found}
+                        for prompt, found in zip(prompts, texts, strict=True)
+                    )
+                    progress.update(answers.done)
+            if answers.done < len(questions):
+                return interruption.EXIT_CODE
+    print(f"written: {workdir / OUTPUT}")
+    return None

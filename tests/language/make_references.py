@@ -1,0 +1,125 @@
+"""Writes references.npz and shapes.json: what transformers makes of the checkpoints in recipes.py.
+
+.venv-vllm/bin/python tests/language/make_references.py FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+sys.path.insert(0, str(Path(__file__).parent))
+import recipes
+
+CLASSES = {
+    "t5": "T5ForConditionalGeneration",
+    "t5_gated": "T5ForConditionalGeneration",
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "roberta": "RobertaModel",
+}
+
+
+def build(name: str) -> Any:
+    values = dict(recipes.CONFIGS[name])
+    config = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
+    config._attn_implementation = "eager"
+    model = getattr(transformers, CLASSES[name])(config).eval()
+    if name == "t5_gated":  # with a head of its own, as the files of T5 v1.1 have it
+        model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
+    with torch.no_grad():
+        for key, parameter in named(model, name).items():
+            parameter.copy_(torch.tensor(recipes.tensor(key, tuple(parameter.shape))))
+    return model
+
+
+def named(model: Any, name: str) -> dict[str, Any]:
+    """Parameters under the names of a saved file, tied ones once."""
+    prefix = "roberta." if name == "roberta" else ""
+    return {prefix + key: p for key, p in model.named_parameters() if "pooler" not in key}
+
+
+def outputs(model: Any, name: str) -> dict[str, np.ndarray]:
+    arrays, tokens = {}, torch.tensor(recipes.tokens())
+    for side in recipes.SIDES:
+        valid = torch.tensor(recipes.mask(side))
+        attention = valid.long()
+        if name.startswith("t5"):
+            start = torch.zeros((recipes.BATCH, 1), dtype=torch.long)
+            decoder = torch.cat([start, tokens[:, : recipes.DECODER_LENGTH - 1]], dim=1)
+            out = model(
+                input_ids=tokens,
+                attention_mask=attention,
+                decoder_input_ids=decoder,
+                output_hidden_states=True,
+            )
+            arrays[f"{side}/encoded"] = out.encoder_last_hidden_state
+            arrays[f"{side}/states"], arrays[f"{side}/logits"] = out.decoder_hidden_states[-1], out.logits
+        elif name == "roberta":
+            padded = torch.where(valid, tokens, torch.tensor(1))
+            arrays[f"{side}/states"] = model(input_ids=padded, attention_mask=attention).last_hidden_state
+        else:
+            positions = (attention.cumsum(1) - 1).clamp(min=0)
+            out = model(
+                input_ids=tokens, attention_mask=attention, position_ids=positions, output_hidden_states=True
+            )
+            arrays[f"{side}/states"], arrays[f"{side}/logits"] = out.hidden_states[-1], out.logits
+    return {key: value.detach().numpy() for key, value in arrays.items()}
+
+
+def written(model: Any, name: str) -> dict[str, np.ndarray]:
+    tokens, attention = torch.tensor(recipes.tokens()), torch.tensor(recipes.mask("left")).long()
+    drop = 1 if name.startswith("t5") else recipes.LENGTH
+    common = {
+        "attention_mask": attention,
+        "do_sample": False,
+        "max_new_tokens": recipes.MOST,
+        "pad_token_id": 0,
+    }
+    free = model.generate(tokens, eos_token_id=None, **common)[:, drop:]
+    stop = int(free[0, 3])  # a token that really comes, so that rows end at different places
+    greedy = model.generate(tokens, eos_token_id=stop, **common)[:, drop:]
+    more = {"num_beams": recipes.BEAMS, "num_return_sequences": recipes.BEAMS, "output_scores": True}
+    beams = model.generate(tokens, eos_token_id=stop, return_dict_in_generate=True, **more, **common)
+    arrays = {"stop": np.array(stop), "greedy": greedy.numpy(), "beams": beams.sequences[:, drop:].numpy()}
+    return {**arrays, "beam_scores": beams.sequences_scores.numpy()}
+
+
+def score_gradient(model: Any, name: str) -> dict[str, np.ndarray]:
+    """Gradient of the summed log-probability of the last two tokens after the others, with respect to the embeddings."""
+    tokens = torch.tensor(recipes.tokens())
+    if name.startswith("t5"):
+        start = torch.zeros((recipes.BATCH, 1), dtype=torch.long)
+        decoder = torch.cat([start, tokens[:, -2:-1]], dim=1)
+        logits = model(input_ids=tokens[:, :-2], decoder_input_ids=decoder).logits
+    else:
+        logits = model(input_ids=tokens[:, :-1]).logits[:, -2:]
+    chosen = torch.log_softmax(logits, -1).gather(-1, tokens[:, -2:, None])
+    chosen.sum().backward()
+    table = model.get_input_embeddings().weight.grad
+    return {"score": chosen[..., 0].sum(-1).detach().numpy(), "score_gradient": table.numpy()}
+
+
+def main(folder: Path) -> None:
+    arrays, shapes = {}, {}
+    for name in recipes.CONFIGS:
+        model = build(name)
+        shapes[name] = {key: list(p.shape) for key, p in named(model, name).items()}
+        made = outputs(model, name)
+        if name != "roberta":
+            made |= score_gradient(model, name) | written(model, name)
+        arrays |= {f"{name}/{key}": value for key, value in made.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / "references.npz", **arrays)
+    (folder / "shapes.json").write_text(json.dumps(shapes, indent=1))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,145 @@
+"""One result whatever way it is computed: shared or not, cached or not, in one piece or several, of stacked parameters."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.language import generation, scoring
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.sampling import Sampling
+from tests.language import models, recipes
+
+TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
+VALID = jnp.asarray(recipes.mask("left"))
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder: Path = tmp_path_factory.mktemp("checkpoints")
+    return functools.cache(lambda name: models.load(models.write(folder / name, name)))
+
+
+def candidates() -> tuple[jax.Array, jax.Array]:
+    """Three candidates a prompt, of one to three tokens."""
+    tokens = np.random.default_rng(1).integers(3, recipes.VOCAB, (recipes.BATCH, 3, 3))
+    valid = np.arange(3) < np.array([3, 1, 2])[None, :, None]
+    return jnp.asarray(tokens, jnp.int32), jnp.broadcast_to(jnp.asarray(valid), tokens.shape)
+
+
+@pytest.mark.parametrize("name", ["llama", pytest.param("t5", marks=pytest.mark.slow)])
+def test_a_shared_prompt_gives_what_every_row_by_itself_gives(loaded: Any, name: str) -> None:
+    model, params = loaded(name)
+    options, valid = candidates()
+
+    def shared(params: Any) -> tuple[jax.Array, jax.Array]:
+        total = scoring.score(model, params, TOKENS, VALID, options, valid).total
+        return (total * jnp.arange(9.0).reshape(3, 3)).sum(), total
+
+    def apart(params: Any) -> tuple[jax.Array, jax.Array]:
+        rows = functools.partial(jnp.repeat, repeats=3, axis=0)
+        one, good = options.reshape(9, 1, 3), valid.reshape(9, 1, 3)
+        total = scoring.score(model, params, rows(TOKENS), rows(VALID), one, good).total.reshape(3, 3)
+        return (total * jnp.arange(9.0).reshape(3, 3)).sum(), total
+
+    ours, total = jax.jit(jax.grad(shared, has_aux=True))(params)
+    theirs, expected = jax.jit(jax.grad(apart, has_aux=True))(params)
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5 * float(jnp.abs(b).max() + 1e-6))
+
+
+def test_length_normalisation_divides_by_a_candidates_tokens(loaded: Any) -> None:
+    model, params = loaded("llama")
+    options, valid = candidates()
+    run = jax.jit(functools.partial(scoring.score, model), static_argnames="by_length")
+    plain = run(params, TOKENS, VALID, options, valid)
+    normed = run(params, TOKENS, VALID, options, valid, by_length=True)
+    np.testing.assert_allclose(normed.total, plain.total / jnp.array([3.0, 1.0, 2.0]), rtol=1e-6)
+
+
+def test_a_cache_gives_what_the_whole_text_gives(loaded: Any) -> None:
+    """Also for texts that grow by turns of different length."""
+    model, params = loaded("llama")
+    whole, _ = model.prefill(params, TOKENS, VALID)
+    _, prompt = model.prefill(params, TOKENS[:, :5], VALID[:, :5])
+    cache, parts = model.start(recipes.BATCH, 1, 8), []
+    for start, stop in ((5, 7), (7, 8), (8, 10)):
+        states, cache = model.extend(
+            params, prompt, TOKENS[:, None, start:stop], VALID[:, None, start:stop], cache
+        )
+        parts.append(states.after[:, 0])
+    np.testing.assert_allclose(jnp.concatenate(parts, axis=1), whole.after[:, 5:], rtol=2e-4, atol=2e-5)
+
+    # Padding inside a text's own slots, where one row has said less than another, changes nothing.
+    more = jnp.array([[7, 8], [9, 0], [11, 12]])[:, None]
+    good = jnp.array([[True, True], [True, False], [True, True]])[:, None]
+    _, cache = model.extend(params, prompt, more, good, model.start(recipes.BATCH, 1, 8))
+    last, _ = model.extend(params, prompt, jnp.full((3, 1, 1), 13), jnp.ones((3, 1, 1), bool), cache)
+    alone = jnp.concatenate([TOKENS[1:2, :5], jnp.array([[9, 13]])], axis=1)
+    seen = jnp.concatenate([VALID[1:2, :5], jnp.ones((1, 2), bool)], axis=1)
+    expected, _ = model.prefill(params, alone, seen)
+    np.testing.assert_allclose(last.after[1, 0, 0], expected.after[0, -1], rtol=2e-4, atol=2e-5)
+
+
+def test_embeddings_stand_in_for_tokens_and_stacked_parameters_run_as_one_program(loaded: Any) -> None:
+    model, params = loaded("gpt2")
+    states, _ = model.prefill(params, TOKENS, VALID)
+    given, _ = model.prefill(params, None, VALID, embeddings=model.embed(params, TOKENS))
+    np.testing.assert_array_equal(states.after, given.after)
+    other = jax.tree.map(lambda leaf: leaf * 1.5, params)
+    stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), params, other)
+    both, _ = jax.vmap(model.prefill, in_axes=(0, None, None))(stacked, TOKENS, VALID)
+    apart, _ = model.prefill(other, TOKENS, VALID)
+    np.testing.assert_allclose(both.after[1], apart.after, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(both.before[0], states.before, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_recomputation_and_bfloat16_keep_the_gradient(loaded: Any) -> None:
+    model, params = loaded("llama")
+
+    def gradient(model: LanguageModel) -> Any:
+        def loss(params: Any) -> jax.Array:
+            states, _ = model.prefill(params, TOKENS, VALID)
+            return jnp.square(model.logits(params, states.after)).mean()
+
+        return jax.jit(jax.grad(loss))(params)
+
+    plain = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradient(model))])
+    for other, limit in (
+        (LanguageModel(model.config, remat=True), 1e-5),
+        (LanguageModel(model.config, jnp.bfloat16), 5e-2),
+    ):
+        found = jax.tree.leaves(gradient(other))
+        assert all(leaf.dtype == jnp.float32 for leaf in found)
+        difference = jnp.linalg.norm(jnp.concatenate([leaf.ravel() for leaf in found]) - plain)
+        assert difference <= limit * jnp.linalg.norm(plain)
+
+
+def test_draws_follow_the_seed_and_the_hook_changes_them(loaded: Any) -> None:
+    model, params = loaded("gpt2")
+    forbidden = jnp.arange(recipes.VOCAB) != 17
+
+    def run(key: jax.Array) -> tuple[generation.Written, generation.Written]:
+        write = functools.partial(
+            generation.generate, model, params, TOKENS, VALID, key, 6, Sampling(top_p=0.9), [2]
+        )
+        only = write(branches=4, adjust=lambda logits, states: jnp.where(forbidden, -1e9, logits))
+        return write(branches=4), only
+
+    compiled = jax.jit(run)
+    free, only = compiled(jax.random.key(3))
+    again, _ = compiled(jax.random.key(3))
+    other, _ = compiled(jax.random.key(4))
+    np.testing.assert_array_equal(free.tokens, again.tokens)
+    assert (free.tokens != other.tokens).any()
+    assert len({tuple(row) for row in np.asarray(free.tokens[0]).tolist()}) > 1
+    assert (np.asarray(only.tokens) == 17).all()
+    np.testing.assert_array_equal(only.log_probs, 0.0)

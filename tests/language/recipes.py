@@ -1,0 +1,101 @@
+"""Tiny checkpoints of every architecture, made from nothing but names, so that none has to be kept.
+
+transformers' own classes, with the same configs and weights, gave the arrays in references.npz (make_references.py).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+VOCAB = 61
+T5 = {
+    "model_type": "t5",
+    "vocab_size": VOCAB,
+    "d_model": 16,
+    "d_kv": 6,
+    "d_ff": 24,
+    "num_layers": 2,
+    "num_heads": 3,
+}
+T5 |= {"num_decoder_layers": 2, "decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
+LLAMA = {"vocab_size": VOCAB, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+LLAMA |= {
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-6,
+}
+LLAMA |= {"bos_token_id": 1, "eos_token_id": 2}
+STRETCHED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0}
+STRETCHED |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "t5": {**T5, "feed_forward_proj": "relu", "tie_word_embeddings": True},
+    "t5_gated": {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "gpt2": {
+        **{
+            "model_type": "gpt2",
+            "vocab_size": VOCAB,
+            "n_positions": 48,
+            "n_embd": 16,
+            "n_layer": 2,
+            "n_head": 4,
+        },
+        **{"bos_token_id": 2, "eos_token_id": 2},
+    },
+    "llama": {**LLAMA, "model_type": "llama", "rope_parameters": STRETCHED, "tie_word_embeddings": False},
+    "qwen2": {
+        **{**LLAMA, "model_type": "qwen2", "tie_word_embeddings": True},
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    },
+    "roberta": {
+        **{"model_type": "roberta", "vocab_size": VOCAB, "hidden_size": 16, "intermediate_size": 24},
+        **{
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "max_position_embeddings": 40,
+            "type_vocab_size": 1,
+        },
+        **{"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "layer_norm_eps": 1e-5},
+    },
+}
+SIDES = ("none", "left", "right")
+LENGTH, BATCH, MOST, BEAMS = 10, 3, 9, 3
+DECODER_LENGTH = 5
+
+
+def tensor(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """The weights of a tensor by its name: norms near one, all else small."""
+    draws = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape)
+    if "norm" in name.lower() or ".ln_" in name:
+        return (draws * 0.1 + (0.0 if name.endswith("bias") else 1.0)).astype(np.float32)
+    return (draws * 0.25).astype(np.float32)
+
+
+def tokens() -> np.ndarray:
+    """int64 [BATCH, LENGTH], no special tokens."""
+    return np.random.default_rng(5).integers(3, VOCAB, (BATCH, LENGTH))
+
+
+def mask(side: str) -> np.ndarray:
+    """bool [BATCH, LENGTH], False for padding on a side."""
+    valid = np.ones((BATCH, LENGTH), bool)
+    if side == "left":
+        valid[1, :4] = valid[2, :1] = False
+    if side == "right":
+        valid[1, -4:] = valid[2, -1:] = False
+    return valid
+
+
+def write(folder: Path, name: str, shapes: dict[str, list[int]]) -> Path:
+    """Writes the checkpoint `name` as transformers would; `shapes` of its tensors."""
+    from safetensors.numpy import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(CONFIGS[name]))
+    save_file({key: tensor(key, tuple(shape)) for key, shape in shapes.items()}, folder / "model.safetensors")
+    return folder

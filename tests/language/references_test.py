@@ -1,0 +1,107 @@
+"""Every architecture against transformers: states and logits, padding on either side, greedy and beam output, gradients."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.language import beams, generation, scoring
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.sampling import Sampling
+from tests.language import models, recipes
+from tests.language.models import DECODERS, NAMES, reference
+
+TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
+# Two of them are quick enough for every day: an encoder-decoder and a decoder.
+SOME_SLOW = [
+    name if name in ("t5_gated", "gpt2") else pytest.param(name, marks=pytest.mark.slow) for name in DECODERS
+]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder: Path = tmp_path_factory.mktemp("checkpoints")
+    return functools.cache(lambda name: models.load(models.write(folder / name, name)))
+
+
+def close(ours: Any, theirs: np.ndarray, limit: float, valid: Any = None) -> None:
+    ours = np.asarray(ours)
+    if valid is not None:
+        ours, theirs = ours[valid], theirs[valid]
+    assert ours.shape == theirs.shape
+    assert np.abs(ours - theirs).max() <= limit * np.abs(theirs).max()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_and_logits_on_either_side_of_padding(loaded: Any, name: str) -> None:
+    model, params = loaded(name)
+    run = jax.jit(functools.partial(_states, model))
+    for side in recipes.SIDES:
+        valid = recipes.mask(side)
+        tokens = jnp.where(valid, TOKENS, 1) if name == "roberta" else TOKENS
+        found = run(params, tokens, valid)
+        decodes = name.startswith("t5")
+        for key, value in found.items():
+            close(
+                value, reference(name, f"{side}/{key}"), 1e-5, None if decodes and key != "encoded" else valid
+            )
+
+
+def _states(model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Array) -> dict[str, jax.Array]:
+    states, prompt = model.prefill(params, tokens, valid)
+    if not model.config.has_decoder:
+        return {"states": states.after}
+    if not model.config.encoder_layers:
+        return {"states": states.after, "logits": model.logits(params, states.after)}
+    start = jnp.zeros((recipes.BATCH, 1), jnp.int32)
+    decoder = jnp.concatenate([start, tokens[:, : recipes.DECODER_LENGTH - 1]], axis=1)[:, None]
+    written, _ = model.extend(params, prompt, decoder, jnp.ones(decoder.shape, bool))
+    after = written.after[:, 0]
+    return {"encoded": states.after, "states": after, "logits": model.logits(params, after)}
+
+
+@pytest.mark.parametrize("name", SOME_SLOW)
+def test_what_is_written_is_the_same_token_by_token(loaded: Any, name: str) -> None:
+    model, params = loaded(name)
+    stop, valid, most = int(reference(name, "stop")), recipes.mask("left"), recipes.MOST
+
+    def run(params: Any) -> Any:
+        key, sampling = jax.random.key(0), Sampling(greedy=True)
+        greedy = generation.generate(model, params, TOKENS, valid, key, most, sampling, [stop])
+        found = beams.beam_search(model, params, TOKENS, valid, most, recipes.BEAMS, [stop])
+        return (greedy.tokens[:, 0], greedy.valid[:, 0]), found
+
+    (tokens, good), found = jax.jit(run)(params)
+    _same_text(tokens, good, reference(name, "greedy"))
+    rows = recipes.BATCH * recipes.BEAMS
+    _same_text(found.tokens.reshape(rows, most), found.valid.reshape(rows, most), reference(name, "beams"))
+    np.testing.assert_allclose(found.scores.ravel(), reference(name, "beam_scores"), rtol=1e-5)
+
+
+def _same_text(tokens: Any, valid: Any, theirs: np.ndarray) -> None:
+    """Equal up to each row's end; what transformers pads with behind it differs between its classes."""
+    width = theirs.shape[1]
+    assert not np.asarray(valid)[:, width:].any()
+    good = np.asarray(valid)[:, :width]
+    np.testing.assert_array_equal(np.where(good, np.asarray(tokens)[:, :width], 0), np.where(good, theirs, 0))
+
+
+@pytest.mark.parametrize("name", SOME_SLOW)
+def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
+    model, params = loaded(name)
+    prompt, candidates = TOKENS[:, :-2], TOKENS[:, None, -2:]
+
+    def total(params: Any) -> tuple[jax.Array, jax.Array]:
+        valid = jnp.ones(prompt.shape, bool)
+        scores = scoring.score(model, params, prompt, valid, candidates, jnp.ones(candidates.shape, bool))
+        return scores.total.sum(), scores.total[:, 0]
+
+    gradient, scores = jax.jit(jax.grad(total, has_aux=True))(params)
+    close(scores, reference(name, "score"), 1e-5)
+    close(gradient["embedding"], reference(name, "score_gradient"), 1e-4)

@@ -1,0 +1,63 @@
+"""Filters of logits against what their definitions say, in plain numpy."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.language.sampling import Sampling, draw, filtered, token_log_probs
+from motif_jax.support.errors import UserError
+
+LOGITS = np.random.default_rng(0).normal(size=(5, 12)).astype(np.float32) * 2
+
+
+def kept(row: np.ndarray, sampling: Sampling) -> set[int]:
+    row = row / sampling.temperature
+    order = np.argsort(-row).tolist()
+    if sampling.top_k:
+        order = order[: sampling.top_k]
+    probabilities = np.exp(row[order] - row.max())
+    probabilities /= probabilities.sum()
+    before = np.concatenate([[0.0], probabilities.cumsum()[:-1]])
+    return {token for token, sum_before in zip(order, before, strict=True) if sum_before < sampling.top_p}
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(),
+        Sampling(temperature=0.5),
+        Sampling(top_k=3),
+        Sampling(top_p=0.6),
+        Sampling(False, 1.5, 5, 0.8),
+    ],
+)
+def test_what_stays_is_what_the_definitions_say(sampling: Sampling) -> None:
+    found = np.asarray(filtered(jnp.asarray(LOGITS), sampling))
+    for row, logits in zip(found, LOGITS, strict=True):
+        assert set(np.flatnonzero(np.isfinite(row)).tolist()) == kept(logits, sampling)
+        good = np.isfinite(row)
+        np.testing.assert_allclose(row[good], logits[good] / sampling.temperature, rtol=1e-6)
+
+
+def test_draws_have_the_filtered_distribution() -> None:
+    sampling = Sampling(temperature=0.7, top_k=4)
+    row = jnp.broadcast_to(jnp.asarray(LOGITS[0]), (20_000, 12))
+    tokens, log_probs = draw(jax.random.key(1), row, sampling)
+    expected = np.asarray(jax.nn.softmax(filtered(jnp.asarray(LOGITS[0]), sampling)))
+    np.testing.assert_allclose(np.bincount(tokens, minlength=12) / 20_000, expected, atol=0.02)
+    np.testing.assert_allclose(np.exp(log_probs), expected[np.asarray(tokens)], rtol=1e-5)
+
+
+def test_greedy_takes_the_most_likely_and_says_its_probability() -> None:
+    tokens, log_probs = draw(jax.random.key(0), jnp.asarray(LOGITS), Sampling(greedy=True))
+    np.testing.assert_array_equal(tokens, LOGITS.argmax(-1))
+    np.testing.assert_allclose(log_probs, token_log_probs(jnp.asarray(LOGITS), tokens))
+
+
+@pytest.mark.parametrize("values", [{"temperature": 0.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}])
+def test_values_that_make_no_sense_are_refused(values: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=next(iter(values))):
+        Sampling(**values)  # type: ignore[arg-type]

@@ -1,0 +1,144 @@
+"""Texts in, texts and numbers out: a tokenizer trained on the spot, a tiny model, and the stages over files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from motif_jax import language
+from motif_jax.language.sampling import Sampling
+from motif_jax.language.tokens import Tokenizer, bucket, padded
+from motif_jax.support.errors import UserError
+from tests.language import models as checkpoints
+from tests.reward_fixtures import launch
+
+TEXT = ["go to the red ball", "go forward", "turn left", "turn right", "pick up the key", "the door is open"]
+ACTIONS = ["turn left", "turn right", "go forward"]
+
+
+def train(folder: Path, size: int = 60) -> None:
+    """A tokenizer of byte pairs, in the place of a checkpoint's own."""
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=["<pad>", "<s>", "</s>"], show_progress=False
+    )
+    backend.train_from_iterator(TEXT, trainer)
+    backend.save(str(folder / "tokenizer.json"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = checkpoints.write(tmp_path_factory.mktemp("model") / "gpt2", "gpt2")
+    train(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> language.TextModel:
+    return language.load(folder, batch=4)
+
+
+def test_tokens_go_to_text_and_back(folder: Path) -> None:
+    tokenizer = Tokenizer.read(folder)
+    rows = tokenizer.encode(TEXT)
+    assert [tokenizer.decode(row) for row in rows] == TEXT
+    assert "".join(tokenizer.pieces(rows[0])) == TEXT[0]
+    tokenizer.save(folder / "copy")
+    assert Tokenizer.read(folder / "copy").encode(TEXT) == rows
+    tokens, valid = padded(rows, pad=7)
+    assert [row[good].tolist() for row, good in zip(tokens, valid, strict=True)] == rows
+    assert (tokens[~valid] == 7).all()
+
+
+def test_buckets_are_few_and_long_enough() -> None:
+    sizes = [bucket(length) for length in range(1, 1000)]
+    assert all(size >= length for length, size in enumerate(sizes, start=1))
+    assert all(size <= 1.5 * length for length, size in enumerate(sizes, start=1) if length > 16)
+    assert len(set(sizes)) < 15
+    assert bucket(40, most=44) == 44
+
+
+def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel) -> None:
+    prompts = [*TEXT, "go"]
+    own = [ACTIONS, ACTIONS[:2], *[ACTIONS[1:]] * 5]
+    found = model.score(prompts, own)
+    assert [len(row) for row in found] == [len(names) for names in own]
+    for prompt, names, row in zip(prompts, own, found, strict=True):
+        np.testing.assert_allclose(model.score([prompt], names)[0], row, rtol=1e-5)
+    states = model.states(TEXT)
+    assert [len(row) for row in states] == [len(row) for row in model.tokenizer.encode(TEXT)]
+    np.testing.assert_allclose(model.states(TEXT[3:4])[0], states[3], rtol=1e-4, atol=1e-5)
+
+
+def test_texts_are_written_from_a_seed(model: language.TextModel) -> None:
+    greedy = model.generate(TEXT, most=5)
+    assert greedy == [model.generate([text], most=5)[0] for text in TEXT]
+    drawn = model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=1)
+    assert [len(texts) for texts in drawn] == [3, 3]
+    assert drawn == model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=1)
+    assert drawn != model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=2)
+
+
+def test_what_cannot_be_scored_is_refused(model: language.TextModel) -> None:
+    with pytest.raises(UserError, match="no tokens"):
+        model.score(["go"], ["left", ""])
+    with pytest.raises(UserError, match="same tokens"):
+        model.score(["go"], ["left", "left"])
+    with pytest.raises(UserError, match="48"):
+        model.score(["go " * 60], ["left"])
+    with pytest.raises(UserError, match="no token"):
+        model.generate(["go"], stops=["<end>"])
+    with pytest.raises(UserError, match="no tokens"):
+        model.states([""])
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+    folder = checkpoints.write(tmp_path, "gpt2")
+    with pytest.raises(UserError, match=r"tokenizer\.json"):
+        language.load(folder)
+    train(folder, size=90)
+    with pytest.raises(UserError, match="another model"):
+        language.load(folder)
+    (folder / "tokenizer.json").write_text("{")
+    with pytest.raises(UserError, match="cannot be read"):
+        language.load(folder)
+
+
+@pytest.mark.slow
+def test_stages_go_on_where_they_were(folder: Path, tmp_path: Path) -> None:
+    questions = tmp_path / "prompts.jsonl"
+    rows = [{"prompt": text, "candidates": ACTIONS} for text in TEXT]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for stage, output in (("score_text", "scores.jsonl"), ("generate_text", "generated.jsonl")):
+        more = [f"--config.model={folder}", f"--config.file={questions}", "--config.batch=2"]
+        more += ["--config.most=6"] if stage == "generate_text" else []
+        whole, cut = tmp_path / stage, tmp_path / f"{stage}_cut"
+        for workdir in (whole, cut):
+            if workdir == cut:
+                shutil.copytree(whole, cut)
+                lines = (whole / output).read_bytes().split(b"\n")
+                (cut / output).write_bytes(b"\n".join(lines[:2]) + b"\n" + lines[2][:7])
+            launch(stage, workdir, *more, variant="")
+        assert (cut / output).read_bytes() == (whole / output).read_bytes()
+        found = [json.loads(line) for line in (whole / output).read_text().splitlines()]
+        assert [row["prompt"] for row in found] == TEXT
+
+
+@pytest.mark.parametrize("content", ["", '{"prompt": 3}\n', "{\n", '{"prompt": "a", "candidates": []}\n'])
+def test_a_file_without_prompts_is_told_in_one_line(folder: Path, tmp_path: Path, content: str) -> None:
+    from motif_jax.language.text_files import read_questions
+
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(content)
+    with pytest.raises(UserError, match=r"prompts\.jsonl"):
+        read_questions(path, "file")
+    with pytest.raises(UserError, match="no such file"):
+        read_questions(tmp_path / "none.jsonl", "file")

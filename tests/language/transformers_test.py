@@ -1,0 +1,70 @@
+"""transformers itself, in the environment that has it: the kept references are what it says, and our folders open there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax.language import weights
+from tests.language import models
+from tests.processes import REPOSITORY
+
+pytestmark = [pytest.mark.slow, pytest.mark.vllm]
+PYTHON = REPOSITORY / ".venv-vllm" / "bin" / "python"
+
+OPEN = """
+import json, sys
+import numpy as np, torch, transformers
+from safetensors.torch import load_file
+for name, kind in json.loads(sys.argv[2]).items():
+    theirs, ours = (getattr(transformers, kind).from_pretrained(f"{sys.argv[1]}/{name}/{which}") for which in ("theirs", "ours"))
+    for (key, a), (other, b) in zip(theirs.state_dict().items(), ours.state_dict().items(), strict=True):
+        assert key == other and torch.equal(a, b), (name, key)
+    print(name, flush=True)
+"""
+CLASSES = {
+    "t5": "T5ForConditionalGeneration",
+    "t5_gated": "T5ForConditionalGeneration",
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def environment() -> None:
+    if not (REPOSITORY / ".venv-vllm" / "requirements.sha256").exists():
+        reason = "the vLLM CPU environment is not there: bash launch/setup_vllm_cpu.sh makes it"
+        if os.environ.get("CI", "").lower() in ("1", "true"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+def run(*arguments: str) -> str:
+    done = subprocess.run([str(PYTHON), *arguments], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_the_kept_references_are_what_transformers_says(tmp_path: Path) -> None:
+    run(str(Path(__file__).parent / "make_references.py"), str(tmp_path))
+    assert json.loads((tmp_path / "shapes.json").read_text()) == models.shapes()
+    with np.load(tmp_path / "references.npz") as made:
+        assert set(made) == set(models.references())
+        for key, value in models.references().items():
+            limit = 0 if value.dtype.kind == "i" else 1e-4 * float(np.abs(value).max())
+            np.testing.assert_allclose(made[key], value, atol=limit, rtol=0, err_msg=key)
+
+
+def test_folders_that_we_save_open_in_transformers(tmp_path: Path) -> None:
+    for name in CLASSES:
+        folder = models.write(tmp_path / name / "theirs", name)
+        model, params = models.load(folder)
+        weights.save(tmp_path / name / "ours", params, model.config, 4000)
+        (tmp_path / name / "ours" / "config.json").write_bytes((folder / "config.json").read_bytes())
+    assert run("-c", OPEN, str(tmp_path), json.dumps(CLASSES)).split() == list(CLASSES)

@@ -1,0 +1,105 @@
+"""Parameters written and read again, in one file or in shards; what does not fit is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from motif_jax.language import config, weights
+from motif_jax.language.model import LanguageModel
+from motif_jax.support.errors import UserError
+from tests.language import models
+from tests.language.models import NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shard_bytes", [weights.SHARD_BYTES, 4000])
+def test_what_is_saved_has_the_tensors_that_were_read(tmp_path: Path, name: str, shard_bytes: int) -> None:
+    folder = models.write(tmp_path / "theirs", name)
+    model, params = models.load(folder)
+    weights.save(tmp_path / "ours", params, model.config, shard_bytes)
+    files = sorted((tmp_path / "ours").glob("*.safetensors"))
+    assert (len(files) > 1) == (shard_bytes == 4000)
+    found = {key: value for file in files for key, value in load_file(file).items()}
+    expected = load_file(folder / weights.SINGLE)
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        np.testing.assert_array_equal(found[key], value)
+    again = weights.load(tmp_path / "ours", model.config)
+    assert jax.tree.all(jax.tree.map(np.array_equal, again, params))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fresh_model_has_the_parameters_of_the_table(name: str) -> None:
+    settings = config.parse(models.recipes.CONFIGS[name])
+    params = jax.eval_shape(LanguageModel(settings).init, jax.random.key(0))
+    paths = {tuple(part.key for part in path) for path, _ in jax.tree_util.tree_flatten_with_path(params)[0]}
+    assert paths == {entry.path for entry in weights.entries(settings)}
+
+
+def test_names_without_the_models_prefix_are_found(tmp_path: Path) -> None:
+    folder = models.write(tmp_path, "gpt2")
+    tensors = load_file(folder / weights.SINGLE)
+    save_file(
+        {key.removeprefix("transformer."): value for key, value in tensors.items()}, folder / weights.SINGLE
+    )
+    models.load(folder)
+
+
+def change(folder: Path, what: str) -> None:
+    path = folder / weights.SINGLE
+    tensors = load_file(path)
+    values = json.loads((folder / config.FILE).read_text())
+    if what == "missing tensor":
+        del tensors["model.layers.1.mlp.down_proj.weight"]
+    elif what == "shape":
+        values["intermediate_size"] = 40
+    elif what == "architecture":
+        values["model_type"] = "mamba"
+    elif what == "window":
+        values |= {"model_type": "qwen2", "use_sliding_window": True}
+    elif what == "rotary":
+        values["rope_parameters"] = {"rope_type": "yarn"}
+    elif what == "key":
+        del values["num_attention_heads"]
+    save_file(tensors, path)
+    (folder / config.FILE).write_text(json.dumps(values))
+    if what == "no config":
+        (folder / config.FILE).unlink()
+    elif what == "torn config":
+        (folder / config.FILE).write_text("{")
+    elif what == "pickle":
+        path.rename(folder / "pytorch_model.bin")
+    elif what == "not safetensors":
+        path.write_bytes(b"PK\x03\x04" + bytes(100))
+    elif what == "index":
+        (folder / weights.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    {
+        "no config": "config.json",
+        "torn config": "config.json",
+        "missing tensor": "model.layers.1.mlp.down_proj.weight",
+        "shape": "fit",
+        "architecture": "mamba",
+        "window": "sliding",
+        "rotary": "yarn",
+        "key": "num_attention_heads",
+        "pickle": "safe_serialization",
+        "not safetensors": "safetensors",
+        "index": "../model.safetensors",
+    }.items(),
+)
+def test_what_cannot_be_read_is_refused_with_its_name(tmp_path: Path, what: str, said: str) -> None:
+    folder = models.write(tmp_path, "llama")
+    change(folder, what)
+    with pytest.raises(UserError, match=said) as raised:
+        models.load(folder)
+    assert "\n" not in str(raised.value)
