@@ -141,6 +141,7 @@ def test_vtrace_under_vmap_is_each_rollout_alone() -> None:
     axes = {name: 1 if v.ndim == 2 else 0 for name, v in x.items()}
     mapped = jax.vmap(lambda row: vtrace(**row), in_axes=(axes,), out_axes=1)(one)
     together = vtrace(**x)
+    jax.tree.map(np.testing.assert_array_equal, together, vtrace(**x, rho_clip=1.0, c_clip=1.0))
     np.testing.assert_allclose(mapped.value[:, :, 0], together.value, rtol=1e-6)
     np.testing.assert_allclose(mapped.advantage[:, :, 0], together.advantage, rtol=1e-6, atol=1e-6)
 
