@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from motif_jax.actors import folders
 from motif_jax.actors.group import SlotGroup
 from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts, SlotListener
 from motif_jax.envs import registry
+from motif_jax.support.interruption import StoppedError, never
 
 
 class InlineActors(Rollouts):
@@ -25,11 +26,13 @@ class InlineActors(Rollouts):
         self._records: list[tuple[int, int, int]] = []
         self._episodes: list[dict[str, Any]] = []
 
-    def start(self) -> None:
-        """Makes the environments."""
+    def start(self, stopped: Callable[[], bool] = never) -> None:
+        """Makes the environments; see `Rollouts.start`."""
         folders.sweep()
         config = self.config
         for group in range(config.groups):
+            if stopped():
+                raise StoppedError
             environments = registry.make_group(config.env, config.envs_per_group, **config.options)
             first_env = config.first_env + group * config.envs_per_group
             self._groups.append(

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from motif_jax.actors import folders
 from motif_jax.actors.rollouts import END_ROW, HELLO_ROW, ActorsConfig, Ready, Rollouts, SlotListener
 from motif_jax.actors.worker import COMMAND, RECORD
 from motif_jax.support import resources
-from motif_jax.support.interruption import deaf_processes
+from motif_jax.support.interruption import StoppedError, deaf_processes, never
 
 _WATCH_SECONDS = 0.1
 _CLOSE_SECONDS = 5.0
@@ -76,10 +76,12 @@ class ActorPool(Rollouts):
         self._lock = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, name="actor-watch", daemon=True)
 
-    def start(self) -> None:
-        """Starts the processes and the thread that watches them."""
+    def start(self, stopped: Callable[[], bool] = never) -> None:
+        """Starts the processes and the thread that watches them; see `Rollouts.start`."""
         self._folder, self._folder_lock = folders.create()
         for worker in range(self.config.workers):
+            if stopped():
+                raise StoppedError
             self._processes.append(self._spawn(worker))
         self._watcher.start()
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 
 from motif_jax.actors.slots import SlotLayout, Slots
 from motif_jax.envs import registry
+from motif_jax.support.interruption import never
 
 # The row of a command that starts episodes instead of playing actions, of a new worker's first record, and of the last
 # command, after which the parent removes what is left.
@@ -135,8 +136,12 @@ class Rollouts(abc.ABC):
         self._free[self.group_of(slot)].append(slot)
 
     @abc.abstractmethod
-    def start(self) -> None:
-        """Starts the actors; their groups become ready when their first observations are there."""
+    def start(self, stopped: Callable[[], bool] = never) -> None:
+        """Starts the actors; their groups become ready when their first observations are there.
+
+        Raises:
+          StoppedError: `stopped` said so before all were started; `close` ends those that were.
+        """
 
     @abc.abstractmethod
     def ready(self, timeout: float) -> list[Ready]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from motif_jax.annotation.annotator import Annotator, Preview, Question
 from motif_jax.annotation.questions import QuestionList
 from motif_jax.annotation.store import AnswerStore
+from motif_jax.support import files
 from motif_jax.support.progress import format_seconds
 
 _SAMPLE = 200
@@ -85,8 +85,6 @@ def _tokens(preview: Preview) -> str:
 
 
 def _last_run(workdir: Path) -> dict[str, Any]:
-    try:
-        summary = json.loads((workdir / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return summary if isinstance(summary, dict) else {}
+    """The summary of the run folder's last run, nothing where there was none."""
+    path = workdir / "summary.json"
+    return files.read_json(path, "remove it, it is written again") if path.exists() else {}

@@ -36,6 +36,7 @@ from motif_jax.online.inference import Inference
 from motif_jax.online.learner import Learner
 from motif_jax.online.publishing import Publisher
 from motif_jax.support import seeds
+from motif_jax.support.interruption import never
 
 _GET_SECONDS = 0.2
 
@@ -143,13 +144,16 @@ class System:
         """What a checkpoint holds of its parts."""
         return {**self.learner.items(), **agent_checkpoints.items_of_reward(self.reward)}
 
-    def start(self) -> None:
+    def start(self, stopped: Callable[[], bool] = never) -> None:
         """Starts the actors, and compiles inference and the reward while they start.
 
         The learner's program is compiled when the first batch is there.
+
+        Raises:
+          StoppedError: `stopped` said so before all actors were started.
         """
         for source in self.sources:
-            source.actors.start()
+            source.actors.start(stopped)
         for source in self.sources:
             source.inference.compile()
         if self.reward is not None:
@@ -181,10 +185,11 @@ class BatchStream:
 
     Args:
       system: what runs.
+      stopped: is asked while the actors are started, and ends that with `StoppedError`.
     """
 
-    def __init__(self, system: System) -> None:
-        self._system = system
+    def __init__(self, system: System, stopped: Callable[[], bool] = never) -> None:
+        self._system, self._stopped = system, stopped
         config = system.config
         self._serial = config.serial
         self._services = Services()
@@ -194,7 +199,7 @@ class BatchStream:
 
     def __enter__(self) -> BatchStream:
         try:
-            self._system.start()
+            self._system.start(self._stopped)
         except BaseException:
             self._system.close()
             raise

@@ -22,7 +22,7 @@ from motif_jax.online.recordings import drop_recordings, make_recorder
 from motif_jax.online.records import Records
 from motif_jax.online.system import BatchStream, Listeners, System
 from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.interruption import Interruption
+from motif_jax.support.interruption import Interruption, StoppedError, never
 from motif_jax.support.profiling import Profiler
 
 
@@ -81,7 +81,12 @@ class Training:
             profiler = Profiler(workdir, start, profile.steps, profile.server_port)
             stack.callback(profiler.close)
             self._say_what_runs(system)
-            stream = stack.enter_context(BatchStream(system))
+            # Several hosts stop together, after an update.
+            stopped = (lambda: stop.requested) if self._hosts.count == 1 else never
+            try:
+                stream = stack.enter_context(BatchStream(system, stopped))
+            except StoppedError:
+                return False
             Loop(self._hosts, clock, system, stream, records, profiler).run(stop)
         return clock.finished
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.config import is_natural
 from motif_jax.support.errors import UserError
+
+# What playing needs of a training's config.
+_NEEDED = ("environment.name", "environment.max_episode_steps", "network", "reward.dir", "compat")
 
 
 class AgentPolicy:
@@ -59,12 +62,25 @@ def read_config(folder: str | Path) -> ConfigDict:
     """Returns the config of an agent run, with the reward's evaluation that it learns from.
 
     Raises:
-      UserError: another folder.
+      UserError: another folder, or a config that has lost some of its keys.
     """
     config = ConfigDict(run_folder.read_config(folder))
     if config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
+    missing = [key for key in _NEEDED if not _has(config, key.split("."))]
+    if missing:
+        raise UserError(
+            f"{Path(folder) / 'config.json'} is damaged (it has no {', '.join(missing)}): put back a copy of the file, "
+            "or train in another folder"
+        )
     return reward_choice.apply(config, folder)
+
+
+def _has(config: Any, parts: Sequence[str]) -> bool:
+    """Whether `config` has what the names of `parts` lead to."""
+    return not parts or (
+        isinstance(config, ConfigDict) and parts[0] in config and _has(config[parts[0]], parts[1:])
+    )
 
 
 def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:

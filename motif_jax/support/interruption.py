@@ -21,6 +21,15 @@ INTERRUPTED_CODE = 128 + signal.SIGINT
 INTERRUPTED = "error: interrupted before the end; start it again with the same command"
 
 
+class StoppedError(Exception):
+    """What was being started was asked to stop before it had begun; nothing of it is left."""
+
+
+def never() -> bool:
+    """Says that nobody asks to stop."""
+    return False
+
+
 class Interruption:
     """While active, SIGTERM, SIGUSR1 and the first SIGINT only set `requested`.
 

@@ -21,6 +21,8 @@ from motif_jax.actors.group import episode_seed
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Ready, Rollouts
+from motif_jax.support.interruption import StoppedError
+from tests.processes import still_there
 
 ROLLOUT = 5
 
@@ -99,6 +101,24 @@ def test_processes_and_the_serial_mode_write_the_same_rows() -> None:
             for name in slot:
                 rows = slice(0, ROLLOUT if name in ("reward", "terminated", "truncated") else None)
                 np.testing.assert_array_equal(slot[name][rows], other[name][rows], err_msg=f"{group} {name}")
+
+
+@pytest.mark.parametrize("kind", [ActorPool, InlineActors])
+def test_a_start_ends_when_it_is_asked_to(kind: type[ActorPool] | type[InlineActors]) -> None:
+    """A thousand processes take minutes to start: Ctrl-C is heard between two of them."""
+    asked: list[None] = []
+
+    def stopped() -> bool:
+        asked.append(None)
+        return len(asked) > 2
+
+    with kind(config(workers=5)) as actors:
+        with pytest.raises(StoppedError):
+            actors.start(stopped)
+        assert len(asked) == 3
+        pids = set(actors.pids()) if isinstance(actors, ActorPool) else set()
+        assert len(pids) == (2 if kind is ActorPool else 0)
+    assert not still_there(pids)
 
 
 def test_all_groups_of_a_worker_are_told_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:

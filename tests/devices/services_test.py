@@ -60,7 +60,7 @@ class _System:
         self.batcher, self.parallel, self.meters, self.finished = None, None, Meters(), None
         self._start, self.closed = start, False
 
-    def start(self) -> None:
+    def start(self, stopped: Any) -> None:
         if self._start is not None:
             raise self._start
 

@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from motif_jax.reports import messages
+
 REPOSITORY = Path(__file__).parents[2]
 FIXTURE = REPOSITORY / "tests" / "fixtures" / "v0.1.0" / "runs.tar.xz"
 NAME = "lexicon_msg_defaultgoal"
@@ -141,4 +143,12 @@ def test_a_stopped_evaluation_goes_on_to_the_same_episodes(runs):
     for row, theirs in zip(episodes(path), whole, strict=True):
         for key in intrinsic:
             assert row.pop(key) == pytest.approx(theirs.pop(key), rel=1e-4, abs=1e-4)
+        # 0.1.0 rounded a message's reward by the number of messages beside it.
+        for tally, other in zip(
+            messages.unpack(row.pop("messages")), messages.unpack(theirs.pop("messages")), strict=True
+        ):
+            assert (tally.text, tally.count) == (other.text, other.count)
+            assert (tally.reward, tally.total) == pytest.approx(
+                (other.reward, other.total), rel=1e-4, abs=1e-4
+            )
         assert row == theirs
