@@ -1,3 +1,3 @@
 """Intrinsic motivation from a language model's preferences over NetHack events, in JAX."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
