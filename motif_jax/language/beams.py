@@ -1,6 +1,6 @@
 """Beam search in one compiled loop: the most likely continuations, and those that have ended kept apart.
 
-The rules are those of transformers' `generate`: of 2K candidates the best K that do not end go on; one that ends is kept with its
+The rules are those of transformers' `generate`: of (1 + stops) K candidates, at least 2 K, the best K that do not end go on; one that ends is kept with its
 log-probability divided by length^penalty, if it was among the best K; the search stops when none that runs can still be better
 than the worst kept one.
 """
@@ -71,7 +71,7 @@ def search(
     chex.assert_rank(logits, 3)
     batch, beams, size = logits.shape
     ends = jnp.asarray(list(stops), jnp.int32)
-    kept = min(2 * beams, beams * size)
+    kept = min(max(2, 1 + len(stops)) * beams, beams * size)
     blank = jnp.full((batch, beams, most), pad, jnp.int32)
     first = jnp.where(jnp.arange(beams) == 0, 0.0, _NONE)  # equal beams would be found K times
     begun = _Search(

@@ -59,7 +59,8 @@ class ModelConfig:
       rotary: None without rotary positions.
       relative_buckets, relative_distance: of T5's relative positions.
       initializer: standard deviation of fresh weights.
-      pad_id, start_id, end_id: special tokens; start_id is a decoder's first token.
+      pad_id, start_id: special tokens; start_id is a decoder's first token.
+      end_ids: tokens that end a text, one or several.
     """
 
     architecture: str
@@ -86,12 +87,18 @@ class ModelConfig:
     initializer: float = 0.02
     pad_id: int = 0
     start_id: int = 0
-    end_id: int = 1
+    end_ids: tuple[int, ...] = (1,)
 
     @property
     def has_decoder(self) -> bool:
         """Whether the model writes text."""
         return self.architecture != "roberta"
+
+
+def require_decoder(config: ModelConfig, does: str) -> None:
+    """Raises UserError for a model that has no decoder; `does` says what it is wanted for."""
+    if not config.has_decoder:
+        raise UserError(f"a {config.architecture} model {does} no text: it has no decoder")
 
 
 def read(folder: str | Path) -> ModelConfig:
@@ -124,9 +131,15 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
 
 def _special(values: Mapping[str, Any], name: str, default: int) -> int:
     found = values.get(name)
-    if isinstance(found, list):  # several ends: the first
-        found = found[0] if found else None
     return default if found is None else int(found)
+
+
+def _ends(values: Mapping[str, Any], default: int) -> tuple[int, ...]:
+    """The tokens that end a text: configs name one, or a list."""
+    found = values.get("eos_token_id")
+    if found is None:
+        return (default,)
+    return tuple(int(end) for end in found) if isinstance(found, list) else (int(found),)
 
 
 def _activation(name: str, source: str) -> str:
@@ -164,14 +177,14 @@ def _t5(values: Mapping[str, Any], source: str) -> ModelConfig:
         initializer=values.get("initializer_factor", 1.0),
         pad_id=_special(values, "pad_token_id", 0),
         start_id=_special(values, "decoder_start_token_id", _special(values, "pad_token_id", 0)),
-        end_id=_special(values, "eos_token_id", 1),
+        end_ids=_ends(values, 1),
     )
 
 
 def _gpt2(values: Mapping[str, Any], source: str) -> ModelConfig:
     if values.get("scale_attn_by_inverse_layer_idx") or not values.get("scale_attn_weights", True):
         raise UserError(f"{source}: attention scaled otherwise than by the width of a head is not built in")
-    end = _special(values, "eos_token_id", values["vocab_size"] - 1)
+    ends = _ends(values, values["vocab_size"] - 1)
     return ModelConfig(
         architecture="gpt2",
         vocab_size=values["vocab_size"],
@@ -186,9 +199,9 @@ def _gpt2(values: Mapping[str, Any], source: str) -> ModelConfig:
         tied=values.get("tie_word_embeddings", True),
         norm_epsilon=values.get("layer_norm_epsilon", 1e-5),
         initializer=values.get("initializer_range", 0.02),
-        pad_id=_special(values, "pad_token_id", end),
-        start_id=_special(values, "bos_token_id", end),
-        end_id=end,
+        pad_id=_special(values, "pad_token_id", ends[0]),
+        start_id=_special(values, "bos_token_id", ends[0]),
+        end_ids=ends,
     )
 
 
@@ -197,7 +210,7 @@ def _llama(values: Mapping[str, Any], source: str) -> ModelConfig:
     if values.get("use_sliding_window"):
         raise UserError(f"{source}: attention in sliding windows is not built in")
     bias = True if qwen else values.get("attention_bias", False)
-    end = _special(values, "eos_token_id", 2)
+    ends = _ends(values, 2)
     return ModelConfig(
         architecture="qwen2" if qwen else "llama",
         vocab_size=values["vocab_size"],
@@ -217,9 +230,9 @@ def _llama(values: Mapping[str, Any], source: str) -> ModelConfig:
         feed_forward_bias=values.get("mlp_bias", False),
         rotary=_rotary(values, source),
         initializer=values.get("initializer_range", 0.02),
-        pad_id=_special(values, "pad_token_id", end),
+        pad_id=_special(values, "pad_token_id", ends[0]),
         start_id=_special(values, "bos_token_id", 1),
-        end_id=end,
+        end_ids=ends,
     )
 
 
@@ -262,5 +275,5 @@ def _roberta(values: Mapping[str, Any], source: str) -> ModelConfig:
         initializer=values.get("initializer_range", 0.02),
         pad_id=pad,
         start_id=_special(values, "bos_token_id", 0),
-        end_id=_special(values, "eos_token_id", 2),
+        end_ids=_ends(values, 2),
     )

@@ -161,7 +161,7 @@ class Attention(nn.Module):
         return self.query(x).reshape(*x.shape[:-1], self.config.heads, self.config.head_width)
 
     def _output(self, x: jax.Array) -> jax.Array:
-        return self.output(x.reshape(*x.shape[:-2], -1))
+        return self.output(x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1]))
 
 
 def own_bias(valid: jax.Array, slot: jax.Array | None, length: int, both_ways: bool = False) -> jax.Array:

@@ -60,6 +60,7 @@ class TextModel:
         Raises:
           UserError: candidates that tokenise alike or to nothing, or a text too long for the model.
         """
+        self._require_decoder("scores")
         each = [candidates if _is_shared(candidates) else candidates[i] for i in range(len(prompts))]
         encoded = {key: self._candidates(list(key)) for key in dict.fromkeys(map(tuple, each))}  # type: ignore[arg-type]
         longest = max((len(row) for rows in encoded.values() for row in rows), default=0)
@@ -107,10 +108,9 @@ class TextModel:
         Raises:
           UserError: a text too long for the model, a model without a decoder, or no such stop token.
         """
-        if not self.model.config.has_decoder:
-            raise UserError(f"a {self.model.config.architecture} model writes no text: it has no decoder")
+        self._require_decoder("writes")
         sampling = sampling or Sampling(greedy=True)
-        ends = (self.model.config.end_id, *(self.tokenizer.token(stop) for stop in stops))
+        ends = (*self.model.config.end_ids, *(self.tokenizer.token(stop) for stop in stops))
         key, found = jax.random.key(seed), []
         for start in range(0, len(prompts), self._batch):
             part = list(prompts[start : start + self._batch])
@@ -140,6 +140,9 @@ class TextModel:
             states = np.asarray(self._states(self.params, *rows)[0].after, np.float32)
             found += [states[i][rows.valid[i]] for i in range(len(part))]
         return found
+
+    def _require_decoder(self, does: str) -> None:
+        config.require_decoder(self.model.config, does)
 
     def _candidates(self, texts: list[str]) -> list[list[int]]:
         rows = self.tokenizer.encode(texts, special=False)

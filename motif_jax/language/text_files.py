@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes
+from motif_jax.support.files import atomic_write_bytes, read_json_lines
 
 
 def read_questions(path: str | Path, key: str) -> list[dict[str, Any]]:
@@ -28,7 +28,8 @@ def read_questions(path: str | Path, key: str) -> list[dict[str, Any]]:
     """
     path = Path(path)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: it takes other characters, which may stand inside a text, for ends of lines.
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except FileNotFoundError:
         raise UserError(f"config.{key}={path}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -36,8 +37,12 @@ def read_questions(path: str | Path, key: str) -> list[dict[str, Any]]:
     if path.suffix != ".jsonl":
         found: list[dict[str, Any]] = [{"prompt": line} for line in lines if line.strip()]
     else:
-        found = [_question(line, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
-    if not found:
+        found = [
+            _question(line, f"{path} line {number}")
+            for number, line in enumerate(lines, start=1)
+            if lines != [""]
+        ]
+    if not found or lines == [""]:
         raise UserError(f"config.{key}={path}: there is no prompt in it")
     return found
 
@@ -59,17 +64,30 @@ def _question(line: str, where: str) -> dict[str, Any]:
 
 
 class Answers:
-    """A .jsonl file with a line for each question, in their order; what a kill left torn is written again.
+    """A .jsonl file with a line for each question, in their order; what a kill left of a batch is written again.
+
+    Args:
+      path: the file.
+      questions: the questions that it answers.
+      batch: questions that are answered at a time.
 
     Attributes:
       done: lines that are there.
+
+    Raises:
+      UserError: a line answers another question.
     """
 
-    def __init__(self, path: Path) -> None:
-        whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    def __init__(self, path: Path, questions: Sequence[Mapping[str, Any]], batch: int) -> None:
+        rows = list(read_json_lines(path, remedy="remove the file, it is written again"))
+        for number, row in enumerate(rows, start=1):
+            if number > len(questions) or row.get("prompt") != questions[number - 1]["prompt"]:
+                raise UserError(f"{path} line {number} answers another prompt: choose another --workdir")
+        # Draws depend on the batch, so a run that goes on begins with a whole one.
+        self.done = len(rows) if len(rows) == len(questions) else len(rows) // batch * batch
         if path.exists():
-            atomic_write_bytes(path, b"".join(line + b"\n" for line in whole))
-        self.done = len(whole)
+            kept = path.read_bytes().split(b"\n")[: self.done]
+            atomic_write_bytes(path, b"".join(line + b"\n" for line in kept))
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Answers:

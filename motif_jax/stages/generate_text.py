@@ -12,7 +12,7 @@ from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.files import FolderLock
 from motif_jax.support.progress import Progress
 
-IDENTITY = ("model", "file", "seed", "most", "count", "beams", "sampling", "stops")
+IDENTITY = ("model", "file", "seed", "most", "count", "beams", "sampling", "stops", "batch", "dtype")
 OUTPUT = "generated.jsonl"
 
 
@@ -24,7 +24,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     for key in ("batch", "most", "count"):
         checks.positive(config, key)
-    check_model(config)
+    check_model(config, "writes")
     Sampling(**config.sampling.to_dict())
     text_files.read_questions(config.file, "file")
 
@@ -40,7 +40,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
-        with text_files.Answers(workdir / OUTPUT) as answers:
+        with text_files.Answers(workdir / OUTPUT, questions, config.batch) as answers:
             with Progress(len(questions), "prompts", "generate", answers.done) as progress:
                 while answers.done < len(questions) and not stop.requested:
                     part = questions[answers.done : answers.done + config.batch]

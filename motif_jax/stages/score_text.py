@@ -12,7 +12,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock
 from motif_jax.support.progress import Progress
 
-IDENTITY = ("model", "file", "candidates", "by_length")
+IDENTITY = ("model", "file", "candidates", "by_length", "dtype")
 OUTPUT = "scores.jsonl"
 
 
@@ -22,15 +22,15 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
     run_folder.check_identity(workdir, config, IDENTITY)
     checks.positive(config, "batch")
-    check_model(config)
+    check_model(config, "scores")
     questions = text_files.read_questions(config.file, "file")
-    without = any("candidates" not in question for question in questions)
+    without = any(question.get("candidates") is None for question in questions)
     allowed = f"texts with | between them: prompts of {config.file} have none of their own"
     checks.require(bool(config.candidates) or not without, "candidates", config.candidates, allowed)
 
 
-def check_model(config: ConfigDict) -> None:
-    """Raises UserError when `config.model` has no config or tokenizer that can be read, or another dtype is asked for."""
+def check_model(config: ConfigDict, does: str) -> None:
+    """Raises UserError when `config.model` cannot be read or is none that `does` text, or another dtype is asked for."""
     from motif_jax.language import config as configs
     from motif_jax.language.text import fetch
     from motif_jax.language.tokens import Tokenizer
@@ -39,7 +39,9 @@ def check_model(config: ConfigDict) -> None:
     if not config.model:
         raise UserError("config.model must name a folder with config.json, safetensors and tokenizer.json")
     folder = fetch(config.model)
-    Tokenizer.read(folder, configs.read(folder).vocab_size)
+    settings = configs.read(folder)
+    configs.require_decoder(settings, does)
+    Tokenizer.read(folder, settings.vocab_size)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -54,12 +56,12 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
-        with text_files.Answers(workdir / OUTPUT) as answers:
+        with text_files.Answers(workdir / OUTPUT, questions, config.batch) as answers:
             progress = Progress(len(questions), "prompts", "score", answers.done)
             with progress:
                 while answers.done < len(questions) and not stop.requested:
                     part = questions[answers.done : answers.done + config.batch]
-                    candidates = [question.get("candidates", shared) for question in part]
+                    candidates = [question.get("candidates") or shared for question in part]
                     prompts = [question["prompt"] for question in part]
                     scores = model.score(prompts, candidates, config.by_length)
                     answers.add(

@@ -100,6 +100,23 @@ def test_what_cannot_be_scored_is_refused(model: language.TextModel) -> None:
         model.states([""])
 
 
+def test_candidates_of_one_token_are_scored(model: language.TextModel) -> None:
+    single = [text for text in "abcdefgh" if len(model.tokenizer.encode([text])[0]) == 1][:3]
+    assert len(single) == 3
+    alone = model.score(["go"], single)[0]
+    beside = model.score(["go"], [*single, "turn left"])[0]
+    np.testing.assert_allclose(alone, beside[:3], rtol=1e-5)
+
+
+def test_an_encoder_scores_and_writes_no_text(tmp_path: Path) -> None:
+    folder = checkpoints.write(tmp_path, "roberta")
+    train(folder, size=50)
+    encoder = language.load(folder)
+    for act in (lambda: encoder.score(["go"], ["left"]), lambda: encoder.generate(["go"])):
+        with pytest.raises(UserError, match="no decoder"):
+            act()
+
+
 def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
     folder = checkpoints.write(tmp_path, "gpt2")
     with pytest.raises(UserError, match=r"tokenizer\.json"):
@@ -119,17 +136,27 @@ def test_stages_go_on_where_they_were(folder: Path, tmp_path: Path) -> None:
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for stage, output in (("score_text", "scores.jsonl"), ("generate_text", "generated.jsonl")):
         more = [f"--config.model={folder}", f"--config.file={questions}", "--config.batch=2"]
-        more += ["--config.most=6"] if stage == "generate_text" else []
+        more += ["--config.most=6", "--config.sampling.greedy=False"] if stage == "generate_text" else []
         whole, cut = tmp_path / stage, tmp_path / f"{stage}_cut"
         for workdir in (whole, cut):
             if workdir == cut:
                 shutil.copytree(whole, cut)
                 lines = (whole / output).read_bytes().split(b"\n")
-                (cut / output).write_bytes(b"\n".join(lines[:2]) + b"\n" + lines[2][:7])
+                (cut / output).write_bytes(b"\n".join(lines[:3]) + b"\n" + lines[3][:7])
             launch(stage, workdir, *more, variant="")
         assert (cut / output).read_bytes() == (whole / output).read_bytes()
         found = [json.loads(line) for line in (whole / output).read_text().splitlines()]
         assert [row["prompt"] for row in found] == TEXT
+    questions.write_text("".join(json.dumps(row) + "\n" for row in reversed(rows)))
+    refused = launch(
+        "score_text",
+        tmp_path / "score_text",
+        f"--config.model={folder}",
+        f"--config.file={questions}",
+        variant="",
+        code=2,
+    )
+    assert "answers another prompt" in refused
 
 
 @pytest.mark.parametrize("content", ["", '{"prompt": 3}\n', "{\n", '{"prompt": "a", "candidates": []}\n'])
@@ -140,5 +167,7 @@ def test_a_file_without_prompts_is_told_in_one_line(folder: Path, tmp_path: Path
     path.write_text(content)
     with pytest.raises(UserError, match=r"prompts\.jsonl"):
         read_questions(path, "file")
+    path.write_text('{"prompt": "one\u2028line"}\n', encoding="utf-8")
+    assert read_questions(path, "file") == [{"prompt": "one\u2028line"}]
     with pytest.raises(UserError, match="no such file"):
         read_questions(tmp_path / "none.jsonl", "file")
