@@ -266,7 +266,7 @@ def check(config: ConfigDict) -> ConfigDict:
     for key in ("actors.slots_per_group", "devices.cpu_count"):
         checks.positive(config, key, allow_none=True)
     if not config.serial:
-        capacity.require_workers("actors.workers", config.actors.workers)
+        capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
     checks.check_profile(config)
     nonfinite.check(config)
     batch, rollout = config.batch_size, config.rollout

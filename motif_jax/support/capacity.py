@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from pathlib import Path
@@ -37,53 +38,73 @@ def require_workers(key: str, workers: int, games_each: int = 1) -> None:
         )
 
 
-def available_memory() -> int | None:
-    """Bytes of memory that can still be had, None where the system does not say."""
-    limits = []
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            fields = dict(line.split(":", 1) for line in file)
-        limits.append(int(fields["MemAvailable"].split()[0]) * 1024)
-    except (OSError, KeyError):
+def available_memory(root: Path = Path("/")) -> int | None:
+    """Bytes of memory that can still be had, None where the system does not say.
+
+    Args:
+      root: where proc/ and sys/ are.
+    """
+    free = _fields(root / "proc/meminfo").get("MemAvailable")
+    if free is None:
         return None
-    try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
-            ceiling = file.read().strip()
-        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as file:
-            used = int(file.read())
-        if ceiling != "max":
-            limits.append(max(0, int(ceiling) - used))
-    except OSError:
-        pass  # no control groups of version 2: the machine's memory is the only limit
-    return min(limits)
+    group = (
+        root / "sys/fs/cgroup"
+    )  # without control groups of version 2 the machine's memory is the only limit
+    ceiling, used = _number(group / "memory.max"), _number(group / "memory.current")
+    if ceiling is None or used is None:
+        return free * 1024
+    # What is cached of files counts as used, and is given up as soon as memory is wanted.
+    stat = _fields(group / "memory.stat")
+    used -= stat.get("inactive_file", 0) + stat.get("active_file", 0)
+    return min(free * 1024, max(0, ceiling - used))
 
 
-def available_processes() -> int | None:
+def available_processes(root: Path = Path("/")) -> int | None:
     """How many more processes this user may start, None where the system does not say.
 
     Of what is left of each limit a tenth stays free for others.
+
+    Args:
+      root: where proc/ and sys/ are.
     """
+    owners = _process_owners(root / "proc")
     limits = []
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    running = (
-        sum(int(entry.name.isdigit()) for entry in Path("/proc").iterdir()) if os.path.isdir("/proc") else 0
-    )
     if soft != resource.RLIM_INFINITY and os.getuid() != 0:  # root is not held to it
-        limits.append(soft - running)
-    for ceiling, used in (
-        ("/proc/sys/kernel/pid_max", running),
-        ("/proc/sys/kernel/threads-max", running),
-        ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids.current"),
+        limits.append(soft - owners.count(os.getuid()))
+    group = root / "sys/fs/cgroup"
+    for most, used in (
+        (_number(root / "proc/sys/kernel/pid_max"), len(owners)),
+        (_number(root / "proc/sys/kernel/threads-max"), len(owners)),
+        (_number(group / "pids.max"), _number(group / "pids.current")),
     ):
-        most = _number(ceiling)
-        now = used if isinstance(used, int) else _number(used)
         if most is not None:
-            limits.append(most - (now or 0))
+            limits.append(most - (used or 0))
     return max(0, int(0.9 * min(limits))) if limits else None
 
 
-def _number(path: str) -> int | None:
+def _process_owners(proc: Path) -> list[int]:
+    """The user of each process."""
+    owners = []
+    for entry in proc.iterdir() if proc.is_dir() else ():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if entry.name.isdigit():
+                owners.append(entry.stat().st_uid)
+    return owners
+
+
+def _number(path: Path) -> int | None:
     try:
-        return int(Path(path).read_text(encoding="ascii"))
+        return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):  # not there, or "max"
         return None
+
+
+def _fields(path: Path) -> dict[str, int]:
+    """Numbers by name, of lines such as "MemFree: 5 kB" or "file 5"; none where there is no such file."""
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return {}
+    words = [line.replace(":", " ").split() for line in lines]
+    return {line[0]: int(line[1]) for line in words if len(line) > 1 and line[1].isdecimal()}

@@ -172,6 +172,16 @@ def test_slots_without_memory_are_told_before_any_work(
         train_agent.check(config, tmp_path)
 
 
+def test_workers_need_memory_for_each_of_their_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = recall_config(actors__workers=4, actors__envs_per_worker=20)
+    one_game, needed = (4 * (capacity.WORKER_BYTES + more * capacity.GAME_BYTES) for more in (0, 19))
+    monkeypatch.setattr(capacity, "available_memory", lambda: (one_game + needed) // 2)
+    with pytest.raises(UserError, match=r"config\.actors\.workers=4: .* of memory"):
+        train_agent.check(config, tmp_path)
+    monkeypatch.setattr(capacity, "available_memory", lambda: needed)
+    train_agent.check(config, tmp_path)
+
+
 def test_wandb_that_is_not_installed_is_told_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import resource
 
 import pytest
 
@@ -36,6 +38,52 @@ def test_memory_and_processes_are_both_counted(monkeypatch):
     capacity.require_workers("workers", 10**9)
 
 
+def made_up_system(root, files):
+    """Writes files as they stand below /."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_a_full_cache_is_not_taken_for_used_memory(tmp_path):
+    root = made_up_system(
+        tmp_path,
+        {
+            "proc/meminfo": "MemTotal:       8 kB\nMemAvailable:    7000 kB\nHugePages_Total:       0\n",
+            "sys/fs/cgroup/memory.max": "1000000\n",
+            "sys/fs/cgroup/memory.current": "990000\n",
+        },
+    )
+    assert capacity.available_memory(root) == 10_000
+    (root / "sys/fs/cgroup/memory.stat").write_text(
+        "anon 90000\nfile 900000\ninactive_file 500000\nactive_file 300000\n"
+    )
+    assert capacity.available_memory(root) == 810_000
+    (root / "sys/fs/cgroup/memory.max").write_text("max\n")
+    assert capacity.available_memory(root) == 7000 * 1024
+    (root / "proc/meminfo").unlink()
+    assert capacity.available_memory(root) is None
+
+
+def test_other_users_processes_do_not_count_for_this_users_limit(tmp_path, monkeypatch):
+    root = made_up_system(tmp_path, {"proc/sys/kernel/pid_max": "100\n", "proc/cpuinfo": ""})
+    mine = os.getuid() or 1234
+    for process in range(40):
+        (root / f"proc/{process}").mkdir()
+        if not os.getuid():
+            os.chown(root / f"proc/{process}", mine, -1)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (50, 50))
+    for user, left in ((mine, 0.9 * (50 - 40)), (mine + 1, 0.9 * 50), (0, 0.9 * (100 - 40))):
+        monkeypatch.setattr(os, "getuid", lambda user=user: user)
+        assert capacity.available_processes(root) == left
+    (root / "sys/fs/cgroup").mkdir(parents=True)
+    (root / "sys/fs/cgroup/pids.max").write_text("20\n")
+    (root / "sys/fs/cgroup/pids.current").write_text("10\n")
+    assert capacity.available_processes(root) == 9
+
+
 def test_this_machine_has_room_for_one():
-    assert (capacity.available_memory() or 1) > 0
-    assert (capacity.available_processes() or 1) > 0
+    for left in (capacity.available_memory(), capacity.available_processes()):
+        assert left is None or left > 0
