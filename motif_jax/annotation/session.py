@@ -108,8 +108,9 @@ class Session:
             if keep is not None:
                 keep((missing[key], answer) for key, answer in found.items())
             answers |= found
-            self.telemetry.questions += len(questions)
-            self.telemetry.store_hits += len(questions) - len(self.unsettled(questions, answers))
+            distinct = len({question.id for question in questions})
+            self.telemetry.questions += distinct
+            self.telemetry.store_hits += distinct - len(self.unsettled(questions, answers))
             return answers
 
     def ask(
@@ -148,7 +149,7 @@ class Session:
                     left -= len(pending)
                 if self._stopping():
                     break
-                if any(question.id not in answers for question in pending):
+                if any(q.id not in answers or answers[q.id].attempts <= q.attempt for q in pending):
                     raise RuntimeError(f"{type(self.annotator).__name__} left questions without an answer")
             return answers
 

@@ -201,6 +201,31 @@ def test_an_annotator_that_leaves_questions_out_is_no_endless_loop(tmp_path):
         assert len(session.ask(QUESTIONS[:1])) == 1
 
 
+def test_a_retry_that_is_left_out_is_no_endless_loop(tmp_path):
+    class Tired(Endless):
+        calls = 0
+
+        def annotate(self, questions):
+            self.calls += 1
+            if self.calls > 3:
+                raise UserError("asked for ever")
+            if not questions[0].attempt:
+                yield 0, Answer(UNKNOWN)
+
+    with Session(Tired(), tmp_path / "store", attempts=2) as session:
+        with pytest.raises(RuntimeError, match="Tired left questions without an answer"):
+            session.ask(QUESTIONS[:1])
+        assert session.annotator.calls == 2
+
+
+def test_a_question_that_is_given_twice_is_no_store_hit(tmp_path):
+    for asked, hits in ((1, 0), (0, 1)):
+        with Session(Scripted(), tmp_path / "store") as session:
+            session.ask([QUESTIONS[0]] * 3)
+        told = session.telemetry
+        assert (told.questions, told.asked, told.store_hits) == (1, asked, hits)
+
+
 def test_a_service_thread_asks_the_lexicon_about_single_messages(tmp_path):
     config = get_config()
     config.store_dir = str(tmp_path / "store")
