@@ -50,6 +50,8 @@ _HEARTBEAT_SECONDS = 0.25
 # A server that refuses so many questions and has answered none refuses them all.
 _MOST_REFUSED = 32
 _CHARACTERS_PER_TOKEN = 4
+# What servers call the longest answer: most of them, and those that refuse the first name.
+_LIMITS = ("max_tokens", "max_completion_tokens")
 # Answers that another try may change, and those that say that the server has too much to do.
 _MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
 _TOO_MANY = (429, 503, 529)
@@ -88,7 +90,7 @@ class OpenAIAnnotator(ChatAnnotator):
         )
         self._config = config
         self._settings = settings
-        self._send_max_tokens = True
+        self._limit: str | None = _LIMITS[0]
         self._traffic = Traffic(settings.concurrency)
         self.prices = _prices(config)
         # A server of one's own wants no key, but the client insists on some text.
@@ -127,10 +129,11 @@ class OpenAIAnnotator(ChatAnnotator):
         return told
 
     def summary(self) -> dict[str, Any]:
-        """The same for summary.json, and how many requests the server bore at the end."""
+        """The same for summary.json, how many requests the server bore at the end, and how answers were limited."""
         traffic = self._traffic
-        told = {"retries": traffic.retries.total(), "retry_causes": dict(traffic.retries)}
-        return {**told, "refused": traffic.refused, "in_flight_limit": int(traffic.limit)}
+        told: dict[str, Any] = {"retries": traffic.retries.total(), "retry_causes": dict(traffic.retries)}
+        told |= {"refused": traffic.refused, "in_flight_limit": int(traffic.limit)}
+        return {**told, "answer_limit": self._limit or "the server's own"}
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields each answer when it is complete, and None now and then.
@@ -231,8 +234,9 @@ class OpenAIAnnotator(ChatAnnotator):
           _Passing: another try may help.
           UserError, _Refused: none will.
         """
-        if not self._send_max_tokens:
-            request.pop("max_tokens", None)
+        for most in [request.pop(name) for name in _LIMITS if name in request]:
+            if self._limit is not None:
+                request[self._limit] = most
         try:
             async with self._traffic.turn() as sent:
                 # The client's own time-out starts anew with every byte that comes.
@@ -267,12 +271,18 @@ class OpenAIAnnotator(ChatAnnotator):
         return _Passing(cause, self._failure(f"answers with {cause}", error), told)
 
     def _lasting(self, error: openai.APIStatusError, request: dict[str, Any]) -> None:
-        """Raises for an answer that will be the same the next time; returns if the request is to be sent without a limit."""
+        """Raises for an answer that will be the same the next time; returns if the answer is to be limited otherwise."""
         said = str(error)
-        if self.mode == "analysis" and "max_tokens" in said and "max_tokens" in request:
-            # The context does not hold the longest answer besides the prompt: the server sees to what is left.
-            self._send_max_tokens = False
-            return
+        if any(name in said for name in _LIMITS):
+            # Some name both where the context does not hold the longest answer besides the prompt, so the length comes first;
+            # without a limit the server sees to what is left.
+            if blames_length(said) or "too large" in said:
+                if self.mode == "analysis" and any(name in request for name in _LIMITS):
+                    self._limit = None
+                    return
+            elif _LIMITS[1] in said and _LIMITS[0] in request:
+                self._limit = self._limit and _LIMITS[1]
+                return
         if error.status_code == 400 and blames_length(said):
             raise _Refused(TOO_LONG)
         if error.status_code in (400, 403, 422) and blames_content(said):

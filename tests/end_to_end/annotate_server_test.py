@@ -467,8 +467,49 @@ def test_an_answer_longer_than_the_context_is_left_to_the_server(run, server, da
         "error": {"message": "'max_tokens' is too large: 4096. The maximum context length is 4096 tokens."}
     }
     server.behave = lambda number, request: (400, refusal) if "max_tokens" in request else None
-    run()
+    assert run()["answer_limit"] == "the server's own"
     assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+UNSUPPORTED = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+
+
+@pytest.mark.parametrize("mode", ["analysis", "verdict"])
+def test_a_server_with_another_name_for_the_answer_limit_is_given_that(run, server, dataset, mode):
+    refusal = (400, {"error": {"message": UNSUPPORTED}})
+    server.behave = lambda number, request: refusal if "max_tokens" in request else None
+    done = run(answer__mode=mode)
+    assert done["answer_limit"] == "max_completion_tokens"
+    assert (labels(dataset) == expected(dataset, rule)).all()
+    limits = {
+        request.get("max_completion_tokens") for request in server.requests if "max_tokens" not in request
+    }
+    assert limits == {request["max_tokens"] for request in server.requests if "max_tokens" in request}
+
+
+def test_an_answer_limit_may_have_another_name_and_still_be_too_large(run, server, dataset):
+    large = "'max_tokens' or 'max_completion_tokens' is too large: 4096. The maximum context length is 4096 tokens."
+
+    def behave(number, request):
+        said = (
+            UNSUPPORTED if "max_tokens" in request else large if "max_completion_tokens" in request else None
+        )
+        return said and (400, {"error": {"message": said}})
+
+    server.behave = behave
+    assert run()["answer_limit"] == "the server's own"
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+@pytest.mark.parametrize(
+    "said", ["max_tokens: must be an integer", "max_tokens is refused, as is max_completion_tokens"]
+)
+def test_a_refused_answer_limit_is_not_left_out_in_silence(run, server, said):
+    limited = ("max_tokens", "max_completion_tokens")
+    refusal = (400, {"error": {"message": said}})
+    server.behave = lambda number, request: refusal if any(name in request for name in limited) else None
+    with pytest.raises(UserError, match=f"refuses the request with HTTP 400 .*{said}"):
+        run()
 
 
 def test_a_server_that_is_down_is_one_line(dataset, tmp_path):
