@@ -191,6 +191,16 @@ def test_damaged_files_of_a_run_are_named(tmp_path, file, text):
     assert str(raised.value).rpartition(": ")[2], "what to do"
 
 
+@pytest.mark.parametrize(
+    "text", ["[]", '{"stage": "train_reward"}', '{"stage": "train_reward", "network": []}']
+)
+def test_a_reward_whose_config_has_lost_keys_is_named(tmp_path, text):
+    (tmp_path / "reward").mkdir()
+    (tmp_path / "reward/config.json").write_text(text)
+    with pytest.raises(UserError, match=r"reward/config.json is damaged .*: put it back from a copy"):
+        report.run(configured("report", **{"reward.dir": str(tmp_path / "reward")}), tmp_path / "out")
+
+
 @pytest.mark.parametrize("text", ["[]", "{", '{"used": 1}'])
 def test_a_damaged_summary_of_a_reward_is_named(tmp_path, text):
     assert read_reward_summary(tmp_path) == {}
