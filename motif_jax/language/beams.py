@@ -7,15 +7,16 @@ than the worst kept one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
 
-from motif_jax.language.generation import Adjust, Step, begin, model_step
+from motif_jax.language.generation import Step, begin, model_step
 from motif_jax.language.model import Cache, LanguageModel
+from motif_jax.language.sampling import Limits
 
 _NONE = -1e9
 
@@ -51,8 +52,7 @@ def search(
     reorder: Callable[[Any, jax.Array], Any],
     carry: Any,
     logits: jax.Array,
-    most: int,
-    stops: Sequence[int],
+    limits: Limits,
     penalty: float = 1.0,
     pad: int = 0,
 ) -> Beams:
@@ -63,15 +63,14 @@ def search(
       reorder: (carry, int32 [B, K]) -> the carry with beam index[b, k] in the place of the k-th.
       carry: of the step, behind the prompts.
       logits: [B, K, V] of the first tokens, the same for the beams of a row.
-      most: M, tokens at most.
-      stops: tokens that end a beam.
+      limits: where a beam ends.
       penalty: scores are log-probabilities divided by length^penalty.
       pad: stands behind the end.
     """
     chex.assert_rank(logits, 3)
     batch, beams, size = logits.shape
-    ends = jnp.asarray(list(stops), jnp.int32)
-    kept = min(max(2, 1 + len(stops)) * beams, beams * size)
+    most, ends = limits.most, jnp.asarray(limits.stops, jnp.int32)
+    kept = min(max(2, 1 + len(limits.stops)) * beams, beams * size)
     blank = jnp.full((batch, beams, most), pad, jnp.int32)
     first = jnp.where(jnp.arange(beams) == 0, 0.0, _NONE)  # equal beams would be found K times
     begun = _Search(
@@ -144,13 +143,11 @@ def beam_search(
     params: Any,
     tokens: jax.Array,
     valid: jax.Array,
-    most: int,
+    limits: Limits,
     beams: int,
-    stops: Sequence[int],
     penalty: float = 1.0,
-    adjust: Adjust | None = None,
 ) -> Beams:
     """The `beams` best continuations of prompts int32 [B, T]; see `search` and `generation.begin`."""
-    prompt, cache, logits = begin(model, params, tokens, valid, beams, most, adjust)
-    step = model_step(model, params, prompt, adjust)
-    return search(step, Cache.rows, cache, logits, most, stops, penalty, model.config.pad_id)
+    prompt, cache, logits = begin(model, params, tokens, valid, beams, limits.most)
+    step = model_step(model, params, prompt)
+    return search(step, Cache.rows, cache, logits, limits, penalty, model.config.pad_id)

@@ -6,7 +6,7 @@ several networks may run side by side in one loop, each with its cache in the ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import chex
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from motif_jax.language.model import Cache, LanguageModel, Prompt
 from motif_jax.language.network import States
-from motif_jax.language.sampling import Sampling, draw
+from motif_jax.language.sampling import Limits, Sampling, draw
 from motif_jax.language.scoring import last_state
 
 # (carry, tokens int32 [B, N], valid bool [B, N]) -> (logits [B, N, V] of the next tokens, carry)
@@ -61,26 +61,24 @@ def write(
     carry: Any,
     logits: jax.Array,
     key: jax.Array,
-    most: int,
+    limits: Limits,
     sampling: Sampling,
-    stops: Sequence[int],
     pad: int = 0,
 ) -> Written:
-    """Draws tokens until every continuation has met a stop token, or `most` are there.
+    """Draws tokens until every continuation has ended; the loop goes no further than that.
 
     Args:
       step: see `Step`; it is told which continuations go on, those that have ended get `pad`.
       carry: of the step, behind the prompts.
       logits: [B, N, V], of the first tokens.
       key: of all draws.
-      most: M, tokens at most; the loop ends earlier when all rows have ended.
+      limits: where a continuation ends.
       sampling: how tokens are drawn.
-      stops: tokens after which a continuation ends; they are written.
       pad: stands behind the end.
     """
     chex.assert_rank(logits, 3)
     shape = logits.shape[:2]
-    ends = jnp.asarray(list(stops), jnp.int32)
+    most, ends = limits.most, jnp.asarray(limits.stops, jnp.int32)
     empty = _Loop(
         position=jnp.zeros((), jnp.int32),
         key=key,
@@ -173,25 +171,23 @@ def generate(
     tokens: jax.Array,
     valid: jax.Array,
     key: jax.Array,
-    most: int,
+    limits: Limits,
     sampling: Sampling,
-    stops: Sequence[int],
     branches: int = 1,
-    adjust: Adjust | None = None,
 ) -> Written:
     """Continues prompts; a prompt's keys and values are shared by all of its continuations.
+
+    For logits that are changed before a draw (`Adjust`) put `begin`, `model_step` and `write` together.
 
     Args:
       model, params: of the network.
       tokens: int32 [B, T].
       valid: bool [B, T], False for padding, on either side.
       key: of all draws.
-      most: tokens at most.
+      limits: where a continuation ends.
       sampling: how tokens are drawn.
-      stops: tokens after which a continuation ends.
       branches: continuations of each prompt.
-      adjust: changes the logits before they are filtered.
     """
-    prompt, cache, logits = begin(model, params, tokens, valid, branches, most, adjust)
-    step = model_step(model, params, prompt, adjust)
-    return write(step, cache, logits, key, most, sampling, stops, model.config.pad_id)
+    prompt, cache, logits = begin(model, params, tokens, valid, branches, limits.most)
+    step = model_step(model, params, prompt)
+    return write(step, cache, logits, key, limits, sampling, model.config.pad_id)

@@ -40,6 +40,19 @@ class Sampling:
             raise UserError(f"top_p={self.top_p}: must be above 0 and at most 1")
 
 
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Where a text ends.
+
+    Attributes:
+      most: tokens at most.
+      stops: tokens after which it ends; they are part of it.
+    """
+
+    most: int
+    stops: tuple[int, ...]
+
+
 def filtered(logits: jax.Array, sampling: Sampling) -> jax.Array:
     """Logits float32 [..., V] by temperature, with -inf for tokens that top-k and top-p (Holtzman et al. 2020) leave out."""
     logits = logits.astype(jnp.float32) / sampling.temperature

@@ -13,7 +13,7 @@ import numpy as np
 
 from motif_jax.language import beams, config, generation, scoring, weights
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.sampling import Sampling
+from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.language.tokens import Rows, Tokenizer, bucket, padded
 from motif_jax.support.errors import UserError
 
@@ -35,10 +35,10 @@ class TextModel:
         self._states = jax.jit(model.prefill)
         self._generate = jax.jit(
             functools.partial(generation.generate, model),
-            static_argnames=("most", "sampling", "stops", "branches"),
+            static_argnames=("limits", "sampling", "branches"),
         )
         self._search = jax.jit(
-            functools.partial(beams.beam_search, model), static_argnames=("most", "beams", "stops")
+            functools.partial(beams.beam_search, model), static_argnames=("limits", "beams")
         )
 
     def score(
@@ -111,16 +111,16 @@ class TextModel:
         self._require_decoder("writes")
         sampling = sampling or Sampling(greedy=True)
         ends = (*self.model.config.end_ids, *(self.tokenizer.token(stop) for stop in stops))
-        key, found = jax.random.key(seed), []
+        limits, key, found = Limits(most, ends), jax.random.key(seed), []
         for start in range(0, len(prompts), self._batch):
             part = list(prompts[start : start + self._batch])
             rows = self._prompts(part, most)
             if search:
-                tokens, valid = self._search(self.params, *rows, most=most, beams=count, stops=ends)[:2]
+                tokens, valid = self._search(self.params, *rows, limits=limits, beams=count)[:2]
             else:
                 now = jax.random.fold_in(key, start)
                 written = self._generate(
-                    self.params, *rows, now, most=most, sampling=sampling, stops=ends, branches=count
+                    self.params, *rows, now, limits=limits, sampling=sampling, branches=count
                 )
                 tokens, valid = written.tokens, written.valid
             for row, good in zip(

@@ -13,7 +13,7 @@ import pytest
 
 from motif_jax.language import generation, scoring
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.sampling import Sampling
+from motif_jax.language.sampling import Limits, Sampling
 from tests.language import models, recipes
 
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
@@ -127,12 +127,15 @@ def test_draws_follow_the_seed_and_the_hook_changes_them(loaded: Any) -> None:
     model, params = loaded("gpt2")
     forbidden = jnp.arange(recipes.VOCAB) != 17
 
+    def adjust(logits: jax.Array, states: jax.Array) -> jax.Array:
+        return jnp.where(forbidden, -1e9, logits)
+
     def run(key: jax.Array) -> tuple[generation.Written, generation.Written]:
-        write = functools.partial(
-            generation.generate, model, params, TOKENS, VALID, key, 6, Sampling(top_p=0.9), [2]
-        )
-        only = write(branches=4, adjust=lambda logits, states: jnp.where(forbidden, -1e9, logits))
-        return write(branches=4), only
+        limits, sampling = Limits(6, (2,)), Sampling(top_p=0.9)
+        free = generation.generate(model, params, TOKENS, VALID, key, limits, sampling, branches=4)
+        prompt, cache, logits = generation.begin(model, params, TOKENS, VALID, 4, 6, adjust)
+        step = generation.model_step(model, params, prompt, adjust)
+        return free, generation.write(step, cache, logits, key, limits, sampling)
 
     compiled = jax.jit(run)
     free, only = compiled(jax.random.key(3))

@@ -13,7 +13,7 @@ import pytest
 
 from motif_jax.language import beams, generation, scoring
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.sampling import Sampling
+from motif_jax.language.sampling import Limits, Sampling
 from tests.language import models, recipes
 from tests.language.models import DECODERS, NAMES, reference
 
@@ -72,9 +72,9 @@ def test_what_is_written_is_the_same_token_by_token(loaded: Any, name: str) -> N
     stop, valid, most = int(reference(name, "stop")), recipes.mask("left"), recipes.MOST
 
     def run(params: Any) -> Any:
-        key, sampling = jax.random.key(0), Sampling(greedy=True)
-        greedy = generation.generate(model, params, TOKENS, valid, key, most, sampling, [stop])
-        found = beams.beam_search(model, params, TOKENS, valid, most, recipes.BEAMS, [stop])
+        key, sampling, limits = jax.random.key(0), Sampling(greedy=True), Limits(most, (stop,))
+        greedy = generation.generate(model, params, TOKENS, valid, key, limits, sampling)
+        found = beams.beam_search(model, params, TOKENS, valid, limits, recipes.BEAMS)
         return (greedy.tokens[:, 0], greedy.valid[:, 0]), found
 
     (tokens, good), found = jax.jit(run)(params)
