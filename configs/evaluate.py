@@ -33,7 +33,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         str
     )  # run folder of train_agent; the random policy plays in its environment
     config.agent.checkpoint = "latest"  # 'latest', 'best' (by the training's mean return), or a step
-    config.greedy = False  # take the most likely action instead of drawing one
+    config.greedy = False  # take the most likely action instead of drawing one (networks only)
     config.episodes = 100
     config.workers = default_workers()
     config.lanes = 32  # episodes of an agent played at a time; the network sees lanes / 2 at once

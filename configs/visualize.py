@@ -28,7 +28,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         str
     )  # run folder of train_agent; the random policy plays in its environment
     config.agent.checkpoint = "latest"  # 'latest', 'best', or a step
-    config.greedy = False  # take the most likely action instead of drawing one
+    config.greedy = False  # take the most likely action instead of drawing one (networks only)
     config.episodes = 1
     config.live = True  # show it, where there is a terminal
     config.seconds_per_step = 0.125  # to begin with; 0: as fast as it goes

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
 
+from motif_jax.envs.nethack.random_players import NUM_ACTIONS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec, Frame
 
 LENGTH, ACTIONS = 6, 5
@@ -89,10 +91,71 @@ class TwinCorridor(Corridor):
     """Where agents of the corridor can play, too."""
 
 
+class HorizonCorridor(Corridor):
+    """Shows one cell more for every step that there is at most."""
+
+    @staticmethod
+    def make_spec(name: str, max_episode_steps: int = 30) -> EnvironmentSpec:
+        spec = Corridor.make_spec(name)
+        return dataclasses.replace(
+            spec, observation={"tokens": ArraySpec((max_episode_steps,), "int32")}, mask_field=None
+        )
+
+
+class OtherHorizonCorridor(HorizonCorridor):
+    """Of the same kind."""
+
+
+class Talker:
+    """Shows what a pairs dataset holds, has as many actions as the random players, and takes the step limit alone."""
+
+    def __init__(self, name: str, max_episode_steps: int = 30) -> None:
+        self.spec, self._limit = self.make_spec(name), max_episode_steps
+        self._state = self._steps = 0
+
+    @staticmethod
+    def make_spec(name: str, max_episode_steps: int = 30) -> EnvironmentSpec:
+        shown = {"message": ArraySpec((256,), "uint8"), "blstats": ArraySpec((27,), "int32")}
+        return EnvironmentSpec(shown, NUM_ACTIONS, text_field="message")
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        self._state, self._steps = seed % 97, 0
+        self._write(out)
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        self._state, self._steps = (self._state + action) % 97, self._steps + 1
+        self._write(out)
+        return 0.0, TRUNCATED if self._steps >= self._limit else RUNNING
+
+    def episode_info(self) -> dict[str, float]:
+        return {"return": 0.0, "length": float(self._steps)}
+
+    def close(self) -> None:
+        pass
+
+    def _write(self, out: Mapping[str, np.ndarray]) -> None:
+        said = f"number {self._state}".encode()
+        out["message"][...] = 0
+        out["message"][: len(said)] = list(said)
+        out["blstats"][...] = self._state
+
+
+class NoPolicy:
+    """No policy."""
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        pass
+
+
+class HalfBot(NoPolicy):
+    """Says where it plays, and nothing more."""
+
+    in_workers = True
+
+
 class RightWinger:
     """A bot: goes right."""
 
-    name = "right winger"
     in_workers = True
 
     def __init__(self, spec: EnvironmentSpec) -> None:
@@ -108,7 +171,6 @@ class RightWinger:
 class Flyer:
     """A policy on the device that would fly, had it wings: what there is not is left out by whoever draws."""
 
-    name = "flyer"
     in_workers = False
 
     def __init__(self, spec: EnvironmentSpec) -> None:

@@ -70,7 +70,7 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     Opens the lineup and returns it: what is wrong in its folders is told here, not when a run folder has been given
     to it. `pins` as in `open_lineup`.
     """
-    named = config.policy in (policies.RANDOM, policies.AGENT) or entry_points.is_entry_point(config.policy)
+    named = config.policy in (policies.RANDOM, policies.AGENT) or _is_outside(config.policy)
     allowed = f"{policies.RANDOM}, {policies.AGENT}, the folder of an agent run, or module:Class"
     checks.require(named or Path(config.policy).is_dir(), "policy", config.policy, allowed)
     which = config.agent.checkpoint
@@ -87,7 +87,10 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         from motif_jax.rewards.load import check_place
 
         check_place(config, "reward.dir")
-    return open_lineup(config, pins)
+    who = open_lineup(config, pins)
+    allowed = f"False: {config.policy} chooses its actions itself, only a network's are drawn"
+    checks.require(not (config.greedy and who.policy.in_workers), "greedy", config.greedy, allowed)
+    return who
 
 
 def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
@@ -108,7 +111,7 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     own: ConfigDict | None = None
     two_decimals: bool | None = None
     step: int | None = None
-    outside = entry_points.is_entry_point(config.policy)
+    outside = _is_outside(config.policy)
     itself = not outside and config.policy not in (policies.RANDOM, policies.AGENT)
     folder = config.policy if itself else config.agent.dir
     name = config.environment.name or DEFAULT_ENVIRONMENT
@@ -142,7 +145,7 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         options |= settings.fields_option(name, options, reward)
     spec = registry.spec(name, **options)
     if outside:
-        policy = entry_points.load("policy", config.policy)(spec)
+        policy = _from_outside(config.policy, spec)
     rater = None if reward is None else load_rater(reward, spec)
     plan = {
         "policy": config.policy if outside else policies.RANDOM if step is None else str(folder),
@@ -152,6 +155,23 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         "reward": None if reward is None else run_folder.as_plain(reward),
     }
     return Lineup(policy, name, options, spec, step, rater, reward, plan)
+
+
+def _is_outside(policy: str) -> bool:
+    """Whether `config.policy` names a class; the path of a run folder may look like one."""
+    return entry_points.is_entry_point(policy) and not Path(policy).is_dir()
+
+
+def _from_outside(name: str, spec: EnvironmentSpec) -> Any:
+    """Makes the policy 'module:Class'; UserError when it is none of either kind."""
+    made: Any = entry_points.load("policy", name)
+    policy = made(spec) if callable(made) else made
+    in_workers = getattr(policy, "in_workers", None)
+    needed = ("player", "probabilities") if in_workers else ("initial_state", "act")
+    whole = isinstance(in_workers, bool) and all(callable(getattr(policy, method, None)) for method in needed)
+    allowed = "a class with in_workers=True, player() and probabilities(), or in_workers=False, initial_state() and act()"
+    checks.require(whole, "policy", name, f"{allowed}, see motif_jax.playing.policies")
+    return policy
 
 
 def rounded_threshold(trained: ConfigDict) -> bool | None:
@@ -212,8 +232,9 @@ def _options_in(name: str, trained_on: str, options: dict[str, Any], folder: str
     """Returns `options` of an agent's environment for `name`; UserError when the agent cannot play there."""
     if name == trained_on:
         return options
-    trained, here = registry.spec(trained_on, **options), registry.spec(name)
+    trained = registry.spec(trained_on, **options)
     allowed = f"{trained_on}, or of its kind, with the same fields and actions: {folder} was trained on {trained_on}"
-    same = bool(here.family) and here.family == trained.family
-    checks.require(same and here.fits(trained), "environment.name", name, allowed)
+    # Another family need not take these options.
+    same = bool(trained.family) and registry.spec(name).family == trained.family
+    checks.require(same and registry.spec(name, **options).fits(trained), "environment.name", name, allowed)
     return options

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 from motif_jax.support.errors import UserError
 
+_FORM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
 
 def is_entry_point(name: Any) -> bool:
     """Whether `name` has the form 'module:Class'."""
-    return isinstance(name, str) and ":" in name
+    return isinstance(name, str) and _FORM.fullmatch(name) is not None
 
 
 def load(key: str, name: str) -> Any:

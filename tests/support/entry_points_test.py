@@ -13,6 +13,8 @@ def test_a_class_of_any_module_is_found() -> None:
     assert entry_points.is_entry_point("a:B")
     assert not entry_points.is_entry_point("NetHackScore-v1")
     assert not entry_points.is_entry_point(None)
+    assert not entry_points.is_entry_point("/data/runs/12:30")
+    assert not entry_points.is_entry_point("runs/a:b")
 
 
 @pytest.mark.parametrize(
