@@ -113,7 +113,7 @@ def play(
     skip = set(range(len(seeds))) - set(episodes)
     records = play_episodes(
         environment,
-        {**options, "compat": switches},
+        {**options, "compat": switches} if switches else options,
         seeds,
         policy,
         workers=workers,

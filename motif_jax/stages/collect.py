@@ -112,12 +112,14 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         agents = _agents(config, staging / _SETTLED)
         atomic_write_json(staging / _SETTLED, [vars(agent) for agent in agents.values()])
         weights = _weights(config)
+        shown = registry.spec(config.environment.name).observation
+        added = tuple(field for field in _fields(config) if field not in shown)
         share = weights.pop(AGENTS, 0.0) / max(1, len(agents))
         wanted = Wanted(
             environment=config.environment.name,
             options={
                 "max_episode_steps": config.environment.max_episode_steps,
-                "fields": _fields(config),
+                **({"fields": added} if added else {}),
             },
             fields=("message", "blstats", *_fields(config)),
             seed=config.seed,
