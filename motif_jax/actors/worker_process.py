@@ -106,7 +106,8 @@ def close_all(processes: Sequence[WorkerProcess]) -> None:
     """Ends processes together; the folders of games of those that had to be killed are removed."""
     for process in processes:
         process.connection.close()
-    killed = [process for process in processes if process.close()]
+    deadline = time.monotonic() + _CLOSE_SECONDS
+    killed = [process for process in processes if process.close(max(0.0, deadline - time.monotonic()))]
     if killed:
         folders.sweep()
 
@@ -147,6 +148,7 @@ def run_jobs(
     workers: int,
     stop: Any,
     died: Callable[[_Job], bool | None],
+    patient: bool = False,
 ) -> Generator[tuple[_Job, Any], None, None]:
     """Yields (job, answer) as worker processes finish jobs, in no particular order; they end with the generator.
 
@@ -156,6 +158,7 @@ def run_jobs(
       workers: number of processes at most.
       stop: an object whose attribute `requested`, once true, ends the generator early; or None.
       died: told of each job whose process died: true gives the job up (its answer is None), else another process gets it.
+      patient: a job may take any time; else its process counts as hung after `HANG_SECONDS`.
     """
     waiting = iter(jobs)
     processes: list[WorkerProcess] = []
@@ -194,7 +197,7 @@ def run_jobs(
                     give(following[0], process)
                 yield job, answer
             for process, _, since in busy.values():
-                if time.monotonic() - since > HANG_SECONDS:
+                if not patient and time.monotonic() - since > HANG_SECONDS:
                     process.process.kill()
     finally:
         close_all(processes)

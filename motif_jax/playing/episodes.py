@@ -20,7 +20,14 @@ import numpy as np
 from motif_jax.actors.worker_process import Deaths, EpisodeError, WorkerProcess, close_all, run_jobs
 from motif_jax.envs import registry
 from motif_jax.playing.episode_worker import EpisodeServer, LaneServer, PlayedEpisode, Uniforms, shared_view
-from motif_jax.playing.policies import BatchPolicy, WorkerPolicy, choose_actions, log_softmax, masked
+from motif_jax.playing.policies import (
+    BatchPolicy,
+    RandomPolicy,
+    WorkerPolicy,
+    choose_actions,
+    log_softmax,
+    masked,
+)
 
 DEFAULT_LANES = 32
 
@@ -217,7 +224,13 @@ def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpis
     }
     deaths = order.deaths
     jobs = run_jobs(
-        EpisodeServer, setup, order.todo, order.workers, order.stop, lambda job: deaths.note(job[1])
+        EpisodeServer,
+        setup,
+        order.todo,
+        order.workers,
+        order.stop,
+        lambda job: deaths.note(job[1]),
+        patient=type(policy) is not RandomPolicy,  # a bot may think for as long as it likes
     )
     with contextlib.closing(jobs) as played:
         for _, record in played:

@@ -101,7 +101,11 @@ class PolicyActions:
     def choose(self, observation: Mapping[str, np.ndarray], step: int) -> Choice | None:
         """See `Chooser`."""
         if self._policy.in_workers:
-            return Choice(self._player(observation), self._policy.probabilities(observation, self._spec))
+            try:
+                action = self._player(observation)
+            except StopIteration:  # it ends the episode
+                return None
+            return Choice(action, self._policy.probabilities(observation, self._spec))
         logits, value = self._opinion(observation, step)
         actions, _ = choose_actions(logits[None], np.array([self._uniforms.at(step)]), self._greedy)
         return Choice(int(actions[0]), np.exp(log_softmax(logits)).astype(np.float32), value)

@@ -9,10 +9,12 @@ import struct
 import sys
 import termios
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from motif_jax.actors import worker_process
 from motif_jax.actors.worker_process import WorkerProcess
 from motif_jax.envs.spec import EngineError
 from motif_jax.support.errors import UserError
@@ -98,3 +100,19 @@ def test_an_answer_that_a_kill_has_cut_off_is_a_death() -> None:
     with pytest.raises(EOFError):
         worker.receive()
     worker.close()
+
+
+def test_processes_that_do_not_end_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=100.0)
+
+    class Stuck:
+        connection = SimpleNamespace(close=lambda: None)
+
+        def close(self, timeout: float = 5.0) -> bool:
+            clock.now += timeout
+            return True
+
+    monkeypatch.setattr(worker_process.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(worker_process.folders, "sweep", lambda: None)
+    worker_process.close_all([Stuck() for _ in range(32)])  # type: ignore[misc]
+    assert clock.now <= 105

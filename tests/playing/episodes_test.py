@@ -8,11 +8,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 import types
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from motif_jax.actors import worker_process
 from motif_jax.actors.worker_process import WorkerProcess
 from motif_jax.envs.episode import Moment
 from motif_jax.envs.recall import Recall
@@ -91,8 +95,8 @@ def test_skipped_episodes_change_nothing_for_the_others():
     assert_same({i: r for i, r in whole.items() if i not in (0, 3, 4)}, rest)
 
 
-@pytest.mark.parametrize("policy", [Counting(), RandomPolicy()], ids=["batched", "random"])
-def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again(policy):
+def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
+    policy = Counting()
     expected, deaths, records = play(policy), [], {}
     killed = False
     for record in play_episodes(
@@ -103,7 +107,40 @@ def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again(policy):
             killed = True
             os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
     assert_same(expected, records)
-    assert deaths == [1] or not isinstance(policy, Counting)
+    assert deaths == [1]
+
+
+@dataclass(frozen=True)
+class KillOnce(RandomPolicy):
+    """Ends its process in the first try of one episode."""
+
+    marker: Path = Path()
+
+    def player(self, seed, spec):
+        if seed == SEEDS[1] and not self.marker.exists():
+            self.marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().player(seed, spec)
+
+
+def test_an_episode_whose_worker_died_is_played_again(tmp_path):
+    deaths = []
+    again = play(KillOnce(marker=tmp_path / "died"), on_death=deaths.append)
+    assert deaths == [1]
+    assert_same(play(RandomPolicy()), again)
+
+
+class Slow(RandomPolicy):
+    def player(self, seed, spec):
+        time.sleep(2.5)
+        return super().player(seed, spec)
+
+
+def test_a_slow_bot_is_not_taken_for_an_engine_that_hangs(monkeypatch):
+    monkeypatch.setattr(worker_process, "HANG_SECONDS", 0.5)
+    deaths = []
+    slow = list(play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), workers=1, on_death=deaths.append))
+    assert (len(slow), deaths) == (1, [])
 
 
 def test_a_worker_that_still_starts_does_not_hear_ctrl_c():

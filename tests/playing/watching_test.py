@@ -7,6 +7,7 @@ import pytest
 
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
+from motif_jax.envs.episode import given_actions
 from motif_jax.playing import watching
 from motif_jax.playing.episodes import play_episodes
 from motif_jax.playing.policies import RandomPolicy
@@ -44,16 +45,29 @@ def test_watching_shows_the_episode_that_evaluation_plays(policy):
 
     recording = record_actions("NetHackScore-v1", OPTIONS, 11, record.actions)
     again = watching.film_recording(
-        recording, "t", None if policy.name == "random" else policy, lambda spec: MadeUpRater()
+        recording, "t", None if policy.in_workers else policy, lambda spec: MadeUpRater()
     )
     np.testing.assert_array_equal(again.chars, live.chars)
     np.testing.assert_array_equal(again.colors, live.colors)
     np.testing.assert_array_equal(again.intrinsic, live.intrinsic)
-    if policy.name != "random":
+    if not policy.in_workers:
         np.testing.assert_allclose(again.values, record.values, rtol=1e-6)
         np.testing.assert_allclose(again.probabilities, live.probabilities, rtol=1e-6)
         chosen = again.probabilities[np.arange(len(again.actions)), again.actions]
         np.testing.assert_allclose(np.log(chosen), record.log_probs, rtol=1e-5)
+
+
+class ThreeSteps(RandomPolicy):
+    def player(self, seed, spec):
+        return given_actions(np.array([0, 1, 1]))
+
+
+def test_a_policy_that_runs_out_ends_the_episode_there():
+    environment = registry.make("Recall-v0", delay=20)
+    chooser = watching.PolicyActions(ThreeSteps(), 4, environment.spec)
+    sights = list(watching.watch(environment, 4, chooser))
+    assert [None if sight.choice is None else sight.choice.action for sight in sights] == [0, 1, 1, None]
+    assert sights[-1].end == 0
 
 
 def test_a_film_has_a_row_for_every_observation():
