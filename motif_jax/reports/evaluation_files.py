@@ -24,19 +24,27 @@ JOURNAL = "episodes.jsonl"
 TABLE = "episodes.parquet"
 SUMMARY = "evaluation.json"
 MESSAGES = "messages.json"
+_WIDE = "<i4"
 
 
 def encode_actions(actions: np.ndarray) -> str:
-    """Packs actions (integers below 256) into a short string; about 1 KB for 1000 random actions."""
+    """Packs actions (int32 [T], none below 0) into a short string; about 1 KB for 1000 random actions of 23.
+
+    Actions of 256 and more take four bytes each, which the string says at its front.
+    """
     values = np.asarray(actions)
-    if values.size and not (values.min() >= 0 and values.max() < 256):
-        raise ValueError(f"actions between 0 and 255 can be packed, not {values.min()} to {values.max()}")
-    return base64.b85encode(zlib.compress(values.astype(np.uint8).tobytes(), 9)).decode()
+    if values.size and values.min() < 0:
+        raise ValueError(f"actions of at least 0 can be packed, not {values.min()}")
+    wide = values.size > 0 and values.max() > 255
+    packed = zlib.compress(values.astype(_WIDE if wide else np.uint8).tobytes(), 9)
+    return (f"{_WIDE}:" if wide else "") + base64.b85encode(packed).decode()
 
 
 def decode_actions(text: str) -> np.ndarray:
     """Undoes `encode_actions`; returns int32 [T]."""
-    return np.frombuffer(zlib.decompress(base64.b85decode(text)), np.uint8).astype(np.int32)
+    wide = text.startswith(f"{_WIDE}:")  # a colon stands in no base85
+    packed = zlib.decompress(base64.b85decode(text.removeprefix(f"{_WIDE}:")))
+    return np.frombuffer(packed, _WIDE if wide else np.uint8).astype(np.int32)
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -113,12 +121,11 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]
     import pyarrow
     import pyarrow.parquet
 
-    table = []
-    for row in sorted(rows, key=lambda row: row["index"]):
-        unpacked = dict(row)
-        if "actions" in unpacked:
-            unpacked["actions"] = decode_actions(unpacked["actions"]).astype(np.uint8)
-        table.append(unpacked)
+    table = [dict(row) for row in sorted(rows, key=lambda row: row["index"])]
+    packed = [row for row in table if "actions" in row]
+    kind = np.int32 if any(row["actions"].startswith(_WIDE) for row in packed) else np.uint8
+    for row in packed:
+        row["actions"] = decode_actions(row["actions"]).astype(kind)
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), buffer, compression="zstd")
     atomic_write_bytes(path, buffer.getvalue())

@@ -19,7 +19,7 @@ def headline(data: RunData) -> tuple[str, str]:
     verdicts = hacking.judge_run(data)
     warnings = [verdict.fallen for verdict in verdicts if verdict.kind == "bad"]
     if warnings:
-        but = "But more reward" if sign > 0 else "More reward in training"
+        but = "But more reward" if sign > 0 else "More reward"
         return f"{text} {but} is no progress here, the reward may be hacked: {'; '.join(warnings)}.", "bad"
     if sign <= 0:
         return text, "bad" if sign < 0 else ""

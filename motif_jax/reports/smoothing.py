@@ -153,12 +153,15 @@ def learning_curve(
       least: values of every seed in every stretch, fewer where a seed has under five times as many.
     """
     shown, curves = f"{name} (n = {len(seeds)})", [_finite(curve) for curve in seeds]
-    fewest = min(map(len, curves))
     empty = Series(shown, np.empty(0), np.empty(0), dashed=dashed)
-    if not fewest:
+    if not min(map(len, curves)):
         return empty
     # Beyond the shortest run the mean would be over other seeds than before.
     stop = min(float(curve.x[-1]) for curve in curves)
+    curves = [Curve(curve.x[curve.x <= stop], curve.y[curve.x <= stop]) for curve in curves]
+    fewest = min(map(len, curves))
+    if not fewest:
+        return empty
     edges = joined_stretches(curves, stop, max(1, min(points, fewest)), max(1, min(least, fewest // 5)))
     if len(edges) < 2:
         return empty

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 
 import numpy as np
 import pyarrow.parquet
@@ -18,8 +20,23 @@ def test_actions_survive_packing():
     np.testing.assert_array_equal(evaluation_files.decode_actions(packed), actions)
     assert len(packed) < 2700
     assert len(evaluation_files.decode_actions(evaluation_files.encode_actions([]))) == 0
-    with pytest.raises(ValueError, match="0 and 255"):
-        evaluation_files.encode_actions([256])
+    with pytest.raises(ValueError, match="at least 0"):
+        evaluation_files.encode_actions([-1])
+    # As journals of 0.1.0 have them.
+    assert packed == base64.b85encode(zlib.compress(actions.astype(np.uint8).tobytes(), 9)).decode()
+
+
+def test_actions_of_large_environments_are_kept(tmp_path):
+    rows = [{"index": 0, "actions": [1, 2]}, {"index": 1, "actions": [256, 0, 70_000]}]
+    packed = [row | {"actions": evaluation_files.encode_actions(row["actions"])} for row in rows]
+    (tmp_path / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in packed))
+    read = evaluation_files.read_rows(tmp_path / "episodes.jsonl")
+    assert [evaluation_files.decode_actions(row["actions"]).tolist() for row in read] == [
+        [1, 2],
+        [256, 0, 70_000],
+    ]
+    evaluation_files.write_parquet(tmp_path / "table.parquet", packed)
+    assert pyarrow.parquet.read_table(tmp_path / "table.parquet").to_pylist() == rows
 
 
 def test_a_journal_cut_at_any_byte_loses_at_most_its_last_row(tmp_path):

@@ -83,3 +83,19 @@ def test_evaluations_are_judged_game_by_game():
     assert verdict.fallen == "dungeon level falls from random to agent"
     elsewhere = evaluation([{**row, "seed": row["seed"] + 99} for row in after["rows"]])
     assert hacking.judge_evaluations(before, elsewhere, ("random", "agent")).kind == ""
+
+
+def test_a_warning_of_evaluations_is_not_laid_to_the_training():
+    generator = np.random.default_rng(2)
+    luck, depth = generator.gamma(1, 50, 40), generator.normal(3, 0.1, 40)
+    data = RunData("t")
+    data.evaluations = {
+        "agent": evaluation(rows(luck + 2 + generator.normal(0, 1, 40), depth - 0.5)),
+        "agent_old": evaluation(rows(luck + 2 + generator.normal(0, 1, 40), depth - 0.5)),
+        "random": evaluation(rows(luck, depth)),
+    }
+    text, kind = headline(data)
+    assert (kind, "no clear difference" in text) == ("bad", True)
+    assert "may be hacked" in text
+    assert "from random to agent" in text
+    assert "training" not in text

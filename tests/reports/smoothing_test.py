@@ -85,3 +85,10 @@ def test_a_single_value_has_no_band_and_says_so():
     assert every.mean.tolist() == [0, 1, 2]
     assert every.low is None
     assert every.caption("values") == "every value; n = 3"
+
+
+def test_a_seed_that_ran_far_longer_does_not_hide_the_curve():
+    long, short = np.arange(0, 1_000_000, 1000.0), np.arange(0, 5000, 20.0)
+    line = learning_curve("m", [Curve(long, np.ones(1000)), Curve(short, np.ones(250))], least=10)
+    assert len(line.x) >= 1
+    np.testing.assert_array_equal(line.y, 1)
