@@ -59,7 +59,7 @@ class Collection:
       wanted: what to make.
       folder: where the dataset goes.
       staging: where chunks and agents' actions are kept meanwhile; removed at the end.
-      agents: name -> checkpoint (`agent_players.Agent`) of the players that are agents.
+      agents: name -> checkpoint (`agents.Agent`) of the players that are agents.
       workers: processes; they change nothing but the time it takes.
       lanes: episodes that an agent plays at a time.
       stop: ends it early.
@@ -81,7 +81,7 @@ class Collection:
         self._chunks, self._actions = staging / "chunks", staging / "tapes"
         self._chunks.mkdir(parents=True, exist_ok=True)
         self._players = Players(wanted.players, wanted.seed)
-        self._recording = SamplingPlan(
+        self._plan = SamplingPlan(
             environment=wanted.environment,
             options=wanted.options,
             fields=wanted.fields,
@@ -124,7 +124,7 @@ class Collection:
             if self._stop.requested:
                 return None
             jobs = self._jobs(rows, end)
-            for done in sampling.record(jobs, self._recording, self._workers, self._stop):
+            for done in sampling.record(jobs, self._plan, self._workers, self._stop):
                 self._note(done, rows, progress)
             if self._stop.requested:
                 return None

@@ -121,14 +121,12 @@ def caption_keys(messages: np.ndarray) -> np.ndarray:
 
 
 def chunk_arrays(
-    history: Mapping[str, np.ndarray], job: Job, recording: SamplingPlan, info: Mapping[str, float]
+    history: Mapping[str, np.ndarray], job: Job, plan: SamplingPlan, info: Mapping[str, float]
 ) -> dict[str, np.ndarray]:
     """The arrays of an episode's chunk: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
-    steps, length = len(history["rewards"]), recording.length
-    starts = chunks.draw_starts(
-        steps, length, recording.share, seeds.rng(recording.seed, "starts", job.index)
-    )
-    names = (*recording.fields, "rewards")
+    steps, length = len(history["rewards"]), plan.length
+    starts = chunks.draw_starts(steps, length, plan.share, seeds.rng(plan.seed, "starts", job.index))
+    names = (*plan.fields, "rewards")
     data = chunks.gather({name: history[name] for name in names}, starts, length)
     arrays = {f"data/{name}": array for name, array in data.items()}
     last = history["blstats"][starts + length - 1]

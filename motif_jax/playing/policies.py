@@ -25,11 +25,9 @@ class Policy(Protocol):
     """What both kinds have.
 
     Attributes:
-      name: what people call it.
       in_workers: whether it is a `WorkerPolicy`; else it is a `BatchPolicy`.
     """
 
-    name: str
     in_workers: bool
 
 

@@ -156,7 +156,7 @@ def evaluation_note(data: RunData) -> str:
     if len(data.evaluations) > 1:
         note += (
             f" Differences: {100 * method['confidence']:g} % intervals, of pairs, the games that both played, where those are at least half of "
-            "either's; else of each side's own games (bootstrap; success rate: Newcombe). Better episode: chance that an "
+            "the smaller one's; else of each side's own games (bootstrap; success rate: Newcombe). Better episode: chance that an "
             "episode of the first exceeds one of the other, ties count half."
         )
     return note

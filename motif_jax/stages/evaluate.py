@@ -1,4 +1,4 @@
-"""Plays N seeded episodes of an agent or of the random policy and writes a table, JSON and parquet."""
+"""Plays N seeded episodes of a policy and writes a table, JSON and parquet."""
 
 from __future__ import annotations
 
