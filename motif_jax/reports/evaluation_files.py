@@ -58,7 +58,7 @@ def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     for number, row in enumerate(rows, start=1):
         try:
             decode_actions(row.get("actions", encode_actions(np.zeros(0))))
-        except (TypeError, ValueError, zlib.error) as error:
+        except (AttributeError, TypeError, ValueError, zlib.error) as error:
             raise UserError(f"{path} is damaged in line {number} (its actions: {error}): {remedy}") from None
     return rows
 
