@@ -17,7 +17,7 @@ import numpy as np
 from motif_jax.envs import registry
 from motif_jax.online import agent_checkpoints
 from motif_jax.playing import agent_policy
-from motif_jax.playing.episodes import play_episodes
+from motif_jax.playing.episodes import How, play_episodes
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.config import is_natural
 from motif_jax.support.errors import UserError
@@ -90,9 +90,7 @@ def play(
     episodes: Sequence[int],
     seeds: Sequence[int],
     actions_file: Callable[[int], Path],
-    *,
-    workers: int,
-    lanes: int,
+    how: How,
     stop: Any,
 ) -> Iterator[int]:
     """Plays `episodes` with `agent` and writes their actions; yields each episode's index when it is done.
@@ -104,7 +102,7 @@ def play(
       episodes: indices of the episodes.
       seeds: seeds of episodes 0, 1, ..., at least up to the last of `episodes`.
       actions_file: episode -> the file that its actions go to.
-      workers, lanes, stop: as in `episodes.play_episodes`.
+      how, stop: as in `episodes.play_episodes`.
 
     Raises:
       UserError: the checkpoint cannot be read, or the environment is none for it.
@@ -116,8 +114,7 @@ def play(
         {**options, "compat": switches} if switches else options,
         seeds,
         policy,
-        workers=workers,
-        lanes=lanes,
+        how,
         skip=skip,
         stop=stop,
     )

@@ -163,6 +163,7 @@ class Collection:
         """Has the agents play the next episodes that are theirs; returns the index up to which all are there."""
         # jax is needed from here on, and only for agents.
         from motif_jax.collecting import agents
+        from motif_jax.playing.episodes import How
 
         end = self._ahead(rows)
         game_seeds = [self._players.seed(episode) for episode in range(end)]
@@ -183,9 +184,8 @@ class Collection:
                 theirs,
                 game_seeds,
                 self._actions_file,
-                workers=self._workers,
-                lanes=self._lanes,
-                stop=self._stop,
+                How(self._workers, self._lanes),
+                self._stop,
             )
             for number, _ in enumerate(played, 1):
                 done = min(self._drawn // 2, self._wanted.num_pairs)

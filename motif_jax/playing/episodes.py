@@ -31,7 +31,7 @@ from motif_jax.playing.policies import (
 
 DEFAULT_LANES = 32
 
-__all__ = ["DEFAULT_LANES", "EpisodeError", "PlayedEpisode", "play_episodes"]
+__all__ = ["DEFAULT_LANES", "EpisodeError", "How", "PlayedEpisode", "play_episodes"]
 
 
 class _Lane:
@@ -67,13 +67,13 @@ class _LanePool:
     def __init__(self, order: _Order, lanes: Sequence[_Lane]) -> None:
         self.spec = registry.spec(order.environment, **order.options)
         self.lanes, self._deaths = lanes, order.deaths
-        self._workers = min(order.workers, len(lanes))
+        self._workers = min(order.how.workers, len(lanes))
         context = multiprocessing.get_context("spawn")
         count = len(lanes)
         self._setup = {
             "environment": order.environment,
             "options": order.options,
-            "keep_fields": order.keep_fields,
+            "keep_fields": tuple(order.how.keep_fields),
             "lanes": count,
             "workers": self._workers,
             "actions": context.RawArray("b", 4 * count),
@@ -153,21 +153,43 @@ class _LanePool:
 
 
 @dataclasses.dataclass(frozen=True)
+class How:
+    """How episodes are played.
+
+    Attributes:
+      workers: how many processes step environments.
+      lanes: how many episodes of a `BatchPolicy` are played at a time, an even number; it decides the batch of the
+        network (lanes / 2) and by that the last bits of its results.
+      keep_fields: observation fields that the records keep for every step.
+      greedy: a `BatchPolicy` takes its most likely action instead of drawing one.
+      keep_probabilities: records of a `BatchPolicy` keep the probabilities of all actions at every step.
+    """
+
+    workers: int
+    lanes: int = DEFAULT_LANES
+    keep_fields: Sequence[str] = ()
+    greedy: bool = False
+    keep_probabilities: bool = False
+
+    def __post_init__(self) -> None:
+        if self.lanes < 2 or self.lanes % 2:
+            raise ValueError(f"lanes={self.lanes}: an even number of at least 2")
+
+
+@dataclasses.dataclass(frozen=True)
 class _Order:
     """What is to be played: the arguments of `play_episodes` that do not change what comes out, and those that do."""
 
     environment: str
     options: dict[str, Any]
     todo: list[tuple[int, int]]
-    workers: int
-    keep_fields: tuple[str, ...]
-    greedy: bool
-    keep_probabilities: bool
+    how: How
     stop: Any
     deaths: Deaths
 
 
-def _play_lanes(order: _Order, policy: BatchPolicy, lane_count: int) -> Iterator[PlayedEpisode]:
+def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
+    lane_count = order.how.lanes
     lanes = [
         _Lane([pair for pair in order.todo if pair[0] % lane_count == lane]) for lane in range(lane_count)
     ]
@@ -204,13 +226,13 @@ def _decide(
     logits = masked(logits, observation, pool.spec)
     rows = np.array(steps) - members.start
     uniforms = np.array([lanes[lane].uniforms.at(len(lanes[lane].actions)) for lane in steps])
-    actions, log_probs = choose_actions(logits[rows], uniforms, order.greedy)
+    actions, log_probs = choose_actions(logits[rows], uniforms, order.how.greedy)
     for position, lane in enumerate(steps):
         lanes[lane].actions.append(int(actions[position]))
         if values is not None:
             lanes[lane].values.append(float(values[rows[position]]))
         lanes[lane].log_probs.append(float(log_probs[position]))
-        if order.keep_probabilities:
+        if order.how.keep_probabilities:
             lanes[lane].probabilities.append(np.exp(log_softmax(logits[rows[position]])).astype(np.float32))
     return state
 
@@ -220,14 +242,14 @@ def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpis
         "environment": order.environment,
         "options": order.options,
         "policy": policy,
-        "keep_fields": order.keep_fields,
+        "keep_fields": tuple(order.how.keep_fields),
     }
     deaths = order.deaths
     jobs = run_jobs(
         EpisodeServer,
         setup,
         order.todo,
-        order.workers,
+        order.how.workers,
         order.stop,
         lambda job: deaths.note(job[1]),
         patient=type(policy) is not RandomPolicy,  # a bot may think for as long as it likes
@@ -242,13 +264,9 @@ def play_episodes(
     options: Mapping[str, Any],
     episode_seeds: Sequence[int],
     policy: Any,
+    how: How,
     *,
-    workers: int,
-    lanes: int = DEFAULT_LANES,
-    keep_fields: Sequence[str] = (),
     skip: Collection[int] = (),
-    greedy: bool = False,
-    keep_probabilities: bool = False,
     stop: Any = None,
     on_death: Any = None,
 ) -> Iterator[PlayedEpisode]:
@@ -262,23 +280,16 @@ def play_episodes(
       options: the environment's options.
       episode_seeds: one seed an episode; its position is the episode's index.
       policy: a `BatchPolicy`, or a `WorkerPolicy`, which plays in the workers without this process.
-      workers: how many processes step environments.
-      lanes: how many episodes of a `BatchPolicy` are played at a time, an even number; it decides the batch of the
-        network (lanes / 2) and by that the last bits of its results.
-      keep_fields: observation fields that the records keep for every step.
+      how: workers, lanes, and what is kept.
       skip: indices of episodes that are not played (they are there already).
-      greedy: a `BatchPolicy` takes its most likely action instead of drawing one.
-      keep_probabilities: records of a `BatchPolicy` keep the probabilities of all actions at every step.
       stop: an object whose attribute `requested`, once true, ends the generator early.
       on_death: called with the number of worker deaths so far when there was one.
 
     Raises:
       EpisodeError: an episode ended three worker processes.
-      ValueError: `lanes` is odd or below 2, or a kept field does not exist.
+      ValueError: a kept field does not exist.
     """
-    if lanes < 2 or lanes % 2:
-        raise ValueError(f"lanes={lanes}: an even number of at least 2")
-    unknown = set(keep_fields) - set(registry.spec(environment, **options).observation)
+    unknown = set(how.keep_fields) - set(registry.spec(environment, **options).observation)
     if unknown:
         raise ValueError(f"{environment} has no observation field {', '.join(sorted(unknown))}")
     skipped = set(skip)
@@ -286,9 +297,8 @@ def play_episodes(
     if not todo:
         return
     deaths = Deaths(environment)
-    keep = tuple(keep_fields)
-    order = _Order(environment, dict(options), todo, workers, keep, greedy, keep_probabilities, stop, deaths)
-    records = _play_in_workers(order, policy) if policy.in_workers else _play_lanes(order, policy, lanes)
+    order = _Order(environment, dict(options), todo, how, stop, deaths)
+    records = _play_in_workers(order, policy) if policy.in_workers else _play_lanes(order, policy)
     reported = 0
     for record in records:
         if on_death is not None and deaths.total > reported:

@@ -16,7 +16,7 @@ from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import TRUNCATED
 from motif_jax.playing import lineups, watching
 from motif_jax.playing.episode_worker import PlayedEpisode
-from motif_jax.playing.episodes import play_episodes
+from motif_jax.playing.episodes import How, play_episodes
 from motif_jax.reports import evaluation_files, film_files, measures, messages, text_tables
 from motif_jax.reports.film_files import Films
 from motif_jax.support import capacity, interruption, run_folder, seeds
@@ -147,11 +147,8 @@ class _Player:
                 self._lineup.options,
                 [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)],
                 self._lineup.policy,
-                workers=config.workers,
-                lanes=config.lanes,
-                keep_fields=rated,
+                How(workers=config.workers, lanes=config.lanes, keep_fields=rated, greedy=config.greedy),
                 skip=rows.done,
-                greedy=config.greedy,
                 stop=stop,
                 on_death=lambda deaths: progress.log(
                     f"worker processes that died and were replaced: {deaths}"

@@ -10,6 +10,7 @@ from motif_jax.collecting import agents
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
 from motif_jax.playing import agent_policy
+from motif_jax.playing.episodes import How
 from motif_jax.stages import collect
 from tests.reward_fixtures import load_config
 from tests.toys import Flyer
@@ -40,8 +41,7 @@ def test_agents_play_where_there_are_no_switches(tmp_path, monkeypatch):
         [0, 1],
         [3, 4],
         lambda episode: tmp_path / f"{episode}.npy",
-        workers=1,
-        lanes=2,
+        How(workers=1, lanes=2),
         stop=types.SimpleNamespace(requested=False),
     )
     assert sorted(played) == [0, 1]

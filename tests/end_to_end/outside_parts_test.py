@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.playing.episodes import play_episodes
+from motif_jax.playing.episodes import How, play_episodes
 from motif_jax.playing.policies import RandomPolicy
 from motif_jax.reports.evaluation_files import decode_actions, read_rows
 from motif_jax.support.errors import UserError
@@ -75,7 +75,7 @@ def test_a_policy_from_outside_is_evaluated_and_watched(repository, tmp_path, po
 
 def test_masks_are_kept_by_policies_of_both_kinds():
     for policy, possible in ((RandomPolicy(), {0, 1, 2}), (Flyer(registry.spec(CORRIDOR)), {0, 1, 2})):
-        episodes = list(play_episodes(CORRIDOR, {}, range(20), policy, workers=1, lanes=4))
+        episodes = list(play_episodes(CORRIDOR, {}, range(20), policy, How(workers=1, lanes=4)))
         taken = np.concatenate([episode.actions for episode in episodes])
         assert set(taken.tolist()) == possible, "the environment refuses others"
     assert all(episode.values is None for episode in episodes), "a policy without values"

@@ -16,7 +16,7 @@ from motif_jax.envs import registry
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.online import agent_checkpoints
 from motif_jax.playing import agent_policy, lineups
-from motif_jax.playing.episodes import play_episodes
+from motif_jax.playing.episodes import How, play_episodes
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 
@@ -86,7 +86,10 @@ def test_episodes_are_the_same_with_any_number_of_workers(agent):
     policy, _ = agent_policy.load(agent[0], "latest")
     options = agent_policy.environment_of(agent_policy.read_config(agent[0]))[1]
     played = [
-        {r.index: r for r in play_episodes("Recall-v0", options, list(range(9)), policy, workers=w, lanes=4)}
+        {
+            r.index: r
+            for r in play_episodes("Recall-v0", options, list(range(9)), policy, How(workers=w, lanes=4))
+        }
         for w in (1, 3)
     ]
     for index in range(9):

@@ -22,7 +22,7 @@ from motif_jax.envs.episode import Moment
 from motif_jax.envs.recall import Recall
 from motif_jax.playing import episode_worker, episodes
 from motif_jax.playing.episode_worker import EpisodeServer, Uniforms
-from motif_jax.playing.episodes import EpisodeError, play_episodes
+from motif_jax.playing.episodes import EpisodeError, How, play_episodes
 from motif_jax.playing.policies import RandomPolicy, choose_actions, log_softmax
 
 SEEDS = list(range(100, 111))
@@ -52,9 +52,10 @@ class Counting:
         return logits, (total + state).astype(np.float32), state
 
 
-def play(policy, **kwargs):
-    kwargs = {"workers": 2, "lanes": 4, **kwargs}
-    return {r.index: r for r in play_episodes("Recall-v0", OPTIONS, SEEDS, policy, **kwargs)}
+def play(policy, skip=(), on_death=None, **how):
+    how = How(**{"workers": 2, "lanes": 4, **how})
+    played = play_episodes("Recall-v0", OPTIONS, SEEDS, policy, how, skip=skip, on_death=on_death)
+    return {r.index: r for r in played}
 
 
 def assert_same(first, second):
@@ -100,7 +101,7 @@ def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
     expected, deaths, records = play(policy), [], {}
     killed = False
     for record in play_episodes(
-        "Recall-v0", OPTIONS, SEEDS, policy, workers=2, lanes=4, on_death=deaths.append
+        "Recall-v0", OPTIONS, SEEDS, policy, How(workers=2, lanes=4), on_death=deaths.append
     ):
         records[record.index] = record
         if len(records) == 2 and not killed:
@@ -139,7 +140,9 @@ class Slow(RandomPolicy):
 def test_a_slow_bot_is_not_taken_for_an_engine_that_hangs(monkeypatch):
     monkeypatch.setattr(worker_process, "HANG_SECONDS", 0.5)
     deaths = []
-    slow = list(play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), workers=1, on_death=deaths.append))
+    slow = list(
+        play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), How(workers=1), on_death=deaths.append)
+    )
     assert (len(slow), deaths) == (1, [])
 
 
@@ -161,7 +164,7 @@ class KillOwnWorker(RandomPolicy):
 
 def test_an_episode_that_kills_its_workers_is_named():
     with pytest.raises(EpisodeError, match=f"seed {SEEDS[1]} ended 3 worker"):
-        list(play_episodes("Recall-v0", OPTIONS, SEEDS[:3], KillOwnWorker(), workers=1))
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS[:3], KillOwnWorker(), How(workers=1)))
     assert not multiprocessing.active_children()
 
 
@@ -175,7 +178,7 @@ def test_an_exception_in_a_worker_is_shown_and_not_retried(policy, monkeypatch):
     options = {"cues": -3} if isinstance(policy, Counting) else OPTIONS
     monkeypatch.setattr(episodes.registry, "spec", lambda *a, **k: spec_of())
     with pytest.raises(RuntimeError, match=r"a worker process failed:(.|\n)*(a bug in a worker|Error)"):
-        list(play_episodes("Recall-v0", options, SEEDS, policy, workers=1, lanes=2))
+        list(play_episodes("Recall-v0", options, SEEDS, policy, How(workers=1, lanes=2)))
     assert not multiprocessing.active_children()
 
 
@@ -188,7 +191,7 @@ def test_stop_ends_early_and_leaves_no_process():
         requested = False
 
     stop, seen = Stop(), []
-    for record in play_episodes("Recall-v0", OPTIONS, SEEDS, RandomPolicy(), workers=1, stop=stop):
+    for record in play_episodes("Recall-v0", OPTIONS, SEEDS, RandomPolicy(), How(workers=1), stop=stop):
         seen.append(record.index)
         stop.requested = True
     assert 1 <= len(seen) < len(SEEDS)
@@ -197,9 +200,9 @@ def test_stop_ends_early_and_leaves_no_process():
 
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="even number"):
-        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), workers=1, lanes=3))
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), How(workers=1, lanes=3)))
     with pytest.raises(ValueError, match="no observation field glyphs"):
-        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), workers=1, keep_fields=("glyphs",)))
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), How(workers=1, keep_fields=("glyphs",))))
 
 
 def test_worker_module_brings_no_jax():

@@ -16,7 +16,7 @@ from motif_jax.networks.agent import make_agent_network
 from motif_jax.online import agent_checkpoints
 from motif_jax.playing import agent_policy, lineups, watching
 from motif_jax.playing.episode_worker import PlayedEpisode
-from motif_jax.playing.episodes import play_episodes
+from motif_jax.playing.episodes import How, play_episodes
 from motif_jax.rewards.exchange import write_safetensors
 from motif_jax.rewards.trained import read_trained
 from motif_jax.support import run_folder
@@ -124,7 +124,7 @@ def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
     assert who.options["fields"] == ["glyphs"]
     assert who.rater.fields == ("message", "blstats", "glyphs")
     (record,) = play_episodes(
-        who.environment, who.options, [5], who.policy, workers=1, keep_fields=who.rater.fields
+        who.environment, who.options, [5], who.policy, How(workers=1, keep_fields=who.rater.fields)
     )
     rated = who.rater.rate(record)
     reward = rewards.load_intrinsic(who.reward, who.spec)
@@ -159,7 +159,9 @@ def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path,
         config.reward.quantile = None
         who = lineups.check(config)
         keep = who.rater.fields
-        played = play_episodes(who.environment, who.options, [5], who.policy, workers=1, keep_fields=keep)
+        played = play_episodes(
+            who.environment, who.options, [5], who.policy, How(workers=1, keep_fields=keep)
+        )
         rated.append(who.rater.rate(next(played)).discounted)
         played.close()
     np.testing.assert_array_equal(*rated)
