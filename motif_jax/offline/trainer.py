@@ -275,6 +275,7 @@ class _Run:
         return f"{', '.join(wrong)} of step {step:,} not finite (its batch is in {path})"
 
     def _policy(self) -> str:
-        if self.trainer.settings.most_skips:
-            return "; config.nonfinite.most_skips steps were left out already"
+        most = self.trainer.settings.most_skips
+        if most:
+            return f"; {self.position.skipped} steps were left out already (--config.nonfinite.most_skips={most})"
         return "; --config.nonfinite.policy=skip goes on without that step"

@@ -123,7 +123,7 @@ def test_a_step_that_is_not_finite_stops_the_run_before_it_and_may_be_left_out(t
     # The same once more ends at the same place; one step may be left out now, and the next is one too many.
     with pytest.raises(UserError, match="step 10 not finite"):
         run("r")
-    with pytest.raises(UserError, match=r"step 17 not finite .*most_skips"):
+    with pytest.raises(UserError, match=r"step 17 not finite .*; 1 steps .*most_skips=1"):
         run("r", most_skips=1)
     assert saved(tmp_path / "r", "resume")[1]["skipped"] == 1
     assert run("r", most_skips=2)
