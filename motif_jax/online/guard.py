@@ -14,14 +14,18 @@ from motif_jax.online.learner import Failure, Learner
 from motif_jax.support import nonfinite
 from motif_jax.support.errors import UserError
 
+# In a checkpoint's progress: how many were left out, and which of them was one too many, None where none was.
 SKIPPED = "skipped_updates"
+ENDED_BY = "ended_by"
 _MOST_NAMES = 3
 
 
 class Guard:
     """Counts a run's updates that were left out, and ends it where they are too many.
 
-    All hosts see the same: what is not finite is reduced over all devices. The first writes its part of the batch.
+    All hosts see the same: what is not finite is reduced over all devices. The first writes its part of the batch. What
+    a run was allowed to leave out it has left out, also where it goes on with fewer that it may; one that was ended by
+    an update goes on only where it may leave out that one, too.
 
     Args:
       config: the whole config.
@@ -32,33 +36,36 @@ class Guard:
     def __init__(self, config: ConfigDict, workdir: Path | None, progress: dict[str, Any]) -> None:
         self._workdir, self._most = workdir, nonfinite.most_skips(config)
         self.skipped: int = progress.get(SKIPPED, 0)
-        self._last: str | None = None
+        before: str | None = progress.get(ENDED_BY)
+        self._ended_by = before if self.skipped > self._most else None
 
     @property
     def exceeded(self) -> bool:
         """Whether the run must end."""
-        return self.skipped > self._most
+        return self._ended_by is not None
+
+    def progress(self) -> dict[str, Any]:
+        """What a checkpoint's progress holds of it."""
+        return {SKIPPED: self.skipped, ENDED_BY: self._ended_by}
 
     def look(self, learner: Learner) -> None:
         """Takes in the learner's failures: says each, and writes its batch."""
         failures, learner.failures = learner.failures, []
         for failure in failures:
             self.skipped += 1
-            if self.skipped > self._most + 1:
-                continue  # was on its way when the one before it ended the run
-            self._last = self._describe(failure)
-            if not self.exceeded and self._workdir is not None:
+            line = self._describe(failure)
+            if self.skipped > self._most:
+                self._ended_by = line
+            elif self._workdir is not None:
                 print(
-                    f"{self._last}: left out ({self.skipped} of at most {self._most})",
-                    file=sys.stderr,
-                    flush=True,
+                    f"{line}: left out ({self.skipped} of at most {self._most})", file=sys.stderr, flush=True
                 )
 
     def require(self, step: int) -> None:
-        """Raises UserError if the run must end; it was saved at environment step `step`."""
+        """Raises UserError if the run must end; its checkpoint is that of environment step `step`."""
         if self.exceeded:
             raise UserError(
-                f"{self._last}; checkpoint {step} has the parameters before it: train anew with a smaller "
+                f"{self._ended_by}; checkpoint {step} has the parameters before it: train anew with a smaller "
                 "--config.optimizer.learning_rate, or go on with --config.nonfinite.policy=skip and --config.nonfinite."
                 f"most_skips above {self.skipped}"
             )

@@ -1,4 +1,4 @@
-"""The learner: batches go to its devices while it works, and its metrics are read one update late."""
+"""The learner: batches go to its devices while it works, and its metrics come to the host with the end of an update."""
 
 from __future__ import annotations
 
@@ -105,6 +105,8 @@ class Learner:
         self._launched = time.perf_counter()
         self.state, self._running = self._update(self.state, batch.trajectories)
         self._batch = batch
+        # What is read when the update is done is then on the host already: the devices wait for their next one.
+        self._running.copy_to_host_async()
         self.version += 1
         self._meters.add("learner/updates", 1)
         self._meters.add("learner/bytes", batch.num_bytes)

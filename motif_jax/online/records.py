@@ -12,10 +12,10 @@ from ml_collections import ConfigDict
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.meters import of_all_hosts, system_metrics
 from motif_jax.online import agent_checkpoints, reward_choice, settings
-from motif_jax.online.batcher import IntrinsicReturn
+from motif_jax.online.batcher import DeviceBatch
 from motif_jax.online.clock import Clock
 from motif_jax.online.episode_log import EpisodeLog
-from motif_jax.online.guard import SKIPPED, Guard
+from motif_jax.online.guard import Guard
 from motif_jax.online.learner import Averages
 from motif_jax.online.recordings import EpisodeRecorder
 from motif_jax.online.system import BatchStream, System
@@ -53,6 +53,7 @@ class Records:
         self._config, self._checkpoints, self._system = config, checkpoints, system
         self._clock, self._recorder, self._hosts = clock, recorder, Hosts()
         self._averages = Averages()
+        self._reward_version = 0
         self.guard = Guard(config, workdir if self._hosts.is_first else None, progress)
         # Complete episodes of this host that the others do not know yet.
         self._unwritten: list[dict[str, Any]] = []
@@ -84,11 +85,15 @@ class Records:
     ) -> None:
         self._stack.__exit__(kind, error, trace)
 
-    def add(self, step: int, returns: list[IntrinsicReturn]) -> None:
-        """Takes in the update that was waited for last, and the episodes that ended up to the batch of `step`."""
-        # Read now that the devices have their next update.
-        self._read_metrics()
-        self._keep(self._episodes.join(step, self._reports(step), returns))
+    def look(self) -> None:
+        """Takes in the update that was waited for last: its metrics, or that it was not finite."""
+        self._averages.add(self._system.learner.metrics())
+        self.guard.look(self._system.learner)
+
+    def add(self, step: int, batch: DeviceBatch) -> None:
+        """Takes in a batch whose update was started, and the episodes that ended up to it, environment step `step`."""
+        self._reward_version = batch.reward_version
+        self._keep(self._episodes.join(step, self._reports(step), batch.intrinsic_returns))
         if self._clock.show_is_due():
             self.show()
 
@@ -122,11 +127,10 @@ class Records:
         system = self._system
         here = system_metrics(system.meters.read(), system.inference_threads)
         everyone = self.gather({**here, "queue/waiting_batches": float(waiting)})
-        # Those of the update that has just been waited for, which are read later where no row is written.
-        self._read_metrics()
         values = {
             **self._averages.read(),
             **self._episodes.row(),
+            **({"reward/version": float(self._reward_version)} if system.has_lookup else {}),
             **({} if system.reward is None else system.reward.metrics()),
             **of_all_hosts([host["system"] for host in everyone]),
             "actors/restarts": float(sum(host["restarts"] for host in everyone)),
@@ -152,7 +156,7 @@ class Records:
             "next_episode": self._next_episode,
             "episodes": self._episodes.state(),
             "seconds": clock.seconds(),
-            SKIPPED: self.guard.skipped,
+            **self.guard.progress(),
         }
         metrics = self._episodes.means() if self._episodes.settled() else {}
         items = self._system.items()
@@ -176,10 +180,6 @@ class Records:
         for host in everyone:
             self._episodes.write(host["episodes"])
         return everyone
-
-    def _read_metrics(self) -> None:
-        self._averages.add(self._system.learner.metrics())
-        self.guard.look(self._system.learner)
 
     def _reports(self, step: int) -> list[dict[str, Any]]:
         """What actors report of the episodes that ended since the last call."""

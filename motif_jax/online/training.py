@@ -18,6 +18,7 @@ from motif_jax.online import agent_checkpoints, reward_choice, settings
 from motif_jax.online.agent_checkpoints import Snapshot
 from motif_jax.online.batcher import DeviceBatch
 from motif_jax.online.clock import Clock
+from motif_jax.online.guard import Guard
 from motif_jax.online.recordings import drop_recordings, make_recorder
 from motif_jax.online.records import Records
 from motif_jax.online.system import BatchStream, Listeners, System
@@ -49,7 +50,7 @@ class Training:
 
         Raises:
           ServiceFailedError: a part of the system failed.
-          UserError: the learning diverged.
+          UserError: the learning diverged, now or when the run was started before.
         """
         config, workdir, clock = self._config, self._workdir, self.clock
         with ExitStack() as stack:
@@ -61,6 +62,7 @@ class Training:
             progress = {} if snapshot is None else snapshot.progress
             if snapshot is not None:
                 clock.go_on(progress)
+            Guard(config, None, progress).require(clock.steps)
             if clock.finished:
                 self._say(f"nothing to do: {workdir} has {clock.steps:,} of {clock.total:,} steps")
                 return True
@@ -159,7 +161,7 @@ class Loop:
             self._profiler.step(learner.version)
             learner.step(batch)
             self._agreement.vote(self._ballot(batch, stop))
-            self._records.add(clock.steps + batch.num_steps, batch.intrinsic_returns)
+            self._records.add(clock.steps + batch.num_steps, batch)
         self._records.end(self._stream)
 
     def _ballot(self, batch: DeviceBatch, stop: Interruption) -> Ballot:
@@ -172,6 +174,8 @@ class Loop:
         """Waits for the update that runs and does what the hosts agreed on with it; returns whether they stop."""
         clock = self._clock
         self._system.learner.settle()
+        # Before anything is launched or saved: neither may come behind an update that ends the run.
+        self._records.look()
         agreed = self._agreement.result()
         if agreed is None:
             return False

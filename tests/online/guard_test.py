@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jax
 import numpy as np
 import pytest
 
 from motif_jax.online import agent_checkpoints, settings
+from motif_jax.online.batcher import DeviceBatch
+from motif_jax.online.guard import Guard
+from motif_jax.online.learner import Failure, Learner
 from motif_jax.online.system import BatchStream, System
 from motif_jax.online.training import Training
 from motif_jax.support.checkpoints import ANY, JSON, Checkpoints
@@ -58,17 +63,73 @@ def test_an_update_that_is_not_finite_leaves_the_state_as_it_was() -> None:
         assert not all(jax.tree.leaves(changed))
 
 
+def train(folder: Path, **changes: Any) -> Training:
+    """The `BROKEN` run, or what `run` raises."""
+    training = Training(settings.resolved(recall_config(**{**BROKEN, **changes})), folder)
+    assert training.run(Interruption())
+    return training
+
+
 @pytest.mark.slow
 def test_a_run_ends_with_the_batch_and_the_parameters_before_it(tmp_path: Path) -> None:
-    config = settings.resolved(recall_config(**BROKEN))
     with pytest.raises(UserError, match=r"update 2 is not finite: .*nonfinite/step-2\.npz.*skip"):
-        Training(config, tmp_path).run(Interruption())
+        train(tmp_path, save_every_steps=1, keep_checkpoints=10)
     with np.load(tmp_path / "nonfinite" / "step-2.npz") as batch:
         assert np.isnan(batch["intrinsic_reward"]).all()
         assert batch["observation/sign"].size
     step, items = newest(tmp_path)
     assert 2 * 100 < step < 600
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((items["params"], items["learner"])))
+    with Checkpoints(tmp_path / agent_checkpoints.FOLDER, read_only=True) as checkpoints:
+        saved = [
+            checkpoints.restore(s, {"params": ANY, "learner": ANY, "progress": JSON})
+            for s in checkpoints.steps()
+        ]
+    # Nothing was learned behind the last good update, and the checkpoint written with the bad one knows of it.
+    assert [one["progress"]["updates"] for one in saved] == [1, 2, 3]
+    assert [one["progress"]["skipped_updates"] for one in saved] == [0, 0, 1]
+    jax.tree.map(np.testing.assert_array_equal, saved[1]["params"], items["params"])
+    jax.tree.map(
+        np.testing.assert_array_equal, saved[1]["learner"]["opt_state"], items["learner"]["opt_state"]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [300, 600], ids=["in_its_last_update", "amidst"])
+def test_a_run_that_was_ended_ends_again_before_anything_starts(tmp_path: Path, steps: int) -> None:
+    said = []
+    for _ in range(2):
+        training = Training(
+            settings.resolved(recall_config(**{**BROKEN, "train_for_env_steps": steps})), tmp_path
+        )
+        with pytest.raises(UserError, match=r"update 2 is not finite: .*nonfinite/step-2\.npz") as caught:
+            training.run(Interruption())
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert training.system is None
+    more = {"train_for_env_steps": steps + 200}
+    train(tmp_path, **more, nonfinite__policy="skip", nonfinite__most_skips=1)
+    assert newest(tmp_path)[1]["progress"]["skipped_updates"] == 1
+    # What it may have left out by then it has left out.
+    assert train(tmp_path, **more, nonfinite__policy="stop").system is None
+    assert train(tmp_path, train_for_env_steps=steps + 400, nonfinite__policy="stop").clock.finished
+
+
+def test_what_was_allowed_at_its_time_ends_no_run() -> None:
+    stop, skip = (settings.resolved(recall_config(nonfinite__policy=name)) for name in ("stop", "skip"))
+    batch = cast("DeviceBatch", None)
+    guard = Guard(skip, None, {})
+    for number in range(2):
+        guard.look(cast("Learner", SimpleNamespace(failures=[Failure(number, ["loss/total"], batch)])))
+    assert not guard.exceeded
+    guard = Guard(stop, None, guard.progress())
+    guard.require(100)
+    guard.look(cast("Learner", SimpleNamespace(failures=[Failure(7, ["loss/total"], batch)])))
+    again = Guard(stop, None, guard.progress())
+    for ended in (guard, again):
+        with pytest.raises(UserError, match=r"update 7 is not finite: loss/total; checkpoint 100 .* above 3"):
+            ended.require(100)
+    Guard(skip, None, guard.progress()).require(100)
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def test_rows_of_a_training_without_rewards_of_its_own(
         return metrics
 
     monkeypatch.setattr(Learner, "metrics", kept)
-    absent = {f"episode/{name}" for name in {*OF_NETHACK, "intrinsic_return"}}
+    absent = {"reward/version"} | {f"episode/{name}" for name in {*OF_NETHACK, "intrinsic_return"}}
     for steps in (300, 600):
         config = recall_config(serial=True, train_for_env_steps=steps, log_every_seconds=1e-9)
         assert Training(settings.resolved(config), tmp_path).run(Interruption())

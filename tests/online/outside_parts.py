@@ -66,7 +66,7 @@ class Familiar(IntrinsicReward):
         self.version = self.restored_at = int(state["version"])
 
     def metrics(self) -> dict[str, float]:
-        return {"reward/version": float(self.version)}
+        return {"familiar/texts": float(len(self.counts))}
 
 
 class ReinforceState(NamedTuple):
