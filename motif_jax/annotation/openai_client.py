@@ -30,6 +30,7 @@ from motif_jax.annotation.chat import (
 )
 from motif_jax.annotation.replies import (
     Rubbish,
+    blames_answer_limit,
     blames_content,
     blames_length,
     checked,
@@ -276,7 +277,7 @@ class OpenAIAnnotator(ChatAnnotator):
         if any(name in said for name in _LIMITS):
             # Some name both where the context does not hold the longest answer besides the prompt, so the length comes first;
             # without a limit the server sees to what is left.
-            if blames_length(said) or "too large" in said:
+            if blames_length(said) or blames_answer_limit(said):
                 if self.mode == "analysis" and any(name in request for name in _LIMITS):
                     self._limit = None
                     return

@@ -33,6 +33,8 @@ _LENGTH_WORDS = (
     "too many tokens",
     "exceeds the available",
 )
+# Words of one that blames the longest answer asked for.
+_LIMIT_WORDS = ("too large", "cannot be greater than", "max_model_len")
 
 
 class Rubbish(Exception):
@@ -47,6 +49,11 @@ def blames_content(said: str) -> bool:
 def blames_length(said: str) -> bool:
     """Whether a refusal says that the prompt is too long."""
     return any(word in said.lower() for word in _LENGTH_WORDS)
+
+
+def blames_answer_limit(said: str) -> bool:
+    """Whether a refusal says that the longest answer asked for is longer than the context."""
+    return any(word in said.lower() for word in _LIMIT_WORDS)
 
 
 def verdict_log_probabilities(choice: Any, verdicts: Sequence[str]) -> list[float]:

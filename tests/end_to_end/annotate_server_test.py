@@ -462,10 +462,15 @@ def test_a_prompt_that_is_too_long_is_unknown(run, server, dataset):
     assert (labels(dataset) == 3).sum() >= 1
 
 
-def test_an_answer_longer_than_the_context_is_left_to_the_server(run, server, dataset):
-    refusal = {
-        "error": {"message": "'max_tokens' is too large: 4096. The maximum context length is 4096 tokens."}
-    }
+@pytest.mark.parametrize(
+    "said",
+    [
+        "'max_tokens' is too large: 4096. The maximum context length is 4096 tokens.",
+        "max_tokens=4096 cannot be greater than max_model_len=512. Please request fewer output tokens.",
+    ],
+)
+def test_an_answer_longer_than_the_context_is_left_to_the_server(run, server, dataset, said):
+    refusal = {"error": {"message": said}}
     server.behave = lambda number, request: (400, refusal) if "max_tokens" in request else None
     assert run()["answer_limit"] == "the server's own"
     assert (labels(dataset) == expected(dataset, rule)).all()
