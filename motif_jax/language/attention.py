@@ -6,7 +6,7 @@ of a row share have no axis N: they are computed and kept once, in the forward p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import chex
@@ -38,13 +38,19 @@ def mask_bias(allowed: jax.Array) -> jax.Array:
     return jnp.where(allowed, 0.0, MASKED).astype(jnp.float32)
 
 
-def attend(query: jax.Array, segments: Sequence[Keys], scale: float) -> jax.Array:
+def attend(
+    query: jax.Array,
+    segments: Sequence[Keys],
+    scale: float,
+    drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
+) -> jax.Array:
     """Attention of queries over all segments together, one softmax, computed in float32.
 
     Args:
       query: [B, N, S, H, D]; H is a multiple of the segments' G.
       segments: what they look at.
       scale: the scores are multiplied by it.
+      drop: leaves some of the weights [B, N, G, H / G, S, K of all segments] out.
 
     Returns:
       [B, N, S, H, D] in the dtype of `query`.
@@ -54,7 +60,7 @@ def attend(query: jax.Array, segments: Sequence[Keys], scale: float) -> jax.Arra
     groups = segments[0].keys.shape[-2]
     grouped = query.reshape(batch, branches, length, groups, heads // groups, width)
     scores = jnp.concatenate([_scores(grouped, segment, scale) for segment in segments], axis=-1)
-    weights = jax.nn.softmax(scores, axis=-1).astype(query.dtype)
+    weights = drop(jax.nn.softmax(scores, axis=-1).astype(query.dtype))
     total, start = jnp.zeros(grouped.shape, query.dtype), 0
     for segment in segments:
         stop = start + segment.keys.shape[-3]

@@ -39,6 +39,25 @@ class Rotary:
 
 
 @dataclasses.dataclass(frozen=True)
+class Dropout:
+    """Shares of numbers that are left out at random while training, where dropout is asked for (Srivastava et al. 2014).
+
+    Attributes:
+      embeddings: of the embeddings that go into a stack.
+      attention: of the weights of attention.
+      outputs: of what attention and feed-forward add to the states.
+      inner: of the states inside a feed-forward layer (T5).
+      final: of the states after the last norm (T5).
+    """
+
+    embeddings: float = 0.0
+    attention: float = 0.0
+    outputs: float = 0.0
+    inner: float = 0.0
+    final: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
 class ModelConfig:
     """One language model.
 
@@ -58,6 +77,7 @@ class ModelConfig:
       attention_bias, output_bias, feed_forward_bias: which projections have a bias (Llama and Qwen2).
       rotary: None without rotary positions.
       relative_buckets, relative_distance: of T5's relative positions.
+      dropout: what is left out while training.
       initializer: standard deviation of fresh weights.
       pad_id, start_id: special tokens; start_id is a decoder's first token.
       end_ids: tokens that end a text, one or several.
@@ -84,6 +104,7 @@ class ModelConfig:
     rotary: Rotary | None = None
     relative_buckets: int = 32
     relative_distance: int = 128
+    dropout: Dropout = Dropout()
     initializer: float = 0.02
     pad_id: int = 0
     start_id: int = 0
@@ -174,6 +195,7 @@ def _t5(values: Mapping[str, Any], source: str) -> ModelConfig:
         norm_epsilon=values.get("layer_norm_epsilon", 1e-6),
         relative_buckets=values.get("relative_attention_num_buckets", 32),
         relative_distance=values.get("relative_attention_max_distance", 128),
+        dropout=Dropout(*[values.get("dropout_rate", 0.1)] * 5),
         initializer=values.get("initializer_factor", 1.0),
         pad_id=_special(values, "pad_token_id", 0),
         start_id=_special(values, "decoder_start_token_id", _special(values, "pad_token_id", 0)),
@@ -198,6 +220,9 @@ def _gpt2(values: Mapping[str, Any], source: str) -> ModelConfig:
         max_length=values["n_positions"],
         tied=values.get("tie_word_embeddings", True),
         norm_epsilon=values.get("layer_norm_epsilon", 1e-5),
+        dropout=Dropout(
+            values.get("embd_pdrop", 0.1), values.get("attn_pdrop", 0.1), values.get("resid_pdrop", 0.1)
+        ),
         initializer=values.get("initializer_range", 0.02),
         pad_id=_special(values, "pad_token_id", ends[0]),
         start_id=_special(values, "bos_token_id", ends[0]),
@@ -229,6 +254,7 @@ def _llama(values: Mapping[str, Any], source: str) -> ModelConfig:
         output_bias=bias and not qwen,
         feed_forward_bias=values.get("mlp_bias", False),
         rotary=_rotary(values, source),
+        dropout=Dropout(attention=values.get("attention_dropout", 0.0)),
         initializer=values.get("initializer_range", 0.02),
         pad_id=_special(values, "pad_token_id", ends[0]),
         start_id=_special(values, "bos_token_id", 1),
@@ -257,7 +283,7 @@ def _rotary(values: Mapping[str, Any], source: str) -> Rotary:
 
 
 def _roberta(values: Mapping[str, Any], source: str) -> ModelConfig:
-    pad = _special(values, "pad_token_id", 1)
+    pad, hidden = _special(values, "pad_token_id", 1), values.get("hidden_dropout_prob", 0.1)
     return ModelConfig(
         architecture="roberta",
         vocab_size=values["vocab_size"],
@@ -272,6 +298,7 @@ def _roberta(values: Mapping[str, Any], source: str) -> ModelConfig:
         max_length=values["max_position_embeddings"] - pad - 1,
         tied=values.get("tie_word_embeddings", True),
         norm_epsilon=values.get("layer_norm_eps", 1e-5),
+        dropout=Dropout(hidden, values.get("attention_probs_dropout_prob", 0.1), hidden),
         initializer=values.get("initializer_range", 0.02),
         pad_id=pad,
         start_id=_special(values, "bos_token_id", 0),

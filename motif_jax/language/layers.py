@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import chex
@@ -85,6 +86,7 @@ class FeedForward(nn.Module):
     config: ModelConfig
     bias: bool
     dtype: Any
+    deterministic: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -93,6 +95,7 @@ class FeedForward(nn.Module):
         hidden = activation(projection(config, config.feed_forward, self.bias, "activated", self.dtype)(x))
         if config.gated:
             hidden *= projection(config, config.feed_forward, self.bias, "factor", self.dtype)(x)
+        hidden = nn.Dropout(config.dropout.inner, deterministic=self.deterministic)(hidden)
         return projection(config, config.width, self.bias, "down", self.dtype)(hidden)
 
 
@@ -104,10 +107,12 @@ class Attention(nn.Module):
     output_bias: bool
     scale: float
     dtype: Any
+    deterministic: bool = True
 
     def setup(self) -> None:
         """Makes the projections."""
         config = self.config
+        self.drop = nn.Dropout(config.dropout.attention, deterministic=self.deterministic)
         width = config.head_width
         self.query = projection(config, config.heads * width, self.bias, "query", self.dtype)
         self.key = projection(config, config.key_value_heads * width, self.bias, "key", self.dtype)
@@ -121,7 +126,7 @@ class Attention(nn.Module):
 
     def look_at(self, x: jax.Array, fixed: KeyValues, bias: jax.Array) -> jax.Array:
         """Looks at keys that are there already (an encoder's), [B, K, G, D]; returns [B, N, S, D]."""
-        return self._output(attend(self._query(x), [Keys(fixed.keys, fixed.values, bias)], self.scale))
+        return self._output(self._attend(self._query(x), [Keys(fixed.keys, fixed.values, bias)]))
 
     def __call__(
         self, x: jax.Array, context: Context, prefix: KeyValues | None, own: KeyValues | None
@@ -155,7 +160,10 @@ class Attention(nn.Module):
         if prefix is not None:
             assert context.prefix_bias is not None
             segments.insert(0, Keys(prefix.keys, prefix.values, context.prefix_bias))
-        return self._output(attend(query, segments, self.scale)), fresh
+        return self._output(self._attend(query, segments)), fresh
+
+    def _attend(self, query: jax.Array, segments: Sequence[Keys]) -> jax.Array:
+        return attend(query, segments, self.scale, self.drop)
 
     def _query(self, x: jax.Array) -> jax.Array:
         return self.query(x).reshape(*x.shape[:-1], self.config.heads, self.config.head_width)

@@ -67,16 +67,26 @@ class LanguageModel:
       config: of the model.
       dtype: of the computation.
       remat: see `LanguageNetwork`.
+      dropout: key of what dropout leaves out, see `with_dropout`; None: dropout is off.
     """
 
     config: ModelConfig
     dtype: Any = jnp.float32
     remat: bool = False
+    dropout: jax.Array | None = None
 
     @property
     def network(self) -> LanguageNetwork:
         """The flax module."""
-        return LanguageNetwork(self.config, self.dtype, self.remat)
+        return LanguageNetwork(self.config, self.dtype, self.remat, self.dropout is None)
+
+    def with_dropout(self, key: jax.Array) -> LanguageModel:
+        """The model with the config's dropout on, for one step of training; `key` says what is left out.
+
+        Whatever takes a model (`scoring.score`, say) takes this one. Prompts, continuations and every turn of a cache have draws of
+        their own; a prompt's are shared by its continuations, as it is run once.
+        """
+        return dataclasses.replace(self, dropout=key)
 
     def init(self, key: jax.Array) -> Any:
         """Fresh float32 parameters."""
@@ -182,11 +192,15 @@ class LanguageModel:
                 placed = context.positions + prompt.length[:, None, None]
                 context = context._replace(prefix_bias=bias, positions=placed)
         own = None if cache is None else cache.keys
-        states, keys = self._apply(params, embeddings, context, prefix, own, encoded, method="decode")
+        turn = 1 if slot is None else 1 + slot  # 0 is the prompt's
+        states, keys = self._apply(
+            params, embeddings, context, prefix, own, encoded, method="decode", turn=turn
+        )
         if cache is None:
             return states, None
         added = valid.sum(axis=2, dtype=jnp.int32)
         return states, Cache(keys, seen, cache.slot + length, cache.written + added)
 
-    def _apply(self, params: Any, *arguments: Any, method: str) -> Any:
-        return self.network.apply({"params": params}, *arguments, method=method)
+    def _apply(self, params: Any, *arguments: Any, method: str, turn: jax.Array | int = 0) -> Any:
+        rngs = None if self.dropout is None else {"dropout": jax.random.fold_in(self.dropout, turn)}
+        return self.network.apply({"params": params}, *arguments, method=method, rngs=rngs)

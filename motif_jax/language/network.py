@@ -1,7 +1,7 @@
 """The networks: T5, GPT-2, Llama, Qwen2 and RoBERTa out of one stack of blocks.
 
 T5: Raffel et al. 2020, and Shazeer 2020 for the gated ones; GPT-2: Radford et al. 2019; Llama: Touvron et al. 2023; Qwen2: Yang et al.
-2024; RoBERTa: Liu et al. 2019. Dropout is left out: fine-tuning of published models goes without.
+2024; RoBERTa: Liu et al. 2019. Dropout is off unless a network is made with `deterministic=False`; then it needs a key "dropout".
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Block(nn.Module):
     config: ModelConfig
     cross: bool
     dtype: Any
+    deterministic: bool = True
 
     def setup(self) -> None:
         """Makes the parts."""
@@ -54,12 +55,15 @@ class Block(nn.Module):
         # T5 has its scale in the initialisation of the queries.
         scale = 1.0 if config.architecture == "t5" else config.head_width**-0.5
         output_bias = absolute or config.output_bias
-        self.attention = Attention(config, bias, output_bias, scale, self.dtype)
+        self.attention = Attention(config, bias, output_bias, scale, self.dtype, self.deterministic)
         self.attention_norm = _norm(config, "attention_norm")
         if self.cross:
-            self.cross_attention = Attention(config, bias, output_bias, scale, self.dtype)
+            self.cross_attention = Attention(config, bias, output_bias, scale, self.dtype, self.deterministic)
             self.cross_norm = _norm(config, "cross_norm")
-        self.feed_forward = FeedForward(config, absolute or config.feed_forward_bias, self.dtype)
+        self.feed_forward = FeedForward(
+            config, absolute or config.feed_forward_bias, self.dtype, self.deterministic
+        )
+        self.drop = nn.Dropout(config.dropout.outputs, deterministic=self.deterministic)
         self.feed_forward_norm = _norm(config, "feed_forward_norm")
 
     def __call__(
@@ -73,14 +77,14 @@ class Block(nn.Module):
         """Returns the states [B, N, S, D] and what `Attention` gives of keys and values."""
         if self.config.architecture == "roberta":  # each norm behind its sum
             looked, keys = self.attention(x, context, prefix, own)
-            x = self.attention_norm(x + looked)
-            return self.feed_forward_norm(x + self.feed_forward(x)), keys
+            x = self.attention_norm(x + self.drop(looked))
+            return self.feed_forward_norm(x + self.drop(self.feed_forward(x))), keys
         looked, keys = self.attention(self.attention_norm(x), context, prefix, own)
-        x += looked
+        x += self.drop(looked)
         if encoded is not None:
             assert context.cross_bias is not None
-            x += self.cross_attention.look_at(self.cross_norm(x), encoded, context.cross_bias)
-        return x + self.feed_forward(self.feed_forward_norm(x)), keys
+            x += self.drop(self.cross_attention.look_at(self.cross_norm(x), encoded, context.cross_bias))
+        return x + self.drop(self.feed_forward(self.feed_forward_norm(x))), keys
 
     def encoded_keys(self, states: jax.Array) -> KeyValues:
         """Keys and values [B, P, G, D] of an encoder's states [B, P, D] for this layer."""
@@ -96,12 +100,17 @@ class Stack(nn.Module):
     cross: bool
     dtype: Any
     remat: bool = False
+    deterministic: bool = True
 
     def setup(self) -> None:
         """Makes the blocks."""
+        dropout = self.config.dropout
+        self.drop_embeddings = nn.Dropout(dropout.embeddings, deterministic=self.deterministic)
+        self.drop_final = nn.Dropout(dropout.final, deterministic=self.deterministic)
         block = nn.remat(Block) if self.remat else Block
         self.blocks = [
-            block(self.config, self.cross, self.dtype, name=f"block_{i}") for i in range(self.layers)
+            block(self.config, self.cross, self.dtype, self.deterministic, name=f"block_{i}")
+            for i in range(self.layers)
         ]
         if self.config.architecture == "t5":
             shape = (self.config.relative_buckets, self.config.heads)
@@ -122,13 +131,13 @@ class Stack(nn.Module):
         """Runs all blocks; see `Attention` for the arguments, a tuple of layers each."""
         if self.config.architecture == "t5":
             context = context._replace(bias=context.bias + self._relative(x.shape[2], context))
-        keys = []
+        x, keys = self.drop_embeddings(x), []
         for layer, block in enumerate(self.blocks):
             parts = (None if part is None else part[layer] for part in (prefix, own, encoded))
             x, fresh = block(x, context, *parts)
             keys.append(fresh)
         after = x if self.config.architecture == "roberta" else self.final_norm(x)
-        return States(x, after), tuple(keys)
+        return States(x, self.drop_final(after)), tuple(keys)
 
     def _relative(self, length: int, context: Context) -> jax.Array:
         """T5's bias of relative positions, float32 [1, 1, H, S, K]."""
@@ -153,15 +162,17 @@ class LanguageNetwork(nn.Module):
       config: what it is made of.
       dtype: of the computation; parameters keep theirs, norms and softmaxes are float32.
       remat: recompute every block in the backward pass instead of keeping its activations.
+      deterministic: without dropout.
     """
 
     config: ModelConfig
     dtype: Any = jnp.float32
     remat: bool = False
+    deterministic: bool = True
 
     def setup(self) -> None:
         """Makes the parts."""
-        config = self.config
+        config, how = self.config, (self.dtype, self.remat, self.deterministic)
         table = nn.initializers.normal(1.0 if config.architecture == "t5" else config.initializer)
         self.embedding = self.param("embedding", table, (config.vocab_size, config.width))
         if config.architecture in ("gpt2", "roberta"):
@@ -170,13 +181,11 @@ class LanguageNetwork(nn.Module):
         if config.architecture == "roberta":
             self.type_embedding = self.param("type_embedding", table, (1, config.width))
             self.embedding_norm = LayerNorm(config.norm_epsilon)
-            self.encoder = Stack(config, config.layers, True, False, self.dtype, self.remat)
+            self.encoder = Stack(config, config.layers, True, False, *how)
             return
         if config.encoder_layers:
-            self.encoder = Stack(config, config.encoder_layers, True, False, self.dtype, self.remat)
-        self.decoder = Stack(
-            config, config.layers, False, bool(config.encoder_layers), self.dtype, self.remat
-        )
+            self.encoder = Stack(config, config.encoder_layers, True, False, *how)
+        self.decoder = Stack(config, config.layers, False, bool(config.encoder_layers), *how)
         if not config.tied:
             self.head = projection(config, config.vocab_size, False, "head", self.dtype)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from motif_jax.language import generation, scoring
+from motif_jax.language.config import Dropout
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 from tests.language import models, recipes
@@ -121,6 +123,29 @@ def test_recomputation_and_bfloat16_keep_the_gradient(loaded: Any) -> None:
         assert all(leaf.dtype == jnp.float32 for leaf in found)
         difference = jnp.linalg.norm(jnp.concatenate([leaf.ravel() for leaf in found]) - plain)
         assert difference <= limit * jnp.linalg.norm(plain)
+
+
+def test_dropout_follows_its_key_and_every_turn_of_a_step_has_draws_of_its_own(loaded: Any) -> None:
+    """Seen on a model without layers: what dropout leaves out of the embeddings is 0 in its states."""
+    model, params = loaded("gpt2")
+    settings = dataclasses.replace(model.config, layers=0, dropout=Dropout(embeddings=0.3))
+    model, word = LanguageModel(settings), TOKENS[:, None, :1]
+
+    @jax.jit
+    def run(key: jax.Array) -> list[jax.Array]:
+        training, good = model.with_dropout(key), jnp.ones(word.shape, bool)
+        states, prompt = training.prefill(params, TOKENS[:, :1], good[:, 0])
+        first, cache = training.extend(params, prompt, word, good, model.start(recipes.BATCH, 1, 2))
+        second, _ = training.extend(params, prompt, word, good, cache)
+        return [part.before.reshape(recipes.BATCH, -1) == 0 for part in (states, first, second)]
+
+    one, same, other = (np.asarray(run(jax.random.key(seed))) for seed in (1, 1, 2))
+    assert 0.2 < one.mean() < 0.4  # of 144 draws
+    np.testing.assert_array_equal(one, same)
+    for a, b in ((one, other), (one[:1], one[1:2]), (one[1:2], one[2:])):
+        assert (a != b).any()
+    prompt_states, _ = model.prefill(params, TOKENS, VALID)
+    assert (np.asarray(prompt_states.before) != 0).all()
 
 
 def test_draws_follow_the_seed_and_the_hook_changes_them(loaded: Any) -> None:

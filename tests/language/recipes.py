@@ -30,7 +30,7 @@ LLAMA |= {
     "max_position_embeddings": 64,
     "rms_norm_eps": 1e-6,
 }
-LLAMA |= {"bos_token_id": 1, "eos_token_id": 2}
+LLAMA |= {"bos_token_id": 1, "eos_token_id": 2, "attention_dropout": 0.2}
 STRETCHED = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0}
 STRETCHED |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 16}
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -45,7 +45,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "n_layer": 2,
             "n_head": 4,
         },
-        **{"bos_token_id": 2, "eos_token_id": 2},
+        **{"bos_token_id": 2, "eos_token_id": 2, "embd_pdrop": 0.1, "attn_pdrop": 0.2, "resid_pdrop": 0.3},
     },
     "llama": {**LLAMA, "model_type": "llama", "rope_parameters": STRETCHED, "tie_word_embeddings": False},
     "qwen2": {
@@ -61,6 +61,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "type_vocab_size": 1,
         },
         **{"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "layer_norm_eps": 1e-5},
+        **{"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2},
     },
 }
 SIDES = ("none", "left", "right")
@@ -89,6 +90,11 @@ def mask(side: str) -> np.ndarray:
     if side == "right":
         valid[1, -4:] = valid[2, -1:] = False
     return valid
+
+
+def pattern(size: int, rate: float) -> np.ndarray:
+    """Stands in for dropout on an axis of `size`: draws cannot be compared, where they are made and at which rate can."""
+    return (1 + rate * np.cos(np.arange(size))).astype(np.float32)
 
 
 def write(folder: Path, name: str, shapes: dict[str, list[int]]) -> Path:

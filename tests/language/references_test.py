@@ -6,12 +6,13 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.language import beams, generation, scoring
+from motif_jax.language import beams, generation, scoring, weights
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 from tests.language import models, recipes
@@ -58,12 +59,17 @@ def _states(model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Arr
     if not model.config.has_decoder:
         return {"states": states.after}
     if not model.config.encoder_layers:
-        return {"states": states.after, "logits": model.logits(params, states.after)}
+        return {
+            "states": states.after,
+            "before": states.before,
+            "logits": model.logits(params, states.after),
+        }
     start = jnp.zeros((recipes.BATCH, 1), jnp.int32)
     decoder = jnp.concatenate([start, tokens[:, : recipes.DECODER_LENGTH - 1]], axis=1)[:, None]
     written, _ = model.extend(params, prompt, decoder, jnp.ones(decoder.shape, bool))
-    after = written.after[:, 0]
-    return {"encoded": states.after, "states": after, "logits": model.logits(params, after)}
+    before, after = written.before[:, 0], written.after[:, 0]
+    logits = model.logits(params, after)
+    return {"encoded": states.after, "states": after, "before": before, "logits": logits}
 
 
 @pytest.mark.parametrize("name", SOME_SLOW)
@@ -105,3 +111,47 @@ def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
     gradient, scores = jax.jit(jax.grad(total, has_aux=True))(params)
     close(scores, reference(name, "score"), 1e-5)
     close(gradient["embedding"], reference(name, "score_gradient"), 1e-4)
+    np.testing.assert_allclose(
+        norms(gradient, model), reference(name, "gradient_norms"), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_the_gradients_of_an_encoders_states(loaded: Any) -> None:
+    model, params = loaded("roberta")
+
+    def total(params: Any) -> jax.Array:
+        states, _ = model.prefill(params, TOKENS, jnp.ones(TOKENS.shape, bool))
+        return states.after[:, 0, :5].sum()
+
+    found = norms(jax.jit(jax.grad(total))(params), model)
+    np.testing.assert_allclose(found, reference("roberta", "gradient_norms"), rtol=1e-4, atol=1e-5)
+
+
+def norms(gradient: Any, model: LanguageModel) -> np.ndarray:
+    """The norm of each tensor of a file, in the order of their names; a tensor may be several of our parameters."""
+    squares: dict[str, float] = {}
+    for entry in weights.entries(model.config):
+        leaf = functools.reduce(lambda node, part: node[part], entry.path, gradient)
+        squares[entry.name] = squares.get(entry.name, 0.0) + float(jnp.square(leaf).sum())
+    return np.sqrt([squares[name] for name in sorted(squares)])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dropout_stands_where_transformers_has_it_and_only_when_it_is_asked_for(
+    loaded: Any, name: str
+) -> None:
+    model, params = loaded(name)
+    valid = recipes.mask("left")
+    tokens = jnp.where(valid, TOKENS, 1) if name == "roberta" else TOKENS
+
+    def stand_in(call: Any, arguments: Any, keywords: Any, context: Any) -> Any:
+        if not isinstance(context.module, nn.Dropout) or context.module.deterministic:
+            return call(*arguments, **keywords)
+        return arguments[0] * recipes.pattern(arguments[0].shape[-1], context.module.rate)
+
+    with nn.intercept_methods(stand_in):
+        plain = _states(model, params, tokens, valid)["states"]
+        found = _states(model.with_dropout(jax.random.key(0)), params, tokens, valid)["states"]
+    decodes = None if name.startswith("t5") else valid
+    close(plain, reference(name, "left/states"), 1e-5, decodes)
+    close(found, reference(name, "dropped"), 1e-5, decodes)
