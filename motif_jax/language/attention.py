@@ -23,8 +23,8 @@ class Keys(NamedTuple):
     """Keys and values that queries look at.
 
     Attributes:
-      keys, values: [B, K, G, D] where a row's continuations share them, else [B, N, K, G, D]; G is the number of
-        key-value heads.
+      keys, values: [B, G, K, D] where a row's continuations share them, else [B, N, G, K, D]; G is the number of
+        key-value heads. Heads stand before tokens: each head's keys are one matrix, which is multiplied as it lies.
       bias: float32, added to the scores: broadcasts to [B, N, H, S, K].
     """
 
@@ -57,28 +57,36 @@ def attend(
     """
     chex.assert_rank(query, 5)
     batch, branches, length, heads, width = query.shape
-    groups = segments[0].keys.shape[-2]
-    grouped = query.reshape(batch, branches, length, groups, heads // groups, width)
+    groups = segments[0].keys.shape[-3]
+    # Heads of a row first: [B, G, N, H / G, S, D].
+    grouped = query.reshape(batch, branches, length, groups, heads // groups, width).transpose(
+        0, 3, 1, 4, 2, 5
+    )
     scores = jnp.concatenate([_scores(grouped, segment, scale) for segment in segments], axis=-1)
     weights = drop(jax.nn.softmax(scores, axis=-1).astype(query.dtype))
     total, start = jnp.zeros(grouped.shape, query.dtype), 0
     for segment in segments:
-        stop = start + segment.keys.shape[-3]
-        letters = "bkgd" if segment.values.ndim == 4 else "bnkgd"
-        total += jnp.einsum(f"bnghsk,{letters}->bnsghd", weights[..., start:stop], segment.values)
+        stop = start + segment.keys.shape[-2]
+        total += jnp.einsum(f"bgnhsk,{_letters(segment)}->bgnhsd", weights[..., start:stop], segment.values)
         start = stop
-    return total.reshape(query.shape)
+    return total.transpose(0, 2, 4, 1, 3, 5).reshape(query.shape)
+
+
+def _letters(segment: Keys) -> str:
+    return "bgkd" if segment.keys.ndim == 4 else "bngkd"
 
 
 def _scores(query: jax.Array, segment: Keys, scale: float) -> jax.Array:
-    """Scores float32 [B, N, G, H / G, S, K]."""
+    """Scores float32 [B, G, N, H / G, S, K]."""
     chex.assert_rank(segment.bias, 5)
-    letters = "bkgd" if segment.keys.ndim == 4 else "bnkgd"
-    scores = jnp.einsum(f"bnsghd,{letters}->bnghsk", query, segment.keys, preferred_element_type=jnp.float32)
-    bias, groups = segment.bias, query.shape[3]
+    scores = jnp.einsum(
+        f"bgnhsd,{_letters(segment)}->bgnhsk", query, segment.keys, preferred_element_type=jnp.float32
+    )
+    bias, groups = segment.bias, query.shape[1]
     heads = bias.shape[2]
     split = (groups, heads // groups) if heads > 1 else (1, 1)
-    return scores * scale + bias.reshape(*bias.shape[:2], *split, *bias.shape[3:])
+    bias = bias.reshape(*bias.shape[:2], *split, *bias.shape[3:])
+    return scores * scale + bias.transpose(0, 2, 1, 3, 4, 5)
 
 
 def causal(length: int) -> jax.Array:

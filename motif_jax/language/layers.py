@@ -22,7 +22,7 @@ ACTIVATIONS = {
 
 
 class KeyValues(NamedTuple):
-    """Keys and values of one layer, [..., K, G, D] each."""
+    """Keys and values of one layer, [..., G, K, D] each."""
 
     keys: jax.Array
     values: jax.Array
@@ -120,12 +120,13 @@ class Attention(nn.Module):
         self.output = projection(config, config.width, self.output_bias, "output", self.dtype)
 
     def keys_of(self, x: jax.Array) -> KeyValues:
-        """Keys and values [..., K, G, D] of states [..., K, D], without positions."""
+        """Keys and values [..., G, K, D] of states [..., K, D], without positions."""
         shape = (*x.shape[:-1], self.config.key_value_heads, self.config.head_width)
-        return KeyValues(self.key(x).reshape(shape), self.value(x).reshape(shape))
+        keys, values = (part(x).reshape(shape).swapaxes(-2, -3) for part in (self.key, self.value))
+        return KeyValues(keys, values)
 
     def look_at(self, x: jax.Array, fixed: KeyValues, bias: jax.Array) -> jax.Array:
-        """Looks at keys that are there already (an encoder's), [B, K, G, D]; returns [B, N, S, D]."""
+        """Looks at keys that are there already (an encoder's), [B, G, K, D]; returns [B, N, S, D]."""
         return self._output(self._attend(self._query(x), [Keys(fixed.keys, fixed.values, bias)]))
 
     def __call__(
@@ -136,8 +137,8 @@ class Attention(nn.Module):
         Args:
           x: [B, N, S, D].
           context: positions and biases.
-          prefix: [B, P, G, D], shared by all continuations; None without one.
-          own: [B, N, K, G, D], the continuations' own cache; None: the tokens look at each other only.
+          prefix: [B, G, P, D], shared by all continuations; None without one.
+          own: [B, N, G, K, D], the continuations' own cache; None: the tokens look at each other only.
 
         Returns:
           [B, N, S, D], and the keys and values of the call's tokens, or `own` with them written at `context.slot`.
@@ -146,10 +147,11 @@ class Attention(nn.Module):
         query, fresh = self._query(x), self.keys_of(x)
         if self.config.rotary is not None:
             query = rotate(query, context.positions, self.config.rotary)
-            fresh = fresh._replace(keys=rotate(fresh.keys, context.positions, self.config.rotary))
+            keys = rotate(fresh.keys.swapaxes(2, 3), context.positions, self.config.rotary)
+            fresh = fresh._replace(keys=keys.swapaxes(2, 3))
         if own is not None:
             assert context.slot is not None
-            start = (0, 0, context.slot, 0, 0)
+            start = (0, 0, 0, context.slot, 0)
             fresh = KeyValues(
                 *(
                     jax.lax.dynamic_update_slice(old, new.astype(old.dtype), start)

@@ -23,7 +23,7 @@ class Prompt(NamedTuple):
     """What continuations need of a prompt.
 
     Attributes:
-      keys: of every layer, [B, T, G, D].
+      keys: of every layer, [B, G, T, D].
       valid: bool [B, T], False for padding.
       length: int32 [B], tokens without padding.
     """
@@ -37,7 +37,7 @@ class Cache(NamedTuple):
     """What continuations have of their own: a static number of slots, written from the front.
 
     Attributes:
-      keys: of every layer, [B, N, K, G, D].
+      keys: of every layer, [B, N, G, K, D].
       valid: bool [B, N, K], which slots hold a token.
       slot: int32 [], the slot that is written next.
       written: int32 [B, N], tokens so far.
@@ -139,7 +139,7 @@ class LanguageModel:
 
     def start(self, batch: int, branches: int, capacity: int) -> Cache:
         """An empty cache for `branches` continuations of each of `batch` prompts, `capacity` tokens each."""
-        shape = (batch, branches, capacity, self.config.key_value_heads, self.config.head_width)
+        shape = (batch, branches, self.config.key_value_heads, capacity, self.config.head_width)
         layer = KeyValues(jnp.zeros(shape, self.dtype), jnp.zeros(shape, self.dtype))
         return Cache(
             (layer,) * self.config.layers,

@@ -87,7 +87,7 @@ class Block(nn.Module):
         return x + self.drop(self.feed_forward(self.feed_forward_norm(x))), keys
 
     def encoded_keys(self, states: jax.Array) -> KeyValues:
-        """Keys and values [B, P, G, D] of an encoder's states [B, P, D] for this layer."""
+        """Keys and values [B, G, P, D] of an encoder's states [B, P, D] for this layer."""
         return self.cross_attention.keys_of(states)
 
 
