@@ -109,12 +109,15 @@ def caption_questions(
             asked[row] = place(first, second)
         else:
             known = (first, second) in position
-            reverse = not known and (
-                (second, first) in position or hasher.items((second, first)) < hasher.items((first, second))
-            )
+            reverse = not known and ((second, first) in position or is_reversed(hasher, first, second))
             asked[row] = place(second, first) if reverse else place(first, second)
             swapped[row] = reverse
     return QuestionList(questions, asked, swapped)
+
+
+def is_reversed(hasher: QuestionHasher, first: str, second: str) -> bool:
+    """Whether a pair is asked the other way round where one order serves both: drawn by the hash, without a habit."""
+    return hasher.items((second, first)) < hasher.items((first, second))
 
 
 def pair_questions(num_pairs: int, hasher: QuestionHasher) -> QuestionList:

@@ -13,7 +13,7 @@ from typing import Any
 from motif_jax.annotation.annotator import Annotator, Answer, Question
 from motif_jax.annotation.conversations import ConversationLog
 from motif_jax.annotation.questions import QuestionHasher
-from motif_jax.annotation.store import AnswerStore, StoredAnswer
+from motif_jax.annotation.store import AnswerStore, StoredAnswer, cost_fields
 from motif_jax.annotation.telemetry import Telemetry
 from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
 
@@ -235,18 +235,9 @@ class Session:
             return
         stored = [(question, answer, StoredAnswer.of(question, answer)) for question, answer in heard]
         # The store first: what others keep is always in the store too.
-        self._store.add((question.id, kept, _cost(answer)) for question, answer, kept in stored)
+        self._store.add((question.id, kept, cost_fields(answer)) for question, answer, kept in stored)
         if keep is not None:
             keep((question, kept) for question, _, kept in stored)
         if self._conversations is not None:
             self._conversations.add(heard)
         answers.update((question.id, kept) for question, _, kept in stored)
-
-
-def _cost(answer: Answer) -> dict[str, Any]:
-    cost: dict[str, Any] = {}
-    if answer.prompt_tokens:
-        cost["tokens"] = [answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens]
-    if answer.note:
-        cost["note"] = answer.note
-    return cost

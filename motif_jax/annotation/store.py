@@ -76,6 +76,16 @@ class StoredAnswer:
         return cls(int(answer.label), p, question.attempt + 1)
 
 
+def cost_fields(answer: Answer) -> dict[str, Any]:
+    """What a store's line says besides the label: tokens, and why there is no verdict."""
+    fields: dict[str, Any] = {}
+    if answer.prompt_tokens:
+        fields["tokens"] = [answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens]
+    if answer.note:
+        fields["note"] = answer.note
+    return fields
+
+
 def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
     """Which of two answers to one question counts: a known label before an unknown one, else the first."""
     if old is None:

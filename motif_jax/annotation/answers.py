@@ -1,0 +1,89 @@
+"""What is answered already, and keeping what is being answered: an annotator's store, while others write it too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from motif_jax.annotation.annotator import Answer, Question
+from motif_jax.annotation.answer_index import AnswerIndex
+from motif_jax.annotation.asking import Asked, Reply
+from motif_jax.annotation.questions import QuestionHasher
+from motif_jax.annotation.store import AnswerStore, StoredAnswer, cost_fields
+from motif_jax.datasets.verdicts import UNKNOWN, Form
+
+
+class Heard(NamedTuple):
+    """An answer, and how long it took."""
+
+    number: int
+    question: Question
+    answer: Answer
+    latency_seconds: float
+
+
+class Answers:
+    """The store as whoever asks one annotator sees it; for one thread."""
+
+    def __init__(
+        self,
+        identity: Mapping[str, Any],
+        form: Form,
+        store_dir: str | Path,
+        attempts: int,
+        again: bool = False,
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+          identity: of the annotator.
+          form: of the questions.
+          store_dir: the answer store.
+          attempts: how often a question is asked at most while its answers are unknown.
+          again: everything is asked, whatever the store has (compat.oni_requeue).
+        """
+        self._form, self._attempts, self._again = form, attempts, again
+        self._hasher = QuestionHasher(identity)
+        self._store = AnswerStore(store_dir)
+        self._index = AnswerIndex(store_dir)
+
+    def find(self, items: tuple[str, ...]) -> StoredAnswer | None:
+        """What the store has of the question about the texts."""
+        return self._index.get(self._hasher.items(items, self._form))
+
+    def open(self, asked: Asked) -> Question | Reply:
+        """The question to be asked, or the answer where there is one already."""
+        key = self._hasher.items(asked.items, self._form)
+        found = None if self._again else self._index.get(key)
+        if found is not None and (found.label != UNKNOWN or found.attempts >= self._attempts):
+            return Reply(asked.number, found.label, found.probabilities, found.attempts, asked=False)
+        attempt = asked.attempt if found is None else max(asked.attempt, found.attempts)
+        return Question(key, asked.items, self._form, attempt=attempt)
+
+    def keep(self, heard: Sequence[Heard]) -> list[Reply]:
+        """Writes answers to the store and waits until they are on the disk; returns what to tell of them.
+
+        Raises:
+          UserError: the store cannot be written.
+          ValueError: an answer is none of its question's form.
+        """
+        stored = [(entry, StoredAnswer.of(entry.question, entry.answer)) for entry in heard]
+        self._store.add((entry.question.id, kept, cost_fields(entry.answer)) for entry, kept in stored)
+        self._index.refresh()
+        return [
+            Reply(
+                entry.number,
+                kept.label,
+                kept.probabilities,
+                kept.attempts,
+                entry.latency_seconds,
+                (entry.answer.prompt_tokens, entry.answer.completion_tokens, entry.answer.cached_tokens),
+            )
+            for entry, kept in stored
+        ]
+
+    def close(self) -> None:
+        """Lets go of the store."""
+        self._store.close()
+        self._index.close()

@@ -1,0 +1,184 @@
+"""Labels while an agent trains: what a training tells an annotator that runs beside it, and what it hears.
+
+`make_source` gives what a config asks for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ml_collections import ConfigDict, config_dict
+
+from motif_jax.annotation import defaults, queue
+from motif_jax.annotation.annotator import check_annotator
+from motif_jax.annotation.store import check_store
+from motif_jax.datasets.verdicts import Form
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+
+
+class Labelled(NamedTuple):
+    """An answer to one question.
+
+    Attributes:
+      item: the texts that it was about, as they were met.
+      label: one of the form's verdicts, never unknown.
+      probability: of one text that of yes; of two P(first) + P(tie) / 2; None where the annotator gives none.
+      latency_seconds: from the question being sent to its answer; 0 for what the store had, and for equal texts.
+      tokens: of prompts and answers together; 0 for what was not asked.
+    """
+
+    item: tuple[str, ...]
+    label: int
+    probability: float | None
+    latency_seconds: float
+    tokens: int
+
+
+class LabelSource(Protocol):
+    """Judges texts that a training meets. One thread may call `meet` while another calls `poll`."""
+
+    def start(self) -> None:
+        """Reaches the server or loads the model, and has one question answered.
+
+        Raises:
+          UserError: that is not possible; one line says why.
+        """
+
+    def meet(
+        self,
+        items: Sequence[tuple[str, ...]],
+        counts: Sequence[int],
+        scores: Sequence[float] | None,
+        step: int,
+    ) -> None:
+        """Says which distinct texts of a batch have no label yet; never blocks.
+
+        Args:
+          items: the texts, tuples of one or two by the form.
+          counts: the steps in which each was met.
+          scores: how much each label is wanted, more is sooner (queue.order=uncertain); None for no opinion.
+          step: environment steps of the run, which budgets a million steps are counted by.
+
+        Raises:
+          UserError: the annotator can ask no more, for good; see `poll`.
+        """
+
+    def poll(self) -> list[Labelled]:
+        """What has been answered since the last call; never blocks.
+
+        Raises:
+          UserError: the annotator can ask no more, for good: its process died too often, or its disk is full.
+        """
+
+    def known(self, items: Sequence[tuple[str, ...]]) -> list[Labelled]:
+        """Those of the texts that the answer store has a label of; for a start, as it waits for the disk."""
+
+    def metrics(self) -> dict[str, float]:
+        """Figures for a row of metrics (docs/metrics.md, `annotator/`), the same names from the first call on."""
+
+    def state(self) -> dict[str, Any]:
+        """What waits or is being asked, and what has been spent, for a checkpoint; JSON-able."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from a `state`; before `start`."""
+
+    def close(self) -> None:
+        """Ends the annotator; what is being asked is lost. The second call does nothing."""
+
+
+def default_config() -> ConfigDict:
+    """The sections `annotator` and `queue` of a config that learns its reward while it plays."""
+    config = ConfigDict()
+    config.annotator = _annotator()
+    config.queue = ConfigDict()
+    # Questions that wait at most; of more, those that would be asked last are dropped.
+    config.queue.size = 10_000
+    # frequent: what was met in most steps. newest: what was met last (published). uncertain: what the reward is least sure of.
+    config.queue.order = "frequent"
+    # Entries of one call as published; only compat.oni_requeue reads it.
+    config.queue.batch = 100
+    # Questions and tokens at most, in all and for each million environment steps; None for no limit.
+    config.queue.budget = ConfigDict()
+    config.queue.budget.questions = config_dict.placeholder(int)
+    config.queue.budget.tokens = config_dict.placeholder(int)
+    config.queue.budget.questions_per_million_steps = config_dict.placeholder(int)
+    config.queue.budget.tokens_per_million_steps = config_dict.placeholder(int)
+    return config
+
+
+def _annotator() -> ConfigDict:
+    config = ConfigDict()
+    # lexicon; with a language model: openai, vllm; module:Class of your own.
+    config.kind = "lexicon"
+    # defaultgoal, zeroknowledge, combat, gold, stairs.
+    config.goal = "defaultgoal"
+    # Answers are drawn with it. Runs that share a store find each other's answers where it is the same.
+    config.seed = 0
+    # Answers of all runs: what is in it is never asked again.
+    config.store_dir = "runs/answer_store"
+    # default, reworded, or a prompt file of your own.
+    config.prompt = ConfigDict({"version": "default", "file": ""})
+    # analysis: free text, then the verdict (published). verdict: the verdict alone, by structured output.
+    # soft: probabilities of the verdicts after a prefilled answer; an answer whose verdicts have less probability than
+    # minimum_mass together is unknown. retry: an answer without a verdict is followed by a request for one.
+    config.answer = ConfigDict({"mode": "analysis", "retry": True, "minimum_mass": 0.05})
+    config.sampling = ConfigDict({"temperature": 0.1, "top_k": -1, "top_p": 1.0, "max_tokens": 4096})
+    # Every question gets a seed of its own, derived from annotator.seed; False: unseeded, a little faster on a GPU.
+    config.sampling.seeded = True
+    # How often a question is asked at most while its answers hold no verdict.
+    config.attempts = 2
+    # How long a start waits for a server that is not there yet.
+    config.wait_seconds = 600.0
+    # The annotator's process is started again when it dies; so many deaths within an hour end the run.
+    config.restarts = 5
+    # The lexicon's YAML file; empty: the one that is built in.
+    config.lexicon = ConfigDict({"file": ""})
+    config.vllm = defaults.vllm()
+    config.openai = defaults.openai()
+    # A question that gets no answer is asked again later, so that nothing else has to wait for it.
+    config.openai.timeout_seconds = 120.0
+    return config
+
+
+def check(config: ConfigDict, form: Form) -> None:
+    """Raises UserError for a bad value of the sections; asks no server and loads no model."""
+    for key in ("annotator.attempts", "annotator.restarts", "queue.size", "queue.batch"):
+        checks.positive(config, key)
+    checks.positive(config, "annotator.wait_seconds", allow_zero=True)
+    checks.choice(config, "queue.order", queue.ORDERS)
+    for name in config.queue.budget:
+        checks.positive(config, f"queue.budget.{name}", allow_none=True)
+    check_store(config.annotator.store_dir)
+    with in_section():
+        check_annotator(annotator_config(config), form)
+
+
+def annotator_config(config: ConfigDict) -> ConfigDict:
+    """The section `annotator` as annotators read a config, with the switches that concern them."""
+    made = ConfigDict(config.annotator.to_dict())
+    made.annotator = config.annotator.kind
+    made.captions = ConfigDict({"messages": True, "status": False})
+    switches = ("answer_first_match", "oni_label_anywhere")
+    made.compat = ConfigDict({name: bool(config.compat.get(name, False)) for name in switches})
+    return made
+
+
+@contextlib.contextmanager
+def in_section() -> Iterator[None]:
+    """Names keys in errors as they are called in this config: config.annotator.goal for config.goal."""
+    try:
+        yield
+    except UserError as error:
+        text = re.sub(r"\bconfig\.annotator=", "config.kind=", str(error))
+        raise UserError(re.sub(r"\bconfig\.(?!compat\b)", "config.annotator.", text)) from error
+
+
+def make_source(config: ConfigDict, form: Form) -> LabelSource:
+    """The source of labels that `config` (the sections of `default_config`, and `compat`) asks for."""
+    from motif_jax.annotation.in_process import InProcessSource
+
+    return InProcessSource(config, form)
