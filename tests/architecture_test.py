@@ -19,6 +19,7 @@ ONLY_IN = {
     "flax": ("networks/", "language/"),
     "orbax": ("support/checkpoints.py",),
     "nle": ("envs/nethack/",),
+    "minigrid": ("envs/babyai_text/",),
 }
 MOST_LINES = 420
 

@@ -23,6 +23,10 @@ NOT_COMPARED = {
     "stairs_message": "a rule in words, for the tests of the tasks",
     "T": "the length, which the arrays' shapes say too",
     "N": "the number of rollouts, which the arrays' shapes say too",
+    "policy": "who played an episode",
+    "bot_error": "where the published bot failed; the one here is minigrid's",
+    "bot_failures": "as bot_error",
+    "fields": "where the fields are described",
     "tty_cursor": "published as an input; neither the picture nor the features depend on it",
 }
 

@@ -1,10 +1,10 @@
-"""The tasks as gymnasium environments, in a namespace of their own.
+"""The environments of this package as gymnasium environments, in a namespace of their own.
 
     import gymnasium
     env = gymnasium.make("motif_jax.envs.gymnasium_env:motif_jax/NetHackScore-v1")
 
 The names without a namespace belong to nle: its own NetHackScore-v0 is another environment, and a NetHackScore-v1 beside
-it would make gymnasium call that one out of date. After `register()` (or an import of this module) plain
+it would make gymnasium call that one out of date; the levels of BabyAI-Text stand beside minigrid's in the same way. After `register()` (or an import of this module) plain
 `gymnasium.make("motif_jax/NetHackScore-v1")` works too.
 """
 
@@ -16,36 +16,37 @@ import gymnasium
 import numpy as np
 
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.spec import TERMINATED, TRUNCATED, empty_observation
 
 NAMESPACE = "motif_jax"
 
 
-class NetHackEnv(gymnasium.Env):
-    """A gymnasium environment round `registry.make(task, **options)`; options as there.
+class RegisteredEnv(gymnasium.Env):
+    """A gymnasium environment round `registry.make(name, **options)`; options as there.
 
     `reset(seed=s)` plays the episode of seed s; later resets without a seed draw episode seeds from `np_random`, so that
-    one seed determines all episodes that follow. `info` has the numbers of `episode_info`. Rendering "ansi" gives the
-    screen as text.
+    one seed determines all episodes that follow. `info` has the numbers of `episode_info`. Rendering "ansi" gives what
+    people see as text.
     """
 
     metadata = {"render_modes": ["ansi"]}
 
-    def __init__(self, task: str, render_mode: str | None = None, **options: Any) -> None:
+    def __init__(self, name: str, render_mode: str | None = None, **options: Any) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode {render_mode!r} is not one of {self.metadata['render_modes']}")
         self.render_mode = render_mode
-        fields = tuple(options.pop("fields", ()))
-        drawn = fields if render_mode is None or "tty_chars" in fields else (*fields, "tty_chars")
-        self._environment = registry.make(task, fields=drawn, **options)
+        shown = registry.spec(name, **options)
+        self._shown = tuple(shown.observation)
+        self._renderer = None if render_mode is None else registry.renderer(shown)
+        if self._renderer is not None:
+            drawn = [field for field in self._renderer.fields if field not in shown.observation]
+            options["fields"] = (*options.get("fields", ()), *drawn)
+        self._environment = registry.make(name, **options)
         self._arrays = empty_observation(self._environment.spec)
-        shown = registry.spec(task, fields=fields, **options).observation
-        self._shown = tuple(shown)
         self.observation_space = gymnasium.spaces.Dict(
-            {name: _space(field.shape, np.dtype(field.dtype)) for name, field in shown.items()}
+            {field: _space(one.shape, np.dtype(one.dtype)) for field, one in shown.observation.items()}
         )
-        self.action_space = gymnasium.spaces.Discrete(self._environment.spec.num_actions)
+        self.action_space = gymnasium.spaces.Discrete(shown.num_actions)
 
     def _observation(self) -> dict[str, np.ndarray]:
         return {name: self._arrays[name].copy() for name in self._shown}
@@ -66,10 +67,10 @@ class NetHackEnv(gymnasium.Env):
         return self._observation(), reward, end == TERMINATED, end == TRUNCATED, info
 
     def render(self) -> Any:
-        """The screen as 24 lines of text in mode "ansi"."""
-        if self.render_mode is None:
+        """What people see, as lines of text, in mode "ansi"."""
+        if self._renderer is None:
             return None
-        lines = self._arrays["tty_chars"]
+        lines = self._renderer.frame(self._arrays).chars
         return "\n".join(bytes(line).replace(b"\0", b" ").decode("latin-1") for line in lines)
 
     def close(self) -> None:
@@ -83,12 +84,12 @@ def _space(shape: tuple[int, ...], dtype: np.dtype) -> gymnasium.spaces.Box:
 
 
 def register() -> None:
-    """Makes the nine tasks known to gymnasium; calling it again changes nothing."""
-    for task in TASKS:
+    """Makes `registry.names()` known to gymnasium; calling it again changes nothing."""
+    for task in registry.names():
         name = f"{NAMESPACE}/{task}"
         if name not in gymnasium.registry:
-            entry_point = f"{__name__}:{NetHackEnv.__name__}"
-            gymnasium.register(name, entry_point=entry_point, kwargs={"task": task}, order_enforce=False)
+            entry_point = f"{__name__}:{RegisteredEnv.__name__}"
+            gymnasium.register(name, entry_point=entry_point, kwargs={"name": task}, order_enforce=False)
 
 
 register()

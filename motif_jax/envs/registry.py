@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.sequential import SingleEnvironments
 from motif_jax.envs.spec import Environment, EnvironmentGroup, EnvironmentSpec, Renderer
@@ -15,15 +16,17 @@ from motif_jax.support.errors import UserError
 
 # name -> "module:class". A class is made with (name, **options) and has a static `make_spec(name, **options)`. Every one takes
 # the option max_episode_steps, and none is needed; fields, compat and others it takes where its spec says so.
+_BABYAI_TEXT = "motif_jax.envs.babyai_text.environment:BabyAIText"
 _ENTRY_POINTS: dict[str, str] = {
     **dict.fromkeys(TASKS, "motif_jax.envs.nethack.environment:NetHackEnvironment"),
     "Recall-v0": "motif_jax.envs.recall:Recall",
+    **dict.fromkeys(catalogue.LEVELS, _BABYAI_TEXT),
 }
 _KEY = "environment.name"
 
 
 def names() -> tuple[str, ...]:
-    """Every name `make` knows."""
+    """Every name `make` knows, but for minigrid's own BabyAI levels."""
     return tuple(_ENTRY_POINTS)
 
 
@@ -32,17 +35,20 @@ def check(name: str) -> None:
     if entry_points.is_entry_point(name):
         if not hasattr(_load(name), "make_spec"):
             raise UserError(f"config.{_KEY}={name}: must be a class with make_spec, see motif_jax.envs.spec")
-    elif name not in _ENTRY_POINTS:
-        raise UserError(
-            f"config.{_KEY}: there is no environment {name!r}; choose one of {', '.join(_ENTRY_POINTS)}, or module:Class"
-        )
+    elif not _is_level(name) and name not in _ENTRY_POINTS:
+        allowed = f"{', '.join(_ENTRY_POINTS)}, one of minigrid's own BabyAI levels, or module:Class"
+        raise UserError(f"config.{_KEY}: there is no environment {name!r}; choose one of {allowed}")
+
+
+def _is_level(name: str) -> bool:
+    return name.startswith(catalogue.PREFIX) and catalogue.find(name) is not None
 
 
 def _load(name: str) -> Any:
     if entry_points.is_entry_point(name):
         return entry_points.load(_KEY, name)
     check(name)
-    return entry_points.load(_KEY, _ENTRY_POINTS[name])
+    return entry_points.load(_KEY, _BABYAI_TEXT if _is_level(name) else _ENTRY_POINTS[name])
 
 
 def make(name: str, **options: Any) -> Environment:

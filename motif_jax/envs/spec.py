@@ -40,6 +40,8 @@ class EnvironmentSpec:
         num_actions: actions are integers 0 .. num_actions - 1.
         text_field: the field whose bytes a reward of the text alone reads; None where there is no text.
         count_field: the field that says how often this text was seen in this episode, this step included.
+        expert_field: the optional field, an unsigned integer, with the action that a scripted player would choose; the
+            greatest number of its type where it has none. None where there is no such player.
         mask_field: the field uint8 [num_actions] that is 0 for actions which this state does not have; None where every
             state has all. Whoever chooses actions keeps to it.
         episode_fields: names of the numbers in `Environment.episode_info()`, besides `return` and `length`.
@@ -59,6 +61,7 @@ class EnvironmentSpec:
     text_field: str | None = None
     count_field: str | None = None
     mask_field: str | None = None
+    expert_field: str | None = None
     episode_fields: tuple[str, ...] = ()
     family: str = ""
     action_names: tuple[str, ...] = ()
@@ -73,6 +76,10 @@ class EnvironmentSpec:
         for name in (self.text_field, self.count_field, self.mask_field):
             if name is not None and name not in self.observation:
                 raise ValueError(f"{name!r} is not among the observation fields {sorted(self.observation)}")
+        if self.expert_field is not None and self.expert_field not in self.optional_fields:
+            raise ValueError(
+                f"{self.expert_field!r} is not among the optional fields {sorted(self.optional_fields)}"
+            )
         count = self.num_actions
         if self.mask_field and self.observation[self.mask_field] != ArraySpec((count,), "uint8"):
             raise ValueError(

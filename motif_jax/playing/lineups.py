@@ -18,6 +18,7 @@ from motif_jax.support import entry_points, run_folder
 from motif_jax.support.errors import UserError
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
+_NAMED = (policies.RANDOM, policies.BOT, policies.AGENT)
 # What a result depends on, of the sections that this module reads.
 IDENTITY = ("policy", "agent", "environment", "reward", "compat")
 # What the configs say of a reward that is named; an agent's own reward keeps the settings that it trained with.
@@ -70,8 +71,8 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     Opens the lineup and returns it: what is wrong in its folders is told here, not when a run folder has been given
     to it. `pins` as in `open_lineup`.
     """
-    named = config.policy in (policies.RANDOM, policies.AGENT) or _is_outside(config.policy)
-    allowed = f"{policies.RANDOM}, {policies.AGENT}, the folder of an agent run, or module:Class"
+    named = config.policy in _NAMED or _is_outside(config.policy)
+    allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(named or Path(config.policy).is_dir(), "policy", config.policy, allowed)
     which = config.agent.checkpoint
     good = which in ("latest", "best") or checks.is_natural(which)
@@ -107,12 +108,12 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
       UserError: a folder is not what it should be.
     """
     pins = pins or Pins()
-    policy: Any = policies.RandomPolicy()
+    policy: Any = policies.BotPolicy() if config.policy == policies.BOT else policies.RandomPolicy()
     own: ConfigDict | None = None
     two_decimals: bool | None = None
     step: int | None = None
     outside = _is_outside(config.policy)
-    itself = not outside and config.policy not in (policies.RANDOM, policies.AGENT)
+    itself = not outside and config.policy not in _NAMED
     folder = config.policy if itself else config.agent.dir
     name = config.environment.name or DEFAULT_ENVIRONMENT
     switches = {key: True for key, on in config.compat.items() if on}
@@ -138,6 +139,8 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
             policy, step = agent_policy.load(folder, which, name)
     if config.environment.max_episode_steps is not None:
         options["max_episode_steps"] = config.environment.max_episode_steps
+    if config.policy == policies.BOT:
+        options |= _with_expert(name, options)
     reward = choose_reward(config.reward, own, f"the agent in {folder}", two_decimals, pins.reward_step)
     if reward is not None:
         from motif_jax.online import settings
@@ -148,13 +151,20 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         policy = _from_outside(config.policy, spec)
     rater = None if reward is None else load_rater(reward, spec)
     plan = {
-        "policy": config.policy if outside else policies.RANDOM if step is None else str(folder),
+        "policy": config.policy if outside or step is None else str(folder),
         "checkpoint": step,
         "environment": name,
         "options": options,
         "reward": None if reward is None else run_folder.as_plain(reward),
     }
     return Lineup(policy, name, options, spec, step, rater, reward, plan)
+
+
+def _with_expert(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The option `fields` with the field that the bot's actions stand in; UserError where there is no bot."""
+    field = registry.spec(name, **options).expert_field
+    checks.require(field is not None, "policy", policies.BOT, f"another: {name} has no scripted player")
+    return {"fields": [*options.get("fields", ()), field]}
 
 
 def _is_outside(policy: str) -> bool:

@@ -18,6 +18,7 @@ from motif_jax.envs.spec import MASKED, EnvironmentSpec
 from motif_jax.playing.episode_worker import Uniforms
 
 RANDOM = "random"
+BOT = "bot"
 AGENT = "agent"
 
 
@@ -92,6 +93,36 @@ class RandomPolicy:
         """See `WorkerPolicy.probabilities`."""
         there = allowed(observation, spec)
         return np.where(there, 1 / np.maximum(there.sum(-1, keepdims=True), 1), 0).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class BotPolicy:
+    """The environment's scripted player (`EnvironmentSpec.expert_field`); where it has no answer, a random action."""
+
+    name: str = BOT
+    in_workers: ClassVar[bool] = True
+
+    def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
+        """See `WorkerPolicy.player`."""
+        otherwise = RandomPolicy().player(seed, spec)
+
+        def choose(observation: Mapping[str, np.ndarray]) -> int:
+            action = _expert(observation, spec)
+            return action if action < spec.num_actions else otherwise(observation)
+
+        return choose
+
+    def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
+        """See `WorkerPolicy.probabilities`."""
+        action = _expert(observation, spec)
+        if action >= spec.num_actions:
+            return RandomPolicy().probabilities(observation, spec)
+        return np.eye(spec.num_actions, dtype=np.float32)[action]
+
+
+def _expert(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> int:
+    assert spec.expert_field is not None, "lineups give the bot to environments that have one"
+    return int(observation[spec.expert_field])
 
 
 def allowed(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:

@@ -56,7 +56,7 @@ def test_one_seed_determines_all_following_episodes():
 
 
 def test_step_limit_is_reported_as_truncation():
-    env = gymnasium_env.NetHackEnv("NetHackScore-v1", max_episode_steps=3)
+    env = gymnasium_env.RegisteredEnv("NetHackScore-v1", max_episode_steps=3)
     env.reset(seed=0)
     ends = [env.step(19)[2:4] for _ in range(3)]
     assert ends == [(False, False), (False, False), (False, True)]
@@ -78,7 +78,7 @@ def test_names_of_the_engine_stay_as_they_are(repository):
 
 
 def test_observations_are_copies():
-    env = gymnasium_env.NetHackEnv("NetHackScore-v1", fields=("tty_chars",))
+    env = gymnasium_env.RegisteredEnv("NetHackScore-v1", fields=("tty_chars",))
     first, _ = env.reset(seed=0)
     kept = {name: array.copy() for name, array in first.items()}
     env.step(1)
@@ -86,5 +86,5 @@ def test_observations_are_copies():
     for name, array in first.items():
         np.testing.assert_array_equal(array, kept[name])
     with pytest.raises(ValueError, match="render_mode"):
-        gymnasium_env.NetHackEnv("NetHackScore-v1", render_mode="rgb_array")
+        gymnasium_env.RegisteredEnv("NetHackScore-v1", render_mode="rgb_array")
     env.close()

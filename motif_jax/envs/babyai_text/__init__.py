@@ -1,0 +1,1 @@
+"""BabyAI-Text: grid worlds of BabyAI whose observations are sentences."""

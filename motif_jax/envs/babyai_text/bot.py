@@ -1,0 +1,33 @@
+"""minigrid's scripted player, asked before every step and told what was played."""
+
+from __future__ import annotations
+
+from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
+from minigrid.utils.baby_ai_bot import BabyAIBot
+
+NO_ANSWER = 255
+
+
+class Bot:
+    """The bot of one episode; it may be asked beside another player.
+
+    Args:
+      world: a level that was just reset.
+    """
+
+    def __init__(self, world: RoomGridLevel) -> None:
+        self._bot: BabyAIBot | None = BabyAIBot(world)
+
+    def action(self, played: int | None) -> int:
+        """What the bot would do now; `NO_ANSWER` where it has none, then for the rest of the episode.
+
+        Args:
+          played: the action that led here, None at the start.
+        """
+        if self._bot is None:
+            return NO_ANSWER
+        try:
+            return int(self._bot.replan(played))
+        except Exception:
+            self._bot = None
+            return NO_ANSWER

@@ -1,0 +1,92 @@
+"""Names of levels, kinds of task, actions and what is held out for tests; minigrid is imported only to list its own levels."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+PREFIX = "BabyAI-"
+KINDS = ("goto", "pickup", "open", "putnext", "pick up seq go to")
+# Pairs that no Train mission names; a Test mission names nothing else.
+HELD_OUT = ("yellow box", "red key", "green ball")
+# The seventh action of minigrid changes nothing; whatever is listed beyond the sixth becomes it.
+ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle")
+NO_EFFECT = 6
+ENGLISH, FRENCH = "english", "french"
+LANGUAGES = (ENGLISH, FRENCH)
+
+_COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
+_TRAIN_DOORS = ("yellow", "green", "blue", "purple")
+_TEST_DOORS = ("red", "grey")
+_TRAIN_EXCLUDED = (*HELD_OUT, *(f"{color} door" for color in _TEST_DOORS))
+_TEST_EXCLUDED = tuple(
+    pair
+    for pair in (f"{color} {noun}" for color in _COLORS for noun in ("key", "ball", "box"))
+    if pair not in HELD_OUT
+)
+
+
+class Level(NamedTuple):
+    """How a level is made.
+
+    Attributes:
+      maker: name of a class in `levels`, or a name registered by minigrid.
+      options: what the class is made with.
+      kinds: of task; the kind is one more option.
+      language: of the clauses where the config does not say.
+    """
+
+    maker: str
+    options: dict[str, Any]
+    kinds: tuple[str, ...] = ()
+    language: str = ENGLISH
+
+
+def _sequence(second: str, *orders: str) -> Level:
+    return Level("SequenceLocal", {"second": second, "orders": orders, "excluded": _TRAIN_EXCLUDED})
+
+
+def _go_to(rooms: tuple[int, int], doors_open: bool) -> Level:
+    options = {"num_rows": rooms[0], "num_cols": rooms[1], "doors_open": doors_open}
+    return Level("ColoredLevel", {**options, "instr_kinds": ("action",), "action_kinds": ("goto",)})
+
+
+# The levels of the published fork that its experiments use and minigrid does not have.
+LEVELS: dict[str, Level] = {
+    "BabyAI-MixedTrainLocal-v0": Level(
+        "MixedLocal", {"doors": _TRAIN_DOORS, "names_door": False, "excluded": _TRAIN_EXCLUDED}, KINDS
+    ),
+    "BabyAI-MixedTestLocal-v0": Level(
+        "MixedLocal", {"doors": _TEST_DOORS, "names_door": True, "excluded": _TEST_EXCLUDED}, KINDS
+    ),
+    "BabyAI-PickUpSeqGoToLocal-v0": _sequence("goto", "before", "after"),
+    "BabyAI-PickUpThenGoToLocal-v0": _sequence("goto", "before"),
+    "BabyAI-GoToAfterPickUpLocal-v0": _sequence("goto", "after"),
+    "BabyAI-PickUpSeqPickUpLocal-v0": _sequence("pickup", "before", "after"),
+    "BabyAI-GoToFrench-v0": Level("BabyAI-GoToLocal-v0", {}, language=FRENCH),
+    "BabyAI-GoToLocalS8N16-v0": Level("BabyAI-GoToLocal-v0", {"room_size": 8, "num_dists": 16}),
+    "BabyAI-GoToLocal2-v0": Level(
+        "ColoredLevel",
+        {"num_rows": 1, "num_cols": 1, "instr_kinds": ("and",), "action_kinds": ("goto",)},
+    ),
+    "BabyAI-GoToMedium-v0": _go_to((1, 2), doors_open=False),
+    "BabyAI-GoToMediumOpen-v0": _go_to((1, 2), doors_open=True),
+    "BabyAI-GoToLarge-v0": _go_to((2, 2), doors_open=False),
+    "BabyAI-GoToLargeOpen-v0": _go_to((2, 2), doors_open=True),
+}
+
+
+@functools.cache
+def minigrid_levels() -> tuple[str, ...]:
+    """The levels that minigrid registers itself."""
+    import gymnasium
+    import minigrid  # noqa: F401 - registers its environments
+
+    return tuple(sorted(name for name in gymnasium.registry if name.startswith(PREFIX)))
+
+
+def find(name: str) -> Level | None:
+    """The level of that name, None if there is none."""
+    if name in LEVELS:
+        return LEVELS[name]
+    return Level(name, {}) if name in minigrid_levels() else None

@@ -1,0 +1,291 @@
+"""BabyAI levels as environments: what is seen as codes, as sentences, and as the prompt of a language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from motif_jax.envs.babyai_text import catalogue, missions
+from motif_jax.envs.babyai_text.prompts import Window
+from motif_jax.envs.babyai_text.sentences import VIEW, clauses
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+
+SECTION = "babyai_text"
+FRENCH_GOAL = "glam_french_goal"
+MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = 256, 3072, 8192
+_OPTIONAL = {
+    "prompt": ArraySpec((PROMPT_BYTES,), "uint8"),
+    "bot_action": ArraySpec((), "uint8"),
+}
+
+
+def make_spec(
+    name: str,
+    *,
+    fields: Iterable[str] = (),
+    max_episode_steps: int | None = None,
+    compat: Mapping[str, bool] | None = None,
+    kind: str = "",
+    language: str = "",
+    observations: int = 3,
+    actions: Sequence[str] = catalogue.ACTIONS,
+) -> EnvironmentSpec:
+    """The spec of `BabyAIText` with these options.
+
+    Raises:
+      UserError: an option has a value that cannot be.
+    """
+    level = catalogue.find(name)
+    if level is None:
+        raise UserError(f"config.environment.name: there is no level {name!r}; {levels_in_words()}")
+    _check(name, level, kind, language, observations, actions)
+    optional = {**_OPTIONAL, **_grid_fields(level)}
+    unknown = sorted(set(fields) - set(optional))
+    if unknown:
+        raise ValueError(f"{name} has no fields {', '.join(unknown)}")
+    return EnvironmentSpec(
+        observation={
+            "image": ArraySpec((VIEW, VIEW, 3), "uint8"),
+            "mission": ArraySpec((MISSION_BYTES,), "uint8"),
+            "text": ArraySpec((TEXT_BYTES,), "uint8"),
+            "text_count": ArraySpec((), "int32"),
+            **{field: optional[field] for field in fields},
+        },
+        num_actions=len(actions),
+        text_field="text",
+        count_field="text_count",
+        expert_field="bot_action",
+        episode_fields=("success", "kind", "limit"),
+        family="BabyAI-Text",
+        action_names=tuple(actions),
+        optional_fields=optional,
+        quirks=(FRENCH_GOAL,),
+        section=SECTION,
+        renderer="motif_jax.envs.babyai_text.renderer:GridRenderer",
+    )
+
+
+def levels_in_words() -> str:
+    """Which levels there are, for people."""
+    return f"choose one of {', '.join(catalogue.LEVELS)}, or one of minigrid's own BabyAI levels"
+
+
+def _check(
+    name: str, level: catalogue.Level, kind: str, language: str, observations: int, actions: Sequence[str]
+) -> None:
+    def refuse(key: str, value: Any, allowed: str) -> None:
+        raise UserError(f"config.environment.{SECTION}.{key}={value}: must be {allowed}")
+
+    if kind and kind not in level.kinds:
+        allowed = f"'' (drawn for each episode) or one of {', '.join(level.kinds)}" if level.kinds else "''"
+        refuse("kind", kind, f"{allowed} in {name}")
+    if language and language not in catalogue.LANGUAGES:
+        refuse("language", language, f"'' (the level's own) or one of {', '.join(catalogue.LANGUAGES)}")
+    if not isinstance(observations, int) or observations < 1:
+        refuse("observations", observations, "a positive number")
+    if isinstance(actions, str) or not actions or len(set(actions)) < len(actions) or not all(actions):
+        refuse("actions", actions, "names of actions, each different and not empty")
+
+
+def _grid_fields(level: catalogue.Level) -> dict[str, ArraySpec]:
+    """What people who watch see: the whole grid, where the agent stands, and which cells it sees."""
+    from motif_jax.envs.babyai_text.levels import build
+
+    made = [build(level, kind) for kind in level.kinds or (None,)]
+    size = (max(one.width for one in made), max(one.height for one in made))
+    return {
+        "grid": ArraySpec((*size, 3), "uint8"),
+        "lit": ArraySpec(size, "uint8"),
+        "pose": ArraySpec((3,), "uint8"),
+    }
+
+
+class BabyAIText:
+    """One level. See `motif_jax.envs.spec.Environment` for the calls.
+
+    Observation: `image` uint8 [7, 7, 3], the view in codes (column, row, then object, colour and state; the agent
+    stands at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], the clauses of what is seen, a line each,
+    and `text_count` int32, how often exactly this text was seen in this episode. Texts are latin-1, ended by zeros. On request: `prompt` uint8 [8192],
+    what a language model reads; `bot_action` uint8, what minigrid's bot would do now (255: it has no answer); `grid`,
+    `lit` and `pose`, the world as people see it.
+
+    An episode is determined by the level, its kind of task and the seed, in the draws of the published fork. Of a level
+    with kinds, each episode's is drawn from its seed unless `kind` names one. The reward is 1 - 0.9 t / limit for
+    success after t steps, else 0; an episode that meets its limit is truncated, success on the last step is success.
+
+    `episode_info` has, besides return and length: success (0, 1), kind (its index), limit (the level's own in steps).
+
+    Args:
+      name: of the level.
+      fields: optional fields of the spec.
+      max_episode_steps: cuts episodes off before the level's own limit.
+      compat: `glam_french_goal` says French goals as published.
+      kind: of task, '' to draw it for each episode.
+      language: of clauses and prompts, '' for the level's own.
+      observations: how many stand in a prompt.
+      actions: their names in a prompt; those beyond the sixth change nothing.
+    """
+
+    make_spec = staticmethod(make_spec)
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        fields: Iterable[str] = (),
+        max_episode_steps: int | None = None,
+        compat: Mapping[str, bool] | None = None,
+        kind: str = "",
+        language: str = "",
+        observations: int = 3,
+        actions: Sequence[str] = catalogue.ACTIONS,
+    ) -> None:
+        self.spec = make_spec(
+            name,
+            fields=fields,
+            max_episode_steps=max_episode_steps,
+            compat=compat,
+            kind=kind,
+            language=language,
+            observations=observations,
+            actions=actions,
+        )
+        level = catalogue.find(name)
+        assert level is not None
+        self._level = level
+        self._kind = kind
+        self._language = language or level.language
+        self._as_published = bool((compat or {}).get(FRENCH_GOAL))
+        self._most_steps = max_episode_steps
+        self._window = Window(observations)
+        self._actions = tuple(actions)
+        self._fields = frozenset(fields)
+        self._worlds: dict[str | None, Any] = {}
+        self._bot: Any = None
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        """Starts the episode of `seed` and writes its first observation into `out`."""
+        kind = self._kind or self._drawn_kind(seed)
+        self._task = self._level.kinds.index(kind) if kind else 0
+        self._world = self._world_of(kind)
+        observation, _ = self._world.reset(seed=seed)
+        self._return, self._steps, self._success = 0.0, 0, 0.0
+        self._counts: dict[str, int] = {}
+        mission = self._world.mission
+        self._mission = encoded(mission, MISSION_BYTES, "a mission")
+        self._goal = mission
+        if self._language == catalogue.FRENCH:
+            self._goal = missions.in_french(mission, self._as_published)
+        seen = self._seen(observation)
+        self._window.start(seen)
+        self._bot = self._new_bot()
+        self._write(observation, seen, out, None)
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        """Plays `action`; returns (reward, end)."""
+        self.spec.check_action(action)
+        played = min(action, catalogue.NO_EFFECT)
+        observation, reward, terminated, truncated, _ = self._world.step(played)
+        self._steps += 1
+        self._return += reward
+        self._success = float(reward > 0)
+        seen = self._seen(observation)
+        self._window.add(self._actions[action], seen)
+        self._write(observation, seen, out, played)
+        if terminated:
+            return float(reward), TERMINATED
+        cut = truncated or (self._most_steps is not None and self._steps >= self._most_steps)
+        return float(reward), TRUNCATED if cut else RUNNING
+
+    def episode_info(self) -> dict[str, float]:
+        """Return, length and `spec.episode_fields` of the episode that runs or has just ended."""
+        return {
+            "return": self._return,
+            "length": float(self._steps),
+            "success": self._success,
+            "kind": float(self._task),
+            "limit": float(self._world.max_steps),
+        }
+
+    def close(self) -> None:
+        """Forgets the worlds. Closing twice is allowed."""
+        self._worlds.clear()
+
+    def _drawn_kind(self, seed: int) -> str | None:
+        kinds = self._level.kinds
+        # From a stream of its own: the level's draws stay those of (level, kind, seed).
+        return kinds[int(seeds.rng(seed, "kind").integers(len(kinds)))] if kinds else None
+
+    def _world_of(self, kind: str | None) -> Any:
+        if kind not in self._worlds:
+            from motif_jax.envs.babyai_text.levels import build
+
+            self._worlds[kind] = build(self._level, kind)
+        return self._worlds[kind]
+
+    def _new_bot(self) -> Any:
+        if "bot_action" not in self._fields:
+            return None
+        from motif_jax.envs.babyai_text.bot import Bot
+
+        return Bot(self._world)
+
+    def _seen(self, observation: Mapping[str, Any]) -> list[str]:
+        carried = self._world.carrying
+        thing = None if carried is None else (carried.type, carried.color)
+        return clauses(observation["image"], thing, self._language)
+
+    def _write(
+        self,
+        observation: Mapping[str, Any],
+        seen: list[str],
+        out: Mapping[str, np.ndarray],
+        played: int | None,
+    ) -> None:
+        text = "\n".join(seen)
+        self._counts[text] = self._counts.get(text, 0) + 1
+        out["image"][...] = observation["image"]
+        out["mission"][...] = self._mission
+        out["text"][...] = encoded(text, TEXT_BYTES, "an observation")
+        out["text_count"][...] = self._counts[text]
+        fields = self._fields
+        if "prompt" in fields:
+            prompt = self._window.prompt(self._goal, self._actions, self._language)
+            out["prompt"][...] = encoded(prompt, PROMPT_BYTES, "a prompt")
+        if "bot_action" in fields:
+            out["bot_action"][...] = self._bot.action(played)
+        if fields & {"grid", "lit", "pose"}:
+            self._draw(out)
+
+    def _draw(self, out: Mapping[str, np.ndarray]) -> None:
+        from motif_jax.envs.babyai_text.levels import lit
+
+        world = self._world
+        shape = (slice(0, world.width), slice(0, world.height))
+        for field, drawn in (("grid", world.grid.encode), ("lit", lambda: lit(world))):
+            if field in self._fields:
+                out[field][...] = 0
+                out[field][shape] = drawn()
+        if "pose" in self._fields:
+            out["pose"][...] = (*world.agent_pos, world.agent_dir)
+
+
+def encoded(text: str, size: int, what: str) -> np.ndarray:
+    """`text` as uint8 [size], latin-1, filled up with zeros.
+
+    Raises:
+      ValueError: it is longer.
+    """
+    data = text.encode("latin-1")
+    if len(data) > size:
+        raise ValueError(f"{what} has {len(data)} bytes, more than {size}: {text[:80]!r}")
+    return np.frombuffer(data.ljust(size, b"\0"), np.uint8)
+
+
+def decoded(data: np.ndarray) -> str:
+    """The text in uint8 [size]."""
+    return data.tobytes().rstrip(b"\0").decode("latin-1")

@@ -1,0 +1,255 @@
+"""The levels of BabyAI-Text that minigrid does not have, drawn in the order in which the published fork draws.
+
+Source: the fork of gym-minigrid and BabyAI in github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT) and
+minigrid 3.2, whose classes these extend. A level's numbers come from numpy's PCG64 seeded by `reset(seed=)`: whoever
+draws in another order makes other episodes, so the order of the draws below is part of the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+from minigrid.core.constants import COLOR_NAMES
+from minigrid.core.roomgrid import Room, RoomGrid
+from minigrid.core.world_object import Door, WorldObj
+from minigrid.envs.babyai.core import roomgrid_level
+from minigrid.envs.babyai.core.levelgen import LevelGen
+from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
+from minigrid.envs.babyai.core.verifier import (
+    OBJ_TYPES,
+    ActionInstr,
+    AfterInstr,
+    BeforeInstr,
+    GoToInstr,
+    Instr,
+    ObjDesc,
+    OpenInstr,
+    PickupInstr,
+    PutNextInstr,
+)
+
+from motif_jax.envs.babyai_text.catalogue import Level
+
+
+def _say_nothing(*words: object) -> None:
+    """In place of `print`."""
+
+
+# minigrid prints every mission that it draws again to the standard output, where programs put their results.
+roomgrid_level.print = _say_nothing  # type: ignore[attr-defined]
+
+
+# An instruction about one object.
+_About = Callable[[ObjDesc], ActionInstr]
+
+
+class LocalLevel(RoomGridLevel):
+    """One room of 8 x 8 cells with distractors, whose layout is drawn again until its mission is allowed.
+
+    Args:
+      excluded: texts that no mission may hold.
+      distractors: objects besides those that the mission needs.
+      num_cols: rooms side by side.
+    """
+
+    def __init__(
+        self, *, excluded: Collection[str], distractors: int = 8, num_cols: int = 1, **options: Any
+    ) -> None:
+        self._excluded = tuple(excluded)
+        self._distractors = distractors
+        # minigrid's validation of instructions looks at this name: no object needs another to be moved first.
+        self.unblocking = False
+        super().__init__(room_size=8, num_rows=1, num_cols=num_cols, **options)
+
+    def _redraw_until_allowed(self, attempt: Callable[[], Instr]) -> Instr:
+        """Lays the rooms out anew until every object can be reached and the mission names nothing excluded."""
+        while True:
+            RoomGrid._gen_grid(self, self.width, self.height)
+            instruction = attempt()
+            if self._reachable and not self._names_excluded(instruction):
+                return instruction
+
+    def _names_excluded(self, instruction: Instr) -> bool:
+        mission = instruction.surface(self)
+        return any(text in mission for text in self._excluded)
+
+    def _scatter(self, extra: int) -> list[WorldObj]:
+        """Places the agent, then the distractors and `extra` objects; says whether all can be reached."""
+        self.place_agent()
+        objects = self.add_distractors(num_distractors=self._distractors + extra, all_unique=False)
+        self._reachable = self.check_objs_reachable(raise_exc=False)
+        return objects
+
+    def _one(self, instruction: _About) -> Instr:
+        return instruction(_described(self._rand_elem(self._scatter(1))))
+
+    def _two(self, objects: list[WorldObj]) -> tuple[WorldObj, WorldObj]:
+        """Two objects; the second is drawn again while it is the first, unless there is another that looks the same."""
+        first, second = self._rand_elem(objects), self._rand_elem(objects)
+        alike = sum((thing.type, thing.color) == (first.type, first.color) for thing in objects)
+        while alike == 1 and second is first:
+            second = self._rand_elem(objects)
+        return first, second
+
+    def _put_next(self) -> Instr:
+        first, second = self._two(self._scatter(2))
+        return PutNextInstr(_described(first), _described(second))
+
+    def _sequence(self, first: _About, second: _About, orders: tuple[str, ...]) -> Instr:
+        """`first`, then `second`, said in one of `orders`: 'before' (A, then B) or 'after' (B after you A)."""
+        one, other = self._two(self._scatter(2))
+        before, after = first(_described(one)), second(_described(other))
+        order = self._rand_elem(orders) if len(orders) > 1 else orders[0]
+        return BeforeInstr(before, after) if order == "before" else AfterInstr(after, before)
+
+
+class MixedLocal(LocalLevel):
+    """The mixture of five kinds of task, of which one instance has one.
+
+    Args:
+      kind: one of `catalogue.KINDS`.
+      doors: colours of the locked door of kind `open`.
+      names_door: whether the mission of kind `open` always names the door's colour.
+    """
+
+    def __init__(self, *, kind: str, doors: tuple[str, ...], names_door: bool, **options: Any) -> None:
+        self.kind = kind
+        self._doors = doors
+        self._names_door = names_door
+        super().__init__(num_cols=2 if kind == "open" else 1, **options)
+
+    def gen_mission(self) -> None:
+        """Draws rooms, objects and the instruction."""
+        # The published level draws the kind from a list of one.
+        self._rand_elem([self.kind])
+        attempts = {
+            "goto": lambda: self._one(GoToInstr),
+            "pickup": lambda: self._one(PickupInstr),
+            "open": self._open,
+            "putnext": self._put_next,
+            "pick up seq go to": lambda: self._sequence(PickupInstr, GoToInstr, ("before", "after")),
+        }
+        self.instrs = self._redraw_until_allowed(attempts[self.kind])
+
+    def _open(self) -> Instr:
+        color = self._rand_elem(self._doors)
+        locked_room, (column, row) = self._lock_room(color)
+        self.connect_all()
+        self.add_distractors(column, row, self._distractors, all_unique=False)
+        while True:
+            self.place_agent()
+            if self.room_from_pos(*self.agent_pos) is not locked_room:
+                break
+        self._reachable = self.check_objs_reachable(raise_exc=False)
+        said = color if self._names_door else self._rand_elem([None, color])
+        return OpenInstr(ObjDesc("door", said))
+
+    def _lock_room(self, color: str) -> tuple[Room, tuple[int, int]]:
+        """Locks a room with a door of `color` and puts its key into another; returns the room and where the other is."""
+        while True:
+            column, row, wall = (
+                self._rand_int(0, self.num_cols),
+                self._rand_int(0, self.num_rows),
+                self._rand_int(0, 4),
+            )
+            room = self.get_room(column, row)
+            if room.neighbors[wall] is not None:
+                break
+        door: Door = self.add_door(column, row, wall, color, locked=True)[0]
+        while True:
+            column, row = self._rand_int(0, self.num_cols), self._rand_int(0, self.num_rows)
+            if self.get_room(column, row) is not room:
+                break
+        self.add_object(column, row, "key", door.color)
+        return room, (column, row)
+
+
+class SequenceLocal(LocalLevel):
+    """Pick something up and go to, or pick up, something else.
+
+    Args:
+      second: what is done with the second object, 'goto' or 'pickup'.
+      orders: how the mission may be said, see `LocalLevel`.
+    """
+
+    def __init__(self, *, second: str, orders: tuple[str, ...], **options: Any) -> None:
+        instructions: dict[str, _About] = {"goto": GoToInstr, "pickup": PickupInstr}
+        self._second = instructions[second]
+        self._orders = orders
+        super().__init__(**options)
+
+    def gen_mission(self) -> None:
+        """Draws rooms, objects and the instruction."""
+        self.instrs = self._redraw_until_allowed(
+            lambda: self._sequence(PickupInstr, self._second, self._orders)
+        )
+
+
+class ColoredLevel(LevelGen):
+    """minigrid's generator of levels with 8 distractors and no locked room, in which every description names a colour.
+
+    Args:
+      doors_open: whether all doors are opened once the mission is drawn.
+    """
+
+    def __init__(self, *, doors_open: bool = False, **options: Any) -> None:
+        self._doors_open = doors_open
+        super().__init__(
+            num_dists=8,
+            locked_room_prob=0,
+            locations=False,
+            unblocking=False,
+            implicit_unlock=False,
+            **options,
+        )
+
+    def gen_mission(self) -> None:
+        """Draws rooms, objects and the instruction."""
+        super().gen_mission()
+        if self._doors_open:
+            self.open_all_doors()
+
+    def rand_obj(
+        self, types: Sequence[str] = OBJ_TYPES, colors: Sequence[str] = COLOR_NAMES, max_tries: int = 100
+    ) -> ObjDesc:
+        """A colour and a type that some object has; RecursionError, which minigrid catches, after `max_tries`."""
+        for _ in range(max_tries):
+            description = ObjDesc(self._rand_elem(types), self._rand_elem(colors))
+            if description.find_matching_objs(self)[0]:
+                return description
+        raise RecursionError("failed to find suitable object")
+
+
+def build(level: Level, kind: str | None) -> RoomGridLevel:
+    """Makes the level; `kind` for one that has kinds. Nothing is drawn before its first reset."""
+    options = dict(level.options) if kind is None else {**level.options, "kind": kind}
+    maker = _MAKERS.get(level.maker)
+    if maker is not None:
+        return maker(**options)
+    return cast(RoomGridLevel, gymnasium.make(level.maker, disable_env_checker=True, **options).unwrapped)
+
+
+_MAKERS: dict[str, type[RoomGridLevel]] = {
+    one.__name__: one for one in (MixedLocal, SequenceLocal, ColoredLevel)
+}
+
+
+def lit(world: RoomGridLevel) -> np.ndarray:
+    """Which cells the agent sees: bool [width, height]."""
+    _, seen = world.gen_obs_grid()
+    forward, right = world.dir_vec, world.right_vec
+    size = world.agent_view_size
+    corner = world.agent_pos + forward * (size - 1) - right * (size // 2)
+    cells = np.zeros((world.width, world.height), bool)
+    for column, row in np.argwhere(seen):
+        x, y = corner - forward * row + right * column
+        if 0 <= x < world.width and 0 <= y < world.height:
+            cells[x, y] = True
+    return cells
+
+
+def _described(thing: WorldObj) -> ObjDesc:
+    return ObjDesc(thing.type, thing.color)

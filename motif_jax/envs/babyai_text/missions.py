@@ -1,0 +1,83 @@
+"""Missions of the levels in French: minigrid says them in English."""
+
+from __future__ import annotations
+
+import re
+
+_NOUNS = {"key": "clef", "ball": "balle", "box": "boîte", "door": "porte", "object": "chose"}
+_COLORS = {
+    "red": "rouge",
+    "green": "verte",
+    "blue": "bleue",
+    "purple": "violette",
+    "yellow": "jaune",
+    "grey": "grise",
+}
+# What is to be done, in the infinitive and in its past.
+_VERBS = {
+    "go to": ("aller à", "être allé à"),
+    "pick up": ("ramasser", "avoir ramassé"),
+    "open": ("ouvrir", "avoir ouvert"),
+    "put": ("poser", "avoir posé"),
+}
+_PLACES = {
+    " in front of you": " devant toi",
+    " behind you": " derrière toi",
+    " on your left": " à ta gauche",
+    " on your right": " à ta droite",
+}
+_THING = re.compile(
+    r"(?P<article>the|a) (?:(?P<color>red|green|blue|purple|yellow|grey) )?(?P<noun>key|ball|box|door|object)"
+    r"(?P<place>| in front of you| behind you| on your left| on your right)"
+)
+
+
+def in_french(mission: str, published: bool = False) -> str:
+    """A mission in French.
+
+    Args:
+      mission: as minigrid says it.
+      published: `compat.glam_french_goal`: whatever the mission, "aller à" the first thing that it names, whose article is
+        "une" if the letter a stands anywhere.
+
+    Raises:
+      ValueError: the mission is none of minigrid's.
+    """
+    if published:
+        found = _THING.search(mission)
+        if found is None:
+            raise ValueError(f"no object is named by the mission {mission!r}")
+        return f"aller à {'une' if 'a' in mission else 'la'} {_noun(found)}"
+    if ", then " in mission:
+        before, after = mission.split(", then ", 1)
+        return f"{in_french(before)}, puis {in_french(after)}"
+    if " after you " in mission:
+        after, before = mission.split(" after you ", 1)
+        return f"{in_french(after)} après {_said(before, past=True)}"
+    return _said(mission, past=False)
+
+
+def _said(mission: str, past: bool) -> str:
+    """One task, or several joined by 'and'."""
+    return " et ".join(_task(task, past) for task in mission.split(" and "))
+
+
+def _task(task: str, past: bool) -> str:
+    for verb, forms in _VERBS.items():
+        if task.startswith(verb + " "):
+            things = [_thing(thing) for thing in task.removeprefix(verb + " ").split(" next to ")]
+            return f"{forms[past]} {' à côté de '.join(things)}".replace("de une", "d'une")
+    raise ValueError(f"the mission {task!r} is not one of minigrid's")
+
+
+def _thing(text: str) -> str:
+    found = _THING.fullmatch(text)
+    if found is None:
+        raise ValueError(f"a mission names {text!r}, which is no object of minigrid's")
+    article = "la" if found["article"] == "the" else "une"
+    return f"{article} {_noun(found)}{_PLACES.get(found['place'], '')}"
+
+
+def _noun(found: re.Match[str]) -> str:
+    color = found["color"]
+    return _NOUNS[found["noun"]] + (f" {_COLORS[color]}" if color else "")

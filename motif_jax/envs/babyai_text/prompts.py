@@ -1,0 +1,51 @@
+"""What a language model reads before it acts: possible actions, goal, and the last observations and actions.
+
+Format: lamorel's and BabyAI-Text's, of which pretrained agents and published trajectories depend on every blank; see NOTICE.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+
+from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH
+
+_HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
+_GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
+
+
+class Window:
+    """The newest observations of an episode and the actions between them, oldest first.
+
+    Args:
+      observations: how many are kept; of the actions one fewer.
+    """
+
+    def __init__(self, observations: int) -> None:
+        self._seen: collections.deque[Sequence[str]] = collections.deque(maxlen=observations)
+        self._done: collections.deque[str] = collections.deque(maxlen=observations - 1)
+
+    def start(self, clauses: Sequence[str]) -> None:
+        """Forgets the episode before and takes the first observation of the next."""
+        self._seen.clear()
+        self._done.clear()
+        self._seen.append(clauses)
+
+    def add(self, action: str, clauses: Sequence[str]) -> None:
+        """Takes an action and the observation that followed."""
+        self._done.append(action)
+        self._seen.append(clauses)
+
+    def prompt(self, goal: str, actions: Sequence[str], language: str = ENGLISH) -> str:
+        """The text that ends where the next action is to stand. `goal` is said in `language` already."""
+        parts = [
+            f"{_HEADS[language]} {', '.join(actions)}",
+            f" \n {_GOALS[language]} {goal}",
+        ]
+        for number, clauses in enumerate(self._seen):
+            parts.append(f" \n Observation {number}: ")
+            parts += [f"{clause}, " for clause in clauses]
+            parts.append(f"\n Action {number}: ")
+            if number < len(self._done):
+                parts.append(self._done[number])
+        return "".join(parts)

@@ -1,0 +1,57 @@
+"""A grid world as text: a letter for each cell, in the colours of a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
+from motif_jax.envs.spec import EnvironmentSpec, Frame
+
+_LETTERS = {
+    "unseen": " ",
+    "empty": " ",
+    "wall": "#",
+    "floor": "_",
+    "door": "+",
+    "key": "k",
+    "ball": "o",
+    "box": "b",
+    "goal": "G",
+    "lava": "~",
+    "agent": "@",
+}
+_DOORS = "/+X"  # open, closed, locked
+_HERO = ">v<^"
+# Colours of a terminal, bright where there is a choice.
+_TERMINAL = {"red": 9, "green": 10, "blue": 12, "purple": 13, "yellow": 11, "grey": 7}
+_WHITE = 15
+
+
+class GridRenderer:
+    """See `motif_jax.envs.spec.Renderer`. A cell is two characters wide; cells that the agent sees show a dot where they are empty."""
+
+    fields = ("grid", "lit", "pose")
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        del spec
+        self._letters = np.array([ord(_LETTERS[name]) for name in OBJECTS], np.uint8)
+        self._doors = np.array([ord(letter) for letter in _DOORS], np.uint8)
+        self._colors = np.array([_TERMINAL[name] for name in COLORS], np.uint8)
+
+    def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
+        """See `Renderer.frame`."""
+        kinds, colors, states = (observation["grid"][..., place].T for place in range(3))
+        letters = self._letters[kinds]
+        door, empty = OBJECTS.index("door"), OBJECTS.index("empty")
+        letters = np.where(kinds == door, self._doors[np.minimum(states, 2)], letters)
+        letters = np.where((kinds == empty) & (observation["lit"].T > 0), ord("."), letters)
+        x, y, direction = observation["pose"].tolist()
+        letters[y, x] = ord(_HERO[direction])
+        shades = self._colors[np.minimum(colors, len(COLORS) - 1)]
+        shades[y, x] = _WHITE
+        rows, columns = letters.shape
+        chars = np.full((rows, 2 * columns), ord(" "), np.uint8)
+        chars[:, ::2] = letters
+        return Frame(chars, shades.repeat(2, axis=1), (y, 2 * x))

@@ -1,0 +1,119 @@
+"""What an agent sees, in clauses: the text of BabyAI-Text, in English and in French.
+
+Source: the description of the published environment, as facts; see NOTICE. A clause is one thing seen; their order is
+the carried object, the walls straight ahead, left and right, then all else by column of the view and row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH
+
+OBJECTS = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent")
+COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
+VIEW = 7
+_UNSEEN, _EMPTY, _WALL, _DOOR = 0, 1, 2, 4
+# The agent stands in the middle of the view's last row and looks along its column.
+_COLUMN, _ROW = VIEW // 2, VIEW - 1
+# Directions in which a wall is looked for, as steps in (column, row).
+_AHEAD, _LEFT, _RIGHT = (0, -1), (-1, 0), (1, 0)
+
+
+def clauses(image: np.ndarray, carried: tuple[str, str] | None, language: str = ENGLISH) -> list[str]:
+    """The clauses of one observation.
+
+    Args:
+      image: uint8 [7, 7, 3], the encoded view: [column, row, (object, colour, state of a door)].
+      carried: type and colour of what the agent carries.
+      language: one of `catalogue.LANGUAGES`.
+    """
+    carry, wall, seen = _SPEAKERS[language]
+    cells = image.tolist()
+    said = [carry(*carried)] if carried is not None else []
+    for direction, step in (("ahead", _AHEAD), ("left", _LEFT), ("right", _RIGHT)):
+        distance = _wall(cells, step)
+        if distance:
+            said.append(wall(distance, direction))
+    said += [seen(*thing) for thing in _things(cells)]
+    return said
+
+
+def _wall(cells: list, step: tuple[int, int]) -> int:
+    """Steps to the wall in one direction; 0 where something else comes first or none is in view."""
+    column, row, distance = _COLUMN, _ROW, 0
+    while True:
+        column, row, distance = column + step[0], row + step[1], distance + 1
+        if not (0 <= column < VIEW and 0 <= row < VIEW):
+            return 0
+        kind = cells[column][row][0]
+        if kind > _EMPTY:
+            return distance if kind == _WALL else 0
+
+
+def _things(cells: list) -> Iterator[tuple[str, str, int, int, int]]:
+    """Type, colour, state, steps right (left where negative) and steps forward of everything that is no wall."""
+    for column in range(VIEW):
+        for row in range(VIEW):
+            kind, color, state = cells[column][row]
+            # The agent's own cell shows what it carries, or the open door that it stands in: neither is described.
+            if kind > _WALL and (column, row) != (_COLUMN, _ROW):
+                yield OBJECTS[kind], COLORS[color], state, column - _COLUMN, _ROW - row
+
+
+def _steps(number: int) -> str:
+    return f"{number} step" if number == 1 else f"{number} steps"
+
+
+def _english_carry(kind: str, color: str) -> str:
+    return f"You carry a {color} {kind}"
+
+
+def _english_wall(distance: int, direction: str) -> str:
+    return f"You see a wall {_steps(distance)} {'forward' if direction == 'ahead' else direction}"
+
+
+def _english_seen(kind: str, color: str, state: int, right: int, forward: int) -> str:
+    name = f"{('open', 'closed', 'locked')[state]} {color} {kind}" if kind == "door" else f"{color} {kind}"
+    where = [f"{_steps(abs(right))} {'right' if right > 0 else 'left'}"] if right else []
+    where += [f"{_steps(forward)} forward"] if forward else []
+    return f"You see a {name} {' and '.join(where)}"
+
+
+_FRENCH_COLORS = {
+    "red": "rouge",
+    "green": "verte",
+    "blue": "bleue",
+    "purple": "violette",
+    "yellow": "jaune",
+    "grey": "grise",
+}
+_FRENCH_NAMES = {"key": "clef", "ball": "balle", "box": "boîte", "door": "porte", "floor": "sol"}
+_FRENCH_STATES = (" ouverte", " fermée", " fermée à clef")
+_FRENCH_DIRECTIONS = {"ahead": "devant", "left": "à gauche", "right": "à droite"}
+
+
+def _french_carry(kind: str, color: str) -> str:
+    # The published sentence keeps the English words.
+    return f"Tu portes une {kind} {color}"
+
+
+def _french_wall(distance: int, direction: str) -> str:
+    return f"Tu vois un mur à {distance} pas {_FRENCH_DIRECTIONS[direction]}"
+
+
+def _french_seen(kind: str, color: str, state: int, right: int, forward: int) -> str:
+    name = f"{_FRENCH_NAMES.get(kind, kind)} {_FRENCH_COLORS[color]}"
+    name += _FRENCH_STATES[state] if kind == "door" else ""
+    where = [f"{abs(right)} pas {'à droite' if right > 0 else 'à gauche'}"] if right else []
+    where += [f"{forward} pas devant"] if forward else []
+    return f"Tu vois une {name} {' et '.join(where)}"
+
+
+_Speaker = tuple[Callable[..., str], Callable[..., str], Callable[..., str]]
+_SPEAKERS: dict[str, _Speaker] = {
+    ENGLISH: (_english_carry, _english_wall, _english_seen),
+    FRENCH: (_french_carry, _french_wall, _french_seen),
+}

@@ -1,0 +1,199 @@
+"""Levels as environments: what is written, how episodes end, what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text.bot import NO_ANSWER
+from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS
+from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, TEXT_BYTES, decoded, encoded
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
+from motif_jax.support.errors import UserError
+
+TRAIN = "BabyAI-MixedTrainLocal-v0"
+LOCAL = "BabyAI-GoToLocal-v0"
+
+
+def started(name, seed=0, **options):
+    env = registry.make(name, **options)
+    out = empty_observation(env.spec)
+    env.reset(seed, out)
+    return env, out
+
+
+def bot_plays(env, out):
+    """Rewards and ends of an episode in which the bot plays."""
+    steps = []
+    while not steps or steps[-1][1] == RUNNING:
+        steps.append(env.step(int(out["bot_action"]), out))
+    return steps
+
+
+def test_the_bot_solves_every_kind_and_the_reward_falls_with_the_steps():
+    for kind in KINDS:
+        env, out = started(TRAIN, 7, kind=kind, fields=("bot_action",))
+        steps = bot_plays(env, out)
+        info = env.episode_info()
+        wanted = 1 - 0.9 * len(steps) / info["limit"]
+        assert steps[-1] == (pytest.approx(wanted), TERMINATED)
+        assert {reward for reward, _ in steps[:-1]} == {0.0}
+        assert info["return"] == pytest.approx(wanted)
+        assert (info["success"], KINDS[int(info["kind"])], info["length"]) == (1.0, kind, len(steps))
+
+
+def test_limits_truncate_and_success_on_the_last_step_is_success():
+    env, out = started(LOCAL, 3, fields=("bot_action",))
+    needed = len(bot_plays(env, out))
+    assert needed > 2
+    env, out = started(LOCAL, 3, fields=("bot_action",), max_episode_steps=needed)
+    assert bot_plays(env, out)[-1][1] == TERMINATED
+    env, out = started(LOCAL, 3, fields=("bot_action",), max_episode_steps=needed - 1)
+    assert bot_plays(env, out)[-1] == (0.0, TRUNCATED)
+    assert env.episode_info()["success"] == 0
+    env, out = started(LOCAL, 3)
+    ends = [env.step(0, out)[1] for _ in range(64)]
+    assert ends == [RUNNING] * 63 + [TRUNCATED]
+
+
+def test_an_episode_is_determined_by_its_seed_and_kinds_are_drawn_from_it():
+    env, out = started(TRAIN)
+    other, again = started(TRAIN)
+    kinds = []
+    for seed in range(40):
+        env.reset(seed, out)
+        other.reset(seed, again)
+        assert all(np.array_equal(out[name], again[name]) for name in out)
+        kinds.append(int(env.episode_info()["kind"]))
+        other.step(seed % 6, again)
+    assert set(kinds) == set(range(len(KINDS)))
+    fixed, first = started(TRAIN, 5, kind=KINDS[kinds[5]])
+    env.reset(5, out)
+    assert decoded(fixed.reset(5, first) or first["mission"]) == decoded(out["mission"])
+
+
+def test_texts_are_lines_of_clauses_and_are_counted_in_their_episode():
+    env, out = started(LOCAL, 1)
+    first = decoded(out["text"])
+    assert all(line.startswith("You ") for line in first.split("\n"))
+    counts = [int(out["text_count"])]
+    for action in (0, 1, 4):  # turn, turn back, drop nothing
+        env.step(action, out)
+        counts.append(int(out["text_count"]))
+    assert decoded(out["text"]) == first
+    assert counts == [1, 1, 2, 3]
+    env.reset(1, out)
+    assert int(out["text_count"]) == 1
+
+
+def test_prompts_end_with_the_action_that_is_asked_for():
+    env, out = started(LOCAL, 1, fields=("prompt",), observations=2)
+    head = (
+        f"Possible action of the agent: {', '.join(ACTIONS)} \n Goal of the agent: {decoded(out['mission'])}"
+    )
+    prompt = decoded(out["prompt"])
+    assert prompt.startswith(head)
+    assert prompt.endswith("\n Action 0: ".rstrip("\0"))
+    env.step(0, out)
+    env.step(1, out)
+    said = decoded(out["prompt"])
+    assert ": turn right \n Observation 1: " in said
+    assert "turn left \n" not in said
+
+
+def test_french_levels_speak_french_and_say_the_goal_in_french():
+    _, out = started("BabyAI-GoToFrench-v0", 1, fields=("prompt",))
+    assert decoded(out["mission"]).startswith("go to")
+    assert "Tu " in decoded(out["text"])
+    assert "But de l'agent: aller à " in decoded(out["prompt"])
+    mission = {}
+    for quirk in (False, True):
+        options = {"language": "french", "kind": "pickup", "fields": ("prompt",)}
+        _, out = started(TRAIN, 1, compat={"glam_french_goal": quirk}, **options)
+        mission[quirk] = decoded(out["prompt"]).split("But de l'agent: ")[1].split(" ")[0]
+    assert mission == {False: "ramasser", True: "aller"}
+
+
+def test_actions_beyond_the_sixth_change_nothing():
+    names = (*ACTIONS, "sleep", "do nothing", "think")
+    env, out = started(LOCAL, 2, actions=names, fields=("prompt",))
+    before = out["image"].copy()
+    for action in (6, 7, 8):
+        assert env.step(action, out)[1] == RUNNING
+        assert np.array_equal(out["image"], before)
+    assert "Action 1: think" in decoded(out["prompt"])
+    with pytest.raises(ValueError, match="action 9"):
+        env.step(9, out)
+    few, out = started(LOCAL, 2, actions=ACTIONS[:3])
+    assert few.spec.num_actions == 3
+
+
+def test_a_bot_that_is_lost_says_so_to_the_end():
+    # An opened box is gone, and with it the bot's goal.
+    env, out = started("BabyAI-KeyInBox-v0", 0, fields=("bot_action",))
+    while int(out["bot_action"]) != NO_ANSWER:
+        _, end = env.step(int(out["bot_action"]), out)
+        assert end == RUNNING
+    env.step(0, out)
+    assert int(out["bot_action"]) == NO_ANSWER
+
+
+def test_people_see_the_grid_and_what_the_agent_sees():
+    spec = registry.spec(TRAIN)
+    drawer = registry.renderer(spec)
+    assert drawer is not None
+    _, out = started(TRAIN, 4, kind="open", fields=drawer.fields)
+    frame = drawer.frame(out)
+    lines = [bytes(line).decode() for line in frame.chars]
+    assert lines[0] == "# " * 15
+    assert sum(line.count("X") for line in lines) == 1  # the locked door
+    assert frame.cursor is not None
+    assert lines[frame.cursor[0]][frame.cursor[1]] in ">v<^"
+    _, out = started(TRAIN, 4, kind="goto", fields=drawer.fields)
+    assert bytes(drawer.frame(out).chars[0]).decode().rstrip() == ("# " * 8).rstrip()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("BabyAI-Nowhere-v0", {}, "no environment 'BabyAI-Nowhere-v0'"),
+        (TRAIN, {"kind": "dance"}, "babyai_text.kind=dance.*goto"),
+        (LOCAL, {"kind": "goto"}, "babyai_text.kind=goto"),
+        (LOCAL, {"language": "latin"}, "babyai_text.language=latin.*french"),
+        (LOCAL, {"observations": 0}, "babyai_text.observations=0"),
+        (LOCAL, {"actions": ("go", "go")}, "babyai_text.actions"),
+        (LOCAL, {"actions": ()}, "babyai_text.actions"),
+    ],
+)
+def test_bad_options_are_one_line(name, options, said):
+    with pytest.raises(UserError, match=said) as caught:
+        registry.spec(name, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_long_texts_are_an_error_and_none_is_near_it():
+    with pytest.raises(ValueError, match="more than 3"):
+        encoded("four", 3, "a text")
+    longest = {"text": 0, "prompt": 0}
+    for seed in range(5):
+        env, out = started("BabyAI-BossLevel-v0", seed, fields=("prompt", "bot_action"))
+        for _ in range(40):
+            if int(out["bot_action"]) > 5 or env.step(int(out["bot_action"]), out)[1]:
+                break
+            for name in longest:
+                longest[name] = max(longest[name], len(decoded(out[name])))
+    assert longest["text"] < TEXT_BYTES / 2
+    assert longest["prompt"] < PROMPT_BYTES / 2
+
+
+def test_names_are_known_without_minigrid():
+    code = (
+        "import sys; from motif_jax.envs import registry; registry.names(); registry.spec('NetHackScore-v1');"
+        "print('minigrid' in sys.modules, 'pygame' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

@@ -1,0 +1,173 @@
+"""Levels draw as the published fork does: missions, grids, first observations and whole episodes from their seeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.babyai_text.levels import build, lit
+from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
+from tests.conftest import load_golden
+
+MISSIONS = load_golden("glam_missions.json")["groups"]
+EPISODES = load_golden("glam_traces.json")
+WALK = load_golden("glam_obs.json")
+
+
+def level(name: str, kind: str | None) -> Any:
+    found = catalogue.find(name)
+    assert found is not None
+    return build(found, kind)
+
+
+def pose(world: Any) -> list[int]:
+    return [int(world.agent_pos[0]), int(world.agent_pos[1]), int(world.agent_dir)]
+
+
+def cells(world: Any) -> list[tuple[Any, int, int]]:
+    """What stands in the grid, row by row."""
+    rows, columns = range(world.grid.height), range(world.grid.width)
+    return [(thing, x, y) for y in rows for x in columns if (thing := world.grid.get(x, y)) is not None]
+
+
+def objects(world: Any) -> list[list[Any]]:
+    """Type, colour, place, and the state of doors."""
+    listed = []
+    for thing, x, y in cells(world):
+        if thing.type != "wall":
+            state = [thing.encode()[2]] if thing.type == "door" else []
+            listed.append([thing.type, thing.color, x, y, *state])
+    return listed
+
+
+def described(instruction: Any, strict: bool = False) -> dict[str, Any]:
+    """An instruction as the golden files write it, one of them with the attribute `strict`."""
+    found: dict[str, Any] = {"cls": type(instruction).__name__}
+    if strict and hasattr(instruction, "strict"):
+        found["strict"] = instruction.strict
+    for part in ("instr_a", "instr_b"):
+        if hasattr(instruction, part):
+            found[part] = described(getattr(instruction, part), strict)
+    for part in ("desc", "desc_move", "desc_fixed"):
+        if hasattr(instruction, part):
+            found[part] = [getattr(instruction, part).type, getattr(instruction, part).color]
+    return found
+
+
+@pytest.mark.parametrize("group", MISSIONS, ids=lambda group: f"{group['level']}-{group['kind']}")
+def test_a_hundred_missions_from_their_seeds(group):
+    world = level(group["level"], group["kind"])
+    assert [world.width, world.height] == group["grid_size"]
+    sizes = (world.room_size, world.num_rows, world.num_cols)
+    assert sizes == (group["room_size"], group["num_rows"], group["num_cols"])
+    for wanted in group["missions"]:
+        world.reset(seed=wanted["seed"])
+        assert world.mission == wanted["mission"]
+        assert described(world.instrs) == wanted["instr"]
+        assert (pose(world), world.max_steps) == (wanted["agent"], wanted["max_steps"])
+        assert objects(world) == wanted["objects"]
+    walls = sorted([x, y] for thing, x, y in cells(world) if thing.type == "wall")
+    assert walls == sorted(group["walls_of_last_mission"])
+
+
+def carried(world: Any) -> list[str] | None:
+    return None if world.carrying is None else [world.carrying.type, world.carrying.color]
+
+
+@pytest.mark.parametrize("number", range(len(EPISODES["episodes"])))
+def test_whole_episodes_from_their_seeds(number):
+    episode = EPISODES["episodes"][number]
+    world = level(episode["level"], episode["kind"])
+    world.reset(seed=episode["seed"])
+    assert (world.mission, described(world.instrs, strict=True)) == (episode["mission"], episode["instr"])
+    assert (world.max_steps, [world.width, world.height]) == (episode["max_steps"], episode["grid_size"])
+    assert (pose(world), objects(world)) == (episode["agent"], episode["objects"])
+    walls = sorted([x, y] for thing, x, y in cells(world) if thing.type == "wall")
+    assert walls == sorted(episode["walls"])
+    fields = EPISODES["step_fields"]
+    assert fields == ["agent_x", "agent_y", "agent_dir", "carrying", "reward", "done"]
+    for action, wanted in zip(episode["actions"], episode["steps"], strict=True):
+        _, reward, terminated, truncated, _ = world.step(action)
+        assert [*pose(world), " ".join(reversed(carried(world) or []))] == [*wanted[:3], wanted[3] or ""]
+        assert (reward, terminated or truncated) == (pytest.approx(wanted[4], abs=1e-12), wanted[5])
+    assert objects(world) == episode["final_objects"]
+
+
+@pytest.mark.parametrize("number", range(len(WALK["episodes"])))
+def test_first_observations_and_what_follows_from_their_seeds(number):
+    names = "unseen empty wall floor door key ball box goal lava agent".split()
+    assert list(OBJECTS) == names == list(WALK["object_index"])
+    assert list(COLORS) == "red green blue purple yellow grey".split() == list(WALK["color_index"])
+    episode = WALK["episodes"][number]
+    world = level(episode["level"], episode["kind"])
+    observation, _ = world.reset(seed=episode["seed"])
+    assert [world.width, world.height] == episode["grid_size"]
+    assert world.max_steps == episode["max_steps_limit"]
+    names = WALK["action_names"]
+    assert [action.name for action in world.actions][: len(names)] == names
+    for before, after in zip([None, *episode["steps"]], episode["steps"], strict=False):
+        if before is not None:
+            # Episodes of turning keep the first three and the last four steps: all turn left.
+            for _ in range(after["step"] - before["step"]):
+                observation, reward, terminated, truncated, _ = world.step(before["action"])
+            ended = (pytest.approx(reward, abs=1e-12), terminated or truncated)
+            if after["step"] == before["step"] + 1:
+                assert ended == (before["reward"], before["done"])
+        assert observation["image"].reshape(-1).tolist() == after["image"]
+        assert (observation["mission"], carried(world)) == (after["mission"], after["carrying"])
+        assert pose(world) == [*after["agent_pos"], after["agent_dir"]]
+
+
+def test_a_used_level_draws_as_a_fresh_one():
+    used = level("BabyAI-MixedTestLocal-v0", "open")
+    used.reset(seed=3)
+    used.reset(seed=4)
+    fresh = level("BabyAI-MixedTestLocal-v0", "open")
+    fresh.reset(seed=4)
+    assert (used.mission, pose(used), objects(used)) == (fresh.mission, pose(fresh), objects(fresh))
+
+
+def test_levels_that_are_drawn_again_say_nothing(capsys):
+    world = level("BabyAI-PutNextLocal-v0", None)
+    for seed in range(30):
+        world.reset(seed=seed)
+    assert capsys.readouterr().out == ""
+
+
+def test_every_level_can_be_made_and_ours_are_known_by_no_other_name():
+    registered = set(catalogue.minigrid_levels())
+    assert len(registered) > 90
+    assert not registered & set(catalogue.LEVELS)
+    assert catalogue.find("BabyAI-NoSuch-v0") is None
+    for name, found in catalogue.LEVELS.items():
+        for kind in found.kinds or (None,):
+            level(name, kind).reset(seed=1)
+
+
+def test_opened_levels_have_open_doors_and_name_colours():
+    for name in ("BabyAI-GoToMediumOpen-v0", "BabyAI-GoToLargeOpen-v0"):
+        world = level(name, None)
+        for seed in range(5):
+            world.reset(seed=seed)
+            doors = [thing for thing, _, _ in cells(world) if thing.type == "door"]
+            assert doors
+            assert all(door.is_open for door in doors)
+            assert world.instrs.desc.color in COLORS
+    closed = level("BabyAI-GoToLarge-v0", None)
+    closed.reset(seed=0)
+    assert not all(thing.is_open for thing, _, _ in cells(closed) if thing.type == "door")
+
+
+def test_lit_cells_are_those_that_minigrid_highlights():
+    env = gymnasium.make("BabyAI-GoTo-v0", render_mode="rgb_array", highlight=True, tile_size=8)
+    env.reset(seed=2)
+    world = env.unwrapped
+    shown = world.get_full_render(highlight=True, tile_size=8).astype(int)
+    plain = world.get_full_render(highlight=False, tile_size=8).astype(int)
+    blocks = (shown != plain).reshape(world.height, 8, world.width, 8, 3).any(axis=(1, 3, 4)).T
+    np.testing.assert_array_equal(lit(world), blocks)
+    env.close()

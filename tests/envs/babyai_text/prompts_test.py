@@ -1,0 +1,64 @@
+"""The window of observations and actions, and the text made of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.envs.babyai_text.missions import in_french
+from motif_jax.envs.babyai_text.prompts import Window
+
+
+def test_a_prompt_holds_the_newest_observations_and_the_actions_between_them():
+    window = Window(2)
+    window.start(["You see a wall 1 step left"])
+    window.add("turn left", ["You carry a red key", "You see a wall 2 steps forward"])
+    window.add("pick up", [])
+    assert window.prompt("go to the red key", ["turn left", "pick up"]) == (
+        "Possible action of the agent: turn left, pick up"
+        " \n Goal of the agent: go to the red key"
+        " \n Observation 0: You carry a red key, You see a wall 2 steps forward, \n Action 0: pick up"
+        " \n Observation 1: \n Action 1: "
+    )
+
+
+def test_an_episode_begins_with_one_observation():
+    window = Window(3)
+    window.start(["a"])
+    window.add("left", ["b"])
+    window.start(["c"])
+    assert window.prompt("g", ["x"], "french") == (
+        "Actions possibles pour l'agent: x \n But de l'agent: g \n Observation 0: c, \n Action 0: "
+    )
+
+
+def test_one_observation_shows_no_action():
+    window = Window(1)
+    window.start(["a"])
+    window.add("left", ["b"])
+    assert window.prompt("g", ["left"]).endswith(" \n Observation 0: b, \n Action 0: ")
+
+
+@pytest.mark.parametrize(
+    ("english", "french"),
+    [
+        ("go to the red key", "aller à la clef rouge"),
+        ("pick up a grey box", "ramasser une boîte grise"),
+        ("open the door", "ouvrir la porte"),
+        ("put the blue ball next to a key", "poser la balle bleue à côté de une clef"),
+        ("go to a door, then pick up the key", "aller à une porte, puis ramasser la clef"),
+        ("open a door after you pick up the key", "ouvrir une porte après avoir ramassé la clef"),
+        ("go to the box and open the door on your left", "aller à la boîte et ouvrir la porte à ta gauche"),
+    ],
+)
+def test_missions_in_french(english, french):
+    assert in_french(english) == french.replace("de une", "d'une")
+
+
+def test_published_french_goals_go_to_everything_with_an_article_by_letters():
+    assert in_french("pick up the red key", published=True) == "aller à la clef rouge"
+    assert in_french("pick up the red ball", published=True) == "aller à une balle rouge"
+    assert in_french("pick up the red ball") == "ramasser la balle rouge"
+    with pytest.raises(ValueError, match="no object"):
+        in_french("win", published=True)
+    with pytest.raises(ValueError, match="minigrid"):
+        in_french("dance with the red key")
