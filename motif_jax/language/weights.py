@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from safetensors.numpy import save_file
 
 from motif_jax.language.config import ModelConfig
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD_BYTES = 4 << 30
@@ -194,16 +195,32 @@ def settle_head(folder: str | Path, config: ModelConfig) -> ModelConfig:
     return dataclasses.replace(config, tied=Tensors(folder).find("lm_head.weight") is None)
 
 
-def load(folder: str | Path, config: ModelConfig, dtype: Any = None) -> Any:
-    """Reads the parameters of a checkpoint folder.
+# A parameter's path and its array -> what stands for it in the tree.
+Place = Callable[[tuple[str, ...], np.ndarray], Any]
+
+
+def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:
+    """RoBERTa's pooler, kernel and bias float32 of the first hidden layer (tanh) of a head on it; None where the file has none."""
+    tensors = Tensors(folder)
+    kernel, bias = (tensors.find(f"roberta.pooler.dense.{part}") for part in ("weight", "bias"))
+    if kernel is None or bias is None:
+        return None
+    return {"kernel": np.asarray(kernel.T, np.float32), "bias": np.asarray(bias, np.float32)}
+
+
+def load(
+    folder: str | Path, config: ModelConfig, dtype: Any = None, place: Place = lambda path, value: value
+) -> Any:
+    """Reads the parameters of a checkpoint folder, one tensor at a time.
 
     Args:
       folder: with safetensors files under the names of transformers.
       config: of the model.
       dtype: of the parameters; None: float32.
+      place: what is done with each parameter as soon as it is read, such as putting its parts on devices.
 
     Returns:
-      The tree of parameters, numpy arrays.
+      The tree of parameters, numpy arrays unless `place` makes others of them.
 
     Raises:
       UserError: a tensor is missing or has another shape.
@@ -226,40 +243,45 @@ def load(folder: str | Path, config: ModelConfig, dtype: Any = None) -> Any:
         node = tree
         for part in entry.path[:-1]:
             node = node.setdefault(part, {})
-        node[entry.path[-1]] = value
+        node[entry.path[-1]] = place(entry.path, value)
     return tree
 
 
 def save(folder: str | Path, params: Any, config: ModelConfig, shard_bytes: int = SHARD_BYTES) -> None:
-    """Writes parameters as `transformers` opens them: one file, or shards of at most `shard_bytes` with their index."""
-    flat = dict(_flat(params))
-    tensors: dict[str, np.ndarray] = {}
-    parts: dict[str, list[np.ndarray]] = {}
-    for entry in entries(config):
-        value = np.asarray(flat[entry.path])
-        if entry.part is not None:
-            parts.setdefault(entry.name, []).append(value)
-        else:
-            tensors[entry.name] = np.ascontiguousarray(value.T if entry.transposed else value)
-    tensors |= {name: np.concatenate(values, axis=-1) for name, values in parts.items()}
-    shards: list[dict[str, np.ndarray]] = [{}]
-    for name, value in tensors.items():
-        if shards[-1] and sum(x.nbytes for x in shards[-1].values()) + value.nbytes > shard_bytes:
-            shards.append({})
-        shards[-1][name] = value
-    folder = Path(folder)
+    """Writes parameters as `transformers` opens them: one file, or shards of at most `shard_bytes` with their index.
+
+    A shard is in memory at a time, whatever devices the parameters lie on. Weights that were in the folder are replaced.
+    """
+    folder, flat = Path(folder), dict(_flat(params))
     folder.mkdir(parents=True, exist_ok=True)
-    if len(shards) == 1:
-        save_file(shards[0], folder / SINGLE, metadata={"format": "pt"})
-        return
+    for old in (INDEX, SINGLE, *(path.name for path in folder.glob("model-*-of-*.safetensors"))):
+        (folder / old).unlink(missing_ok=True)
+    sources: dict[str, list[Entry]] = {}
+    for entry in entries(config):
+        sources.setdefault(entry.name, []).append(entry)
+    sizes = {name: sum(flat[entry.path].nbytes for entry in parts) for name, parts in sources.items()}
+    shards: list[list[str]] = [[]]
+    for name, size in sizes.items():
+        if shards[-1] and sum(sizes[x] for x in shards[-1]) + size > shard_bytes:
+            shards.append([])
+        shards[-1].append(name)
     places: dict[str, str] = {}
-    for number, shard in enumerate(shards, start=1):
-        file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        save_file(shard, folder / file, metadata={"format": "pt"})
-        places |= dict.fromkeys(shard, file)
-    size = sum(value.nbytes for value in tensors.values())
-    index = {"metadata": {"total_size": size}, "weight_map": places}
-    (folder / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+    for number, names in enumerate(shards, start=1):
+        single = len(shards) == 1
+        file = SINGLE if single else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        tensors = {name: _tensor(sources[name], flat) for name in names}
+        save_file(tensors, folder / file, metadata={"format": "pt"})
+        places |= dict.fromkeys(names, file)
+    if len(shards) > 1:
+        atomic_write_json(
+            folder / INDEX, {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
+        )
+
+
+def _tensor(parts: Sequence[Entry], flat: Mapping[tuple[str, ...], Any]) -> np.ndarray:
+    values = [np.asarray(flat[entry.path]) for entry in parts]
+    values = [value.T if entry.transposed else value for entry, value in zip(parts, values, strict=True)]
+    return np.ascontiguousarray(values[0] if parts[0].part is None else np.concatenate(values, axis=-1))
 
 
 def _shapes(config: ModelConfig) -> Any:

@@ -1,0 +1,70 @@
+"""Functions of many rows that are computed a chunk of rows at a time, so that what is wide is never whole in memory.
+
+The logits of a batch are [tokens, vocabulary]: 8 texts of 2,048 tokens and 128,256 entries are 8 GB in float32, and as much again in the
+gradient. In chunks of 1,024 tokens they are 0.5 GB, computed again in the backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.sampling import token_log_probs
+
+
+def in_chunks(function: Callable[..., Any], rows: Any, chunk: int | None) -> Any:
+    """Computes `function(rows)` a chunk at a time; the backward pass computes each chunk again.
+
+    Args:
+      function: from a tree of arrays [R, ...] to a tree of arrays [R, ...], each row by itself. What else it needs, parameters too, it
+        may close over: they get their gradients.
+      rows: the tree.
+      chunk: rows at a time; None: all of them at once, and nothing is computed again.
+
+    Returns:
+      What `function(rows)` gives.
+    """
+    leaves = jax.tree.leaves(rows)
+    chex.assert_equal_shape_prefix(leaves, 1)
+    count = leaves[0].shape[0]
+    if chunk is None or chunk >= count:
+        return function(rows)
+    parts = -(-count // chunk)
+
+    def split(leaf: jax.Array) -> jax.Array:
+        # What fills the last chunk up is a row that is there: nothing can come of it that does not come of that.
+        filled = jnp.concatenate(
+            [leaf, jnp.broadcast_to(leaf[-1:], (parts * chunk - count, *leaf.shape[1:]))]
+        )
+        return filled.reshape(parts, chunk, *leaf.shape[1:])
+
+    found = jax.lax.map(jax.checkpoint(function), jax.tree.map(split, rows))
+    return jax.tree.map(lambda leaf: leaf.reshape(parts * chunk, *leaf.shape[2:])[:count], found)
+
+
+def log_probs(
+    model: LanguageModel, params: Any, states: jax.Array, tokens: jax.Array, chunk: int | None = None
+) -> jax.Array:
+    """Log-probabilities of tokens without the logits [..., V] of all of them being there at once.
+
+    Args:
+      model, params: of the network.
+      states: [..., D] after the last norm, each before its token.
+      tokens: int32 [...].
+      chunk: tokens at a time, see `in_chunks`.
+
+    Returns:
+      float32 [...].
+    """
+    chex.assert_equal_shape_prefix([states, tokens], tokens.ndim)
+
+    def of_rows(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
+        return token_log_probs(model.logits(params, rows[0]), rows[1])
+
+    flat = states.reshape(-1, states.shape[-1]), tokens.reshape(-1)
+    return in_chunks(of_rows, flat, chunk).reshape(tokens.shape)

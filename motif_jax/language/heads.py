@@ -1,0 +1,260 @@
+"""Small networks on the states of a language model, by name: values, actions, Q of every token.
+
+GLAM (Carta et al. 2023): `HeadConfig(1, (1024, 1024), "sigmoid")` is its value, the same with as many outputs as actions its action
+head. ILQL (Snell et al. 2022): `HeadConfig(1, (2 * width,))` is V, `HeadConfig(vocab_size, (2 * width,))` is Q of every token; its
+other form is `kind="residual"` on the states before the last norm. Target copies are copies of the parameters (`targets.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from motif_jax.language.network import States
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, read_json
+
+FILE, WEIGHTS = "heads.json", "heads.safetensors"
+ACTIVATIONS = {
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "tanh": jnp.tanh,
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+}
+KINDS = ("mlp", "residual")
+STATES = ("after", "before")
+_EPSILON = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadConfig:
+    """One head.
+
+    Attributes:
+      outputs: numbers that it gives of a state.
+      widths: of its hidden layers, each followed by the activation.
+      activation: one of `ACTIVATIONS`, or one for each hidden layer (RoBERTa's pooler and a head on it are "tanh" and then "relu").
+      kind: 'mlp': linear layers alone; 'residual': norm(x + linear(activation(linear(norm(x))))) with one hidden layer, then a
+        linear output (ILQL's `advanced_mlp`).
+      state: which states it is made for, 'after' or 'before' the last norm.
+      dropout: share of what 'residual' adds that is left out, where `apply` is given a key.
+      constant: the output layer starts with weights 0 and this bias; None: as the others do.
+    """
+
+    outputs: int
+    widths: tuple[int, ...] = ()
+    activation: str | tuple[str, ...] = "relu"
+    kind: str = "mlp"
+    state: str = "after"
+    dropout: float = 0.0
+    constant: float | None = None
+
+    def __post_init__(self) -> None:
+        choices: list[tuple[str, str, tuple[str, ...]]] = [
+            ("kind", self.kind, KINDS),
+            ("state", self.state, STATES),
+        ]
+        choices += [("activation", name, tuple(ACTIVATIONS)) for name in self.activations]
+        for name, value, allowed in choices:
+            if value not in allowed:
+                raise UserError(f"head: {name}={value!r} is none of {', '.join(allowed)}")
+        if len(self.activations) != len(self.widths):
+            raise UserError(f"head: activation={self.activation} for {len(self.widths)} hidden layers")
+        if self.outputs < 1 or any(width < 1 for width in self.widths):
+            raise UserError(f"head: outputs={self.outputs}, widths={self.widths}: all must be at least 1")
+        if self.kind == "residual" and len(self.widths) != 1:
+            raise UserError(f"head: widths={self.widths}: a residual head has one hidden layer")
+
+    @property
+    def activations(self) -> tuple[str, ...]:
+        """Of each hidden layer."""
+        return (self.activation,) * len(self.widths) if isinstance(self.activation, str) else self.activation
+
+
+@dataclasses.dataclass(frozen=True)
+class Heads:
+    """The heads of a model.
+
+    Parameters are a tree {name of the head: {layer: {kernel, bias}}}, float32.
+
+    Attributes:
+      width: of the states, D.
+      configs: of each head, by its name.
+      dtype: of the hidden layers' products; outputs are float32.
+    """
+
+    width: int
+    configs: Mapping[str, HeadConfig]
+    dtype: Any = jnp.float32
+
+    def init(self, key: jax.Array) -> Any:
+        """Fresh parameters: weights and biases uniform in +-1 / sqrt(inputs), as PyTorch's linear layers start."""
+        keys = jax.random.split(key, len(self.configs))
+        return {
+            name: self._init(config, k) for k, (name, config) in zip(keys, self.configs.items(), strict=True)
+        }
+
+    def _init(self, config: HeadConfig, key: jax.Array) -> dict[str, Any]:
+        layers, inputs = {}, self.width
+        sizes = [*config.widths, *([self.width] if config.kind == "residual" else [])]
+        for place, outputs in enumerate([*sizes, config.outputs]):
+            name = f"hidden_{place}" if place < len(sizes) else "output"
+            weights, bias = jax.random.split(jax.random.fold_in(key, place))
+            limit = 1 / math.sqrt(inputs)
+            layers[name] = {
+                "kernel": jax.random.uniform(weights, (inputs, outputs), minval=-limit, maxval=limit),
+                "bias": jax.random.uniform(bias, (outputs,), minval=-limit, maxval=limit),
+            }
+            inputs = outputs
+        if config.constant is not None:
+            layers["output"] = {
+                "kernel": jnp.zeros_like(layers["output"]["kernel"]),
+                "bias": jnp.full((config.outputs,), config.constant),
+            }
+        if config.kind == "residual":
+            norm = {"scale": jnp.ones(self.width), "bias": jnp.zeros(self.width)}
+            layers |= {"first_norm": norm, "second_norm": norm}
+        return layers
+
+    def apply(
+        self, params: Any, name: str, states: States | jax.Array, dropout: jax.Array | None = None
+    ) -> jax.Array:
+        """Outputs of a head.
+
+        Args:
+          params: of all heads.
+          name: of the head.
+          states: [..., D], or both kinds of them, of which the config says the one that is taken.
+          dropout: key of what is left out; None: nothing is.
+
+        Returns:
+          float32 [..., outputs]; [...] where the head has one output.
+        """
+        hidden = self._hidden(params, name, states, dropout)
+        layer, config = params[name]["output"], self.configs[name]
+        out = _product("...d,dv->...v", hidden, layer["kernel"], self.dtype) + layer["bias"]
+        return out[..., 0] if config.outputs == 1 else out
+
+    def chosen(
+        self,
+        params: Any,
+        name: str,
+        states: States | jax.Array,
+        index: jax.Array,
+        dropout: jax.Array | None = None,
+    ) -> jax.Array:
+        """Of all outputs of a head those at `index` alone, without the others being computed: a column each.
+
+        Args:
+          params, name, states, dropout: see `apply`.
+          index: int32 [...], the states' leading axes.
+
+        Returns:
+          float32 [...].
+        """
+        hidden = self._hidden(params, name, states, dropout)
+        chex.assert_shape(index, hidden.shape[:-1])
+        layer = params[name]["output"]
+        columns = jnp.take(layer["kernel"], index, axis=1)
+        places = "".join(chr(ord("a") + i) for i in range(index.ndim))
+        out = _product(f"{places}z,z{places}->{places}", hidden, columns, self.dtype)
+        return out + jnp.take(layer["bias"], index)
+
+    def _hidden(
+        self, params: Any, name: str, states: States | jax.Array, dropout: jax.Array | None
+    ) -> jax.Array:
+        if name not in self.configs:
+            raise KeyError(f"there is no head {name!r}: {', '.join(self.configs)}")
+        config, layers = self.configs[name], params[name]
+        x = getattr(states, config.state) if isinstance(states, States) else states
+        chex.assert_axis_dimension(x, -1, self.width)
+        x, activations = x.astype(jnp.float32), [ACTIVATIONS[each] for each in config.activations]
+        if config.kind == "mlp":
+            for place, activation in enumerate(activations):
+                x = activation(self._linear(layers[f"hidden_{place}"], x))
+            return x
+        inner = activations[0](self._linear(layers["hidden_0"], _norm(layers["first_norm"], x)))
+        added = self._linear(layers["hidden_1"], inner)
+        if dropout is not None and config.dropout:
+            kept = jax.random.bernoulli(dropout, 1 - config.dropout, added.shape)
+            added = jnp.where(kept, added / (1 - config.dropout), 0.0)
+        return _norm(layers["second_norm"], x + added)
+
+    def _linear(self, layer: Any, x: jax.Array) -> jax.Array:
+        return _product("...d,df->...f", x, layer["kernel"], self.dtype) + layer["bias"]
+
+
+def _product(letters: str, x: jax.Array, kernel: jax.Array, dtype: Any) -> jax.Array:
+    """Float32, of factors in `dtype`."""
+    return jnp.einsum(letters, x.astype(dtype), kernel.astype(dtype), preferred_element_type=jnp.float32)
+
+
+def _norm(layer: Any, x: jax.Array) -> jax.Array:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = jnp.square(centred).mean(axis=-1, keepdims=True)
+    return centred * jax.lax.rsqrt(variance + _EPSILON) * layer["scale"] + layer["bias"]
+
+
+def save(folder: str | Path, heads: Heads, params: Any) -> None:
+    """Writes heads and their parameters beside the weights of their model."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    flat = {
+        f"{name}.{layer}.{part}": np.ascontiguousarray(value)
+        for name, layers in params.items()
+        for layer, parts in layers.items()
+        for part, value in parts.items()
+    }
+    save_file(flat, folder / WEIGHTS)
+    described = {name: dataclasses.asdict(config) for name, config in heads.configs.items()}
+    atomic_write_json(folder / FILE, {"width": heads.width, "heads": described})
+
+
+def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+
+
+def load(folder: str | Path, width: int, dtype: Any = jnp.float32) -> tuple[Heads, Any]:
+    """Reads the heads of a folder and their parameters; none where it has none.
+
+    Args:
+      folder: of a model.
+      width: of its states.
+      dtype: see `Heads`.
+
+    Raises:
+      UserError: they are made for other states, or a file is damaged.
+    """
+    folder = Path(folder)
+    if not (folder / FILE).exists():
+        return Heads(width, {}, dtype), {}
+    values = read_json(folder / FILE, "save the heads again", keys=("width", "heads"))
+    if values["width"] != width:
+        raise UserError(
+            f"{folder / FILE}: heads for states of width {values['width']}, the model's are {width}"
+        )
+    try:
+        configs = {name: HeadConfig(**_with_tuples(config)) for name, config in values["heads"].items()}
+        flat = load_file(folder / WEIGHTS)
+    except (TypeError, AttributeError, SafetensorError, OSError) as error:
+        raise UserError(f"{folder} has heads that cannot be read: {error}") from None
+    heads = Heads(width, configs, dtype)
+    params: dict[str, Any] = {}
+    for path, wanted in jax.tree_util.tree_leaves_with_path(jax.eval_shape(heads.init, jax.random.key(0))):
+        name, layer, part = (entry.key for entry in path)
+        found = flat.get(f"{name}.{layer}.{part}")
+        if found is None or found.shape != wanted.shape:
+            what = "missing" if found is None else f"{list(found.shape)}, {list(wanted.shape)} expected"
+            raise UserError(f"{folder / WEIGHTS}: {name}.{layer}.{part} is {what}")
+        params.setdefault(name, {}).setdefault(layer, {})[part] = found
+    return heads, params

@@ -1,0 +1,51 @@
+"""More tokens for a model that is there: its embeddings, and its head where that is not the same table."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language.config import ModelConfig
+from motif_jax.support.errors import UserError
+
+
+def extend(config: ModelConfig, params: Any, size: int, key: jax.Array) -> tuple[ModelConfig, Any]:
+    """Gives a model rows for more tokens; those that are there, and what the model says of them, stay as they are.
+
+    A fresh row is the mean of the old ones and a draw with a tenth of their spread: so a token that was never trained is neither the most
+    likely nor out of reach (Hewitt 2021, on new word embeddings of pretrained models).
+
+    Args:
+      config, params: of the model.
+      size: tokens that the model is to have; rows that no token uses (so that the table divides over devices) do no harm.
+      key: of the draws.
+
+    Returns:
+      The config and the parameters of the larger model; what did not change is shared.
+
+    Raises:
+      UserError: the model has more tokens already.
+    """
+    more = size - config.vocab_size
+    if more < 0:
+        raise UserError(
+            f"a vocabulary of {size} tokens is smaller than the model's, which has {config.vocab_size}"
+        )
+    if more == 0:
+        return config, params
+    embedding, head = jax.random.split(key)
+    grown = {**params, "embedding": _more_rows(params["embedding"], more, embedding)}
+    if not config.tied:
+        kernel = jnp.asarray(params["head"]["kernel"])
+        grown["head"] = {**params["head"], "kernel": _more_rows(kernel.T, more, head).T}
+    return dataclasses.replace(config, vocab_size=size), grown
+
+
+def _more_rows(table: Any, more: int, key: jax.Array) -> jax.Array:
+    table = jnp.asarray(table)
+    wide = table.astype(jnp.float32)
+    fresh = wide.mean(axis=0) + 0.1 * wide.std(axis=0) * jax.random.normal(key, (more, table.shape[1]))
+    return jnp.concatenate([table, fresh.astype(table.dtype)])

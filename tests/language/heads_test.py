@@ -1,0 +1,184 @@
+"""Heads against numpy; their beginning, single columns, targets, and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from motif_jax.language import heads, targets, weights
+from motif_jax.language.heads import HeadConfig, Heads
+from motif_jax.language.network import States
+from motif_jax.language.targets import Following
+from motif_jax.support.errors import UserError
+
+WIDTH, VOCAB = 6, 11
+HEADS = Heads(
+    WIDTH,
+    {
+        "value": HeadConfig(1, (9, 9), "sigmoid"),
+        "actions": HeadConfig(4, (9, 9), "sigmoid"),
+        "q": HeadConfig(VOCAB, (2 * WIDTH,)),
+        "deep_q": HeadConfig(VOCAB, (4 * WIDTH,), "gelu", kind="residual", state="before", dropout=0.5),
+        "linear": HeadConfig(3),
+        "upvote": HeadConfig(1, (WIDTH, 2 * WIDTH), ("tanh", "relu")),
+        "pessimist": HeadConfig(VOCAB, (WIDTH,), constant=-4.4),
+    },
+)
+PARAMS = HEADS.init(jax.random.key(0))
+STATES = States(*jax.random.normal(jax.random.key(1), (2, 5, 3, WIDTH)))
+
+
+def linear(layer: Any, x: np.ndarray) -> np.ndarray:
+    return x @ np.asarray(layer["kernel"], np.float64) + np.asarray(layer["bias"], np.float64)
+
+
+def test_a_head_is_its_layers_with_the_activation_between_them() -> None:
+    after, layers = np.asarray(STATES.after, np.float64), PARAMS["value"]
+    hidden = after
+    for name in ("hidden_0", "hidden_1"):
+        hidden = 1 / (1 + np.exp(-linear(layers[name], hidden)))
+    value = HEADS.apply(PARAMS, "value", STATES)
+    assert value.shape == (5, 3)
+    np.testing.assert_allclose(value, linear(layers["output"], hidden)[..., 0], rtol=1e-5)
+    assert HEADS.apply(PARAMS, "actions", STATES).shape == (5, 3, 4)
+    np.testing.assert_allclose(
+        HEADS.apply(PARAMS, "q", STATES.after[0]),
+        linear(PARAMS["q"]["output"], np.maximum(linear(PARAMS["q"]["hidden_0"], after[0]), 0)),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    np.testing.assert_allclose(
+        HEADS.apply(PARAMS, "linear", STATES), linear(PARAMS["linear"]["output"], after), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_a_poolers_layer_comes_first_in_a_head_of_roberta(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    pooler = {"kernel": draws.normal(size=(WIDTH, WIDTH)), "bias": draws.normal(size=WIDTH)}
+    file = {
+        "roberta.pooler.dense.weight": pooler["kernel"].T.copy(),
+        "roberta.pooler.dense.bias": pooler["bias"],
+    }
+    save_file(file, tmp_path / weights.SINGLE)
+    found = weights.load_pooler(tmp_path)
+    assert found is not None
+    layers = {**PARAMS["upvote"], "hidden_0": found}
+    hidden = np.maximum(linear(layers["hidden_1"], np.tanh(linear(pooler, np.asarray(STATES.after)))), 0)
+    logit = HEADS.apply({"upvote": layers}, "upvote", STATES)
+    np.testing.assert_allclose(logit, linear(layers["output"], hidden)[..., 0], rtol=1e-4, atol=1e-5)
+    save_file({"roberta.pooler.dense.bias": pooler["bias"]}, tmp_path / weights.SINGLE)
+    assert weights.load_pooler(tmp_path) is None
+
+
+def test_a_residual_head_reads_the_states_before_the_last_norm() -> None:
+    from scipy.special import erf
+
+    def norm(x: np.ndarray, layer: Any) -> np.ndarray:
+        normed = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        return normed * np.asarray(layer["scale"]) + np.asarray(layer["bias"])
+
+    changed = {**PARAMS["deep_q"], "first_norm": {"scale": jnp.arange(6.0), "bias": jnp.ones(6)}}
+    params = {**PARAMS, "deep_q": changed}
+    x = np.asarray(STATES.before, np.float64)
+    inner = linear(changed["hidden_0"], norm(x, changed["first_norm"]))
+    inner = inner * (1 + erf(inner / np.sqrt(2))) / 2
+    expected = linear(changed["output"], norm(x + linear(changed["hidden_1"], inner), changed["second_norm"]))
+    np.testing.assert_allclose(HEADS.apply(params, "deep_q", STATES), expected, rtol=1e-4, atol=1e-5)
+    dropped = HEADS.apply(params, "deep_q", STATES, dropout=jax.random.key(2))
+    assert (np.abs(np.asarray(dropped) - expected) > 1e-3).any()
+
+
+def test_layers_start_as_pytorchs_and_a_constant_head_says_its_constant() -> None:
+    kernel = np.asarray(HEADS.init(jax.random.key(3))["q"]["output"]["kernel"])
+    limit = 1 / np.sqrt(2 * WIDTH)
+    assert np.abs(kernel).max() <= limit
+    assert kernel.std() == pytest.approx(limit / np.sqrt(3), rel=0.15)
+    np.testing.assert_array_equal(HEADS.apply(PARAMS, "pessimist", STATES), np.float32(-4.4))
+
+
+@pytest.mark.parametrize("name", ["q", "deep_q"])
+def test_a_chosen_column_is_that_of_all_and_so_is_its_gradient(name: str) -> None:
+    index = jax.random.randint(jax.random.key(4), (5, 3), 0, VOCAB)
+
+    def one(params: Any, states: States) -> jax.Array:
+        return HEADS.chosen(params, name, states, index)
+
+    def of_all(params: Any, states: States) -> jax.Array:
+        return jnp.take_along_axis(HEADS.apply(params, name, states), index[..., None], axis=-1)[..., 0]
+
+    np.testing.assert_allclose(one(PARAMS, STATES), of_all(PARAMS, STATES), rtol=1e-5, atol=1e-6)
+    ours, theirs = (jax.grad(lambda *x, f=f: jnp.square(f(*x)).sum(), (0, 1)) for f in (one, of_all))  # type: ignore[misc]
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+        ours(PARAMS, STATES),
+        theirs(PARAMS, STATES),
+    )
+
+
+def test_bfloat16_heads_give_float32_near_the_exact_ones() -> None:
+    short = Heads(WIDTH, HEADS.configs, jnp.bfloat16)
+    found = short.apply(PARAMS, "q", STATES)
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, HEADS.apply(PARAMS, "q", STATES), atol=0.03)
+
+
+def test_a_target_goes_part_of_the_way_and_is_copied_whole_at_intervals() -> None:
+    target, online = {"q": jnp.zeros(2)}, {"q": jnp.array([1.0, 2.0])}
+    np.testing.assert_allclose(
+        targets.follow(target, online, jnp.int32(1), Following())["q"], [0.005, 0.01], rtol=1e-6
+    )
+    how, found = Following(0.5, copy_every=3), []
+    for step in range(1, 5):
+        target = targets.follow(target, online, jnp.int32(step), how)
+        found.append(float(target["q"][0]))
+        online = {"q": online["q"] + 1}
+    assert found == [0.5, 1.25, 3.0, 3.5]
+    with pytest.raises(UserError, match="polyak"):
+        Following(1.5)
+    with pytest.raises(UserError, match="copy_every"):
+        Following(copy_every=0)
+
+
+def test_heads_are_saved_and_read_by_their_names(tmp_path: Path) -> None:
+    heads.save(tmp_path, HEADS, PARAMS)
+    found, params = heads.load(tmp_path, WIDTH)
+    assert dict(found.configs) == dict(HEADS.configs)
+    assert jax.tree.all(jax.tree.map(np.array_equal, params, jax.tree.map(np.asarray, PARAMS)))
+    with pytest.raises(UserError, match="width 6, the model's are 8"):
+        heads.load(tmp_path, 8)
+    values = json.loads((tmp_path / heads.FILE).read_text())
+    values["heads"]["q"]["outputs"] = VOCAB + 1
+    (tmp_path / heads.FILE).write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"q\.output\.bias is \[11\], \[12\] expected"):
+        heads.load(tmp_path, WIDTH)
+    values["heads"]["q"]["sort"] = 1
+    (tmp_path / heads.FILE).write_text(json.dumps(values))
+    with pytest.raises(UserError, match="sort"):
+        heads.load(tmp_path, WIDTH)
+    (tmp_path / heads.WEIGHTS).write_bytes(b"PK")
+    with pytest.raises(UserError, match="cannot be read"):
+        heads.load(tmp_path, WIDTH)
+    assert not heads.load(tmp_path / "none", WIDTH)[0].configs
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"activation": "swish"},
+        {"activation": ("relu", "relu")},
+        {"kind": "deep"},
+        {"state": "last"},
+        {"outputs": 0},
+        {"kind": "residual", "widths": ()},
+    ],
+)
+def test_what_no_head_is_made_of_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"head: "):
+        HeadConfig(**{"outputs": 2, "widths": (3,), **wrong})
