@@ -107,7 +107,7 @@ def _reward() -> ConfigDict:
         3.0  # the reward of a message is divided by its count in the episode to this power
     )
     reward.intrinsic_coefficient = 0.1
-    reward.extrinsic_coefficient = placeholder(float)  # None: 0.1 for the score task, 10 for the others
+    reward.extrinsic_coefficient = placeholder(float)  # None: 0.1 for the score tasks, 10 for the others
     reward.extrinsic_scale = 0.1
     reward.extrinsic_clip = 10.0  # after the scale, before the coefficient
     return reward

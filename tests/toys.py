@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from motif_jax.envs.nethack.random_players import NUM_ACTIONS
+from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec, Frame
 
 LENGTH, ACTIONS = 6, 5
@@ -116,7 +116,7 @@ class Talker:
     @staticmethod
     def make_spec(name: str, max_episode_steps: int = 30) -> EnvironmentSpec:
         shown = {"message": ArraySpec((256,), "uint8"), "blstats": ArraySpec((27,), "int32")}
-        return EnvironmentSpec(shown, NUM_ACTIONS, text_field="message")
+        return EnvironmentSpec(shown, len(TASK_KEYS), text_field="message")
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         self._state, self._steps = seed % 97, 0

@@ -25,7 +25,7 @@ from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.benchmarks import result
 from motif_jax.benchmarks.engine import Bare, GymnasiumClass, write_script
-from motif_jax.envs.nethack.tasks import TASKS
+from motif_jax.envs.nethack.tasks import PLAIN_TASKS
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.config import available_cores, default_workers
@@ -52,7 +52,7 @@ def options() -> ConfigDict:
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for a task without the bare engine that is the yardstick, or groups that cannot be halved."""
-    checks.choice(config, "options.env", TASKS)
+    checks.choice(config, "options.env", PLAIN_TASKS)
     sweep = config.options.sweep_envs
     even = all(isinstance(envs, int) and envs > 0 and envs % 2 == 0 for envs in sweep)
     checks.require(even, "options.sweep_envs", sweep, "even numbers above 0: a worker has two groups")

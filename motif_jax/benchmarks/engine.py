@@ -28,7 +28,7 @@ from motif_jax.envs.nethack.engine import NetHackEngine
 from motif_jax.envs.nethack.game import Game, game_seeds
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
 from motif_jax.envs.nethack.status import NUM_STATUS
-from motif_jax.envs.nethack.tasks import TASKS
+from motif_jax.envs.nethack.tasks import PLAIN_TASKS
 from motif_jax.envs.spec import Row, empty_observation, row
 from motif_jax.support import config as checks
 from motif_jax.support.seeds import derive, rng
@@ -49,7 +49,7 @@ def options() -> ConfigDict:
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for a task without a bare engine, or fewer steps than games."""
-    checks.choice(config, "options.env", TASKS)
+    checks.choice(config, "options.env", PLAIN_TASKS)
     steps, games = config.options.steps, config.options.games
     checks.require(steps >= games, "options.steps", steps, f"at least config.options.games={games}")
 

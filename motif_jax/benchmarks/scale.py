@@ -17,7 +17,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import result
-from motif_jax.envs.nethack.tasks import TASKS
+from motif_jax.envs.nethack.tasks import PLAIN_TASKS
 from motif_jax.support import config as checks
 
 # Of an actor, as `config.actors.groups_per_worker`.
@@ -216,7 +216,7 @@ def options() -> ConfigDict:
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for a task that the `actors` benchmark cannot play."""
-    checks.choice(config, "options.env", TASKS)
+    checks.choice(config, "options.env", PLAIN_TASKS)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from motif_jax.support import config as checks
 
 # What runs that were made before these keys were new stand for.
 NEW_KEYS = {"algorithm.name": "appo", "reward.kind": "motif"}
-SCORE_TASK = "NetHackScore-v1"
+SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
 SCORE_COEFFICIENT = 0.1
 SPARSE_COEFFICIENT = 10.0
 TEXT_FIELD = "message"  # of rewards
@@ -70,7 +70,7 @@ def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> 
 def resolved(config: ConfigDict) -> ConfigDict:
     """A copy of `config` in which the values that depend on others are filled in, this host's place among them.
 
-    The published agent takes the task's reward times 0.1 on the score task, and times 10 on the sparse ones.
+    The published agent takes the task's reward times 0.1 on the score tasks, and times 10 on the sparse ones.
 
     Raises:
       UserError: see `hosts.place`.
@@ -78,7 +78,7 @@ def resolved(config: ConfigDict) -> ConfigDict:
     config = config.copy_and_resolve_references()
     config.hosts.update(dataclasses.asdict(hosts.place(config)))
     if config.reward.extrinsic_coefficient is None:
-        score = config.environment.name == SCORE_TASK
+        score = config.environment.name in SCORE_TASKS
         config.reward.extrinsic_coefficient = SCORE_COEFFICIENT if score else SPARSE_COEFFICIENT
     if config.actors.slots_per_group is None:
         config.actors.slots_per_group = slots_per_group(config)

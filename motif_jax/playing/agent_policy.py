@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms import finite
 from motif_jax.envs import registry
+from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.online import agent_checkpoints, reward_choice, settings
@@ -107,6 +108,16 @@ def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int
     return step
 
 
+def _check_actions(
+    spec: EnvironmentSpec, trained: EnvironmentSpec, who: str, environment: str | None
+) -> None:
+    if spec.num_actions != trained.num_actions:
+        raise UserError(
+            f"{who} with {trained.num_actions} actions, {environment} has {spec.num_actions}: choose an environment with "
+            "the agent's actions"
+        )
+
+
 def load(
     folder: str | Path, checkpoint: str = "latest", environment: str | None = None
 ) -> tuple[AgentPolicy, int]:
@@ -127,6 +138,7 @@ def load(
     config = read_config(folder)
     trained_on, options = environment_of(config)
     spec = registry.spec(environment or trained_on, **options)
+    _check_actions(spec, registry.spec(trained_on, **options), f"{folder} plays {trained_on}", environment)
     network = make_agent_network(config.network, spec, config.compat)
     saved = Path(folder) / agent_checkpoints.FOLDER
     with Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:

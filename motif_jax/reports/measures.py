@@ -43,6 +43,7 @@ MEASURES = (
     Measure("turns", "game time", "turns", "the game's clock at the end"),
     Measure("length", "length", "steps", "actions taken"),
     Measure("success", "success rate", "share", "episodes that reached the task's goal"),
+    Measure("kills", "kills", "messages", "messages that said that the hero killed something"),
     Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
 )
 BY_KEY = {measure.key: measure for measure in MEASURES}

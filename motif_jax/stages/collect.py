@@ -12,7 +12,7 @@ from motif_jax.collecting.collection import Collection, Wanted
 from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.random_players import NUM_ACTIONS
+from motif_jax.envs.nethack.random_players import GROUPS
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -72,8 +72,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     allowed = "left empty, or given with config.policy=agents or config.mixture.agents above 0"
     checks.require(AGENTS in weights or not config.agents, "agents", config.agents, allowed)
     habits = [player for player in weights if player != AGENTS]
-    allowed = f"agents: {config.environment.name} has not the {NUM_ACTIONS} actions of the random players"
-    fit = not habits or spec.num_actions == NUM_ACTIONS
+    allowed = f"agents: {config.environment.name} has not the {' or '.join(map(str, GROUPS))} actions of the random players"
+    fit = not habits or spec.num_actions in GROUPS
     checks.require(fit, "policy", config.policy, allowed)
     ours = (workdir / layout.META).exists() or (workdir / layout.STAGING).exists()
     if (workdir / "data").exists() and not ((workdir / "config.json").exists() and ours):

@@ -37,6 +37,8 @@ def test_the_optimiser_is_the_configs() -> None:
     ("task", "given", "expected"),
     [
         ("NetHackScore-v1", None, 0.1),
+        ("NetHackScoreExtendedActions-v1", None, 0.1),
+        ("NetHackStaircaseLvl3ExtendedActions-v1", None, 10.0),
         ("NetHackOracle-v1", None, 10.0),
         ("NetHackStaircaseLvl3Continual-v1", None, 10.0),
         ("NetHackOracle-v1", 0.0, 0.0),

@@ -153,3 +153,16 @@ def test_what_cannot_be_loaded_is_told(agent, tmp_path):
     )
     with pytest.raises(UserError, match=r"config\.json is damaged .*max_episode_steps, reward\.dir, compat"):
         agent_policy.load(tmp_path)
+
+
+def test_an_agent_plays_only_where_its_actions_are(tmp_path):
+    repository = Path(__file__).parents[2]
+    config = runpy.run_path(str(repository / "configs" / "train_agent.py"))["get_config"]("smoke")
+    (tmp_path / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    line = "plays NetHackScore-v1 with 23 actions, NetHackOracleExtendedActions-v1 has 28"
+    with pytest.raises(UserError, match=line):
+        agent_policy.load(tmp_path, environment="NetHackOracleExtendedActions-v1")
+    evaluation = runpy.run_path(str(repository / "configs" / "evaluate.py"))["get_config"]()
+    evaluation.policy, evaluation.environment.name = str(tmp_path), "NetHackScoreExtendedActions-v1"
+    with pytest.raises(UserError, match=r"same fields and actions: .* was trained on NetHackScore-v1"):
+        lineups.check(evaluation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 SPACE = 32
 ESCAPE = 27
@@ -11,6 +12,12 @@ QUIT = (0x80 | ord("q"), YES)
 
 # Return, the eight directions (k l j h u n b y) alone and as runs (upper case), up, down, wait, kick, eat, search.
 TASK_KEYS: tuple[int, ...] = (13, *b"kljhunby", *b"KLJHUNBY", *b"<>.", 4, *b"es")
+CAST = ord("Z")
+# Besides those: cast, drink, pray, pick up, pay.
+EXTENDED_KEYS: tuple[int, ...] = (*TASK_KEYS, CAST, ord("q"), 0x80 | ord("p"), ord(","), ord("p"))
+# Presses after which the game asks which one is meant: improving a skill (no action), and the first of what is offered.
+ENHANCE = 0x80 | ord("e")
+FIRST_CHOICE = ord("a")
 
 _KEY_NAMES = {
     13: "more", ord("k"): "north", ord("l"): "east", ord("j"): "south", ord("h"): "west",
@@ -18,25 +25,36 @@ _KEY_NAMES = {
     ord("K"): "run north", ord("L"): "run east", ord("J"): "run south", ord("H"): "run west",
     ord("U"): "run north-east", ord("N"): "run south-east", ord("B"): "run south-west", ord("Y"): "run north-west",
     ord("<"): "up", ord(">"): "down", ord("."): "wait", 4: "kick", ord("e"): "eat", ord("s"): "search",
+    CAST: "cast", ord("q"): "drink", 0x80 | ord("p"): "pray", ord(","): "pick up", ord("p"): "pay",
 }  # fmt: skip
-# What actions are called when people watch.
-ACTION_NAMES: tuple[str, ...] = tuple(_KEY_NAMES[key] for key in TASK_KEYS)
+
+
+def action_names(keys: Iterable[int]) -> tuple[str, ...]:
+    """What the actions that send `keys` are called when people watch."""
+    return tuple(_KEY_NAMES[key] for key in keys)
+
 
 EAT_QUESTION = b"What do you want to eat?"
+DRINK_QUESTION = b"What do you want to drink?"
 # Says that the hero went down stairs; only with its full stop is it kept over the prompts that follow (as published).
 STAIRS_SENTENCE = b"You descend the stairs"
 # A single-key question that holds one of these words is left for the agent to answer.
 OPEN_QUESTIONS = (b"eat", b"attack", b"direction?", b"pray")
+EXTENDED_OPEN_QUESTIONS = (*OPEN_QUESTIONS, b"drink")
+# Says that a skill can be improved.
+SKILL_SENTENCE = b"You feel more confident in"
+# Says that the hero killed something, in whatever case.
+KILL_PHRASE = b"you kill"
 
 _LETTERS = re.compile(rb"\[([A-Za-z]+)")
 
 
-def eat_answer(message: bytes) -> int | None:
-    """The key that stands for "yes" while `message` (256 bytes) is on the screen, None if it does not ask what to eat.
+def offered_letter(message: bytes, questions: tuple[bytes, ...] = (EAT_QUESTION,)) -> int | None:
+    """The key that stands for "yes" while `message` (256 bytes) is on the screen, None if it asks none of `questions`.
 
     The first inventory letter that the question offers directly after its bracket, else SPACE, which lets go of it.
     """
-    if EAT_QUESTION not in message:
+    if not any(question in message for question in questions):
         return None
     offered = _LETTERS.search(message)
     return offered.group(1)[0] if offered else SPACE

@@ -1,4 +1,4 @@
-"""The nine NetHack tasks as environments: observations round a game of the bare engine.
+"""The NetHack tasks as environments: observations round a game of the bare engine.
 
 A step copies out only what the policy and the reward read.
 """
@@ -10,14 +10,16 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from motif_jax.envs.nethack import buffers as b
+from motif_jax.envs.nethack.extended import ExtendedGame
 from motif_jax.envs.nethack.game import Game
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS, make_spec, switches
+from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.nethack.window import Windows
 from motif_jax.envs.spec import Row
 
 
 class NetHackEnvironment:
-    """One of the nine tasks. See `motif_jax.envs.spec.Environment` for the calls.
+    """One of the tasks. See `motif_jax.envs.spec.Environment` for the calls.
 
     Observation: `window_chars` and `window_colors` uint8 [12, 12] round the hero (0 outside the screen; a colour of
     16 and more is that colour less 16 in reverse video), `blstats` int32 [27], `message` uint8 [256], `message_count`
@@ -28,13 +30,14 @@ class NetHackEnvironment:
 
     `episode_info` has, besides return and length: dlvl, gold, xlvl, scout (glyphs seen, over the levels visited) as
     they were before the newest step, as published; score and turns after it; success (0, 1); end (-1 step limit,
-    0 running, 1 the game ended, 2 success); hallucination, the share of the steps that the hero hallucinated.
+    0 running, 1 the game ended, 2 success); hallucination, the share of the steps that the hero hallucinated; with 28
+    actions kills, the messages that said that the hero killed something.
 
     Args:
-        name: one of the nine tasks.
+        name: one of `tasks.TASKS`.
         fields: additional observation fields of glyphs, tty_chars, tty_colors.
         max_episode_steps: the step on which an episode is cut off.
-        compat: published quirks, by switch; those in `observation.SWITCHES` have a meaning here, others are left alone.
+        compat: published quirks, by switch; those in `spec.quirks` have a meaning here, others are left alone.
             `message_count_off` fixes the count at 1, as published when no intrinsic reward is trained on.
         engine: the game; a new one by default.
     """
@@ -51,7 +54,7 @@ class NetHackEnvironment:
         fields = tuple(fields)
         self.spec = make_spec(name, fields=fields, max_episode_steps=max_episode_steps, compat=compat)
         quirks = switches(compat)
-        self._game = Game(name, engine if engine is not None else new_engine(), max_episode_steps, quirks)
+        self._game = new_game(name, engine if engine is not None else new_engine(), max_episode_steps, quirks)
         buffers = self._game.buffers
         self._windows = Windows(buffers, quirks.get("crop_row_offset", False))
         self._window_cache = self._windows.cache
@@ -106,12 +109,18 @@ class NetHackEnvironment:
         return handles
 
     def episode_info(self) -> dict[str, float]:
-        """Return, length and `EPISODE_FIELDS` of the episode that runs or has just ended."""
+        """Return, length and `spec.episode_fields` of the episode that runs or has just ended."""
         return self._game.info()
 
     def close(self) -> None:
         """Frees the game. Closing twice is allowed."""
         self._game.close()
+
+
+def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> Game:
+    """A game of `task` on `engine`, with the actions that belong to the task."""
+    kind = ExtendedGame if TASKS[task].extended else Game
+    return kind(task, engine, max_steps, compat)
 
 
 def new_engine(buffers: b.Buffers | None = None) -> b.Engine:

@@ -15,7 +15,7 @@ from motif_jax.envs.nethack.actions import (
     STAIRS_SENTENCE,
     TASK_KEYS,
     YES,
-    eat_answer,
+    offered_letter,
 )
 from motif_jax.envs.nethack.tasks import HALLUCINATION, TASKS, make_rule
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
@@ -26,8 +26,6 @@ EPISODE_FIELDS = ("score", "dlvl", "gold", "xlvl", "scout", "turns", "success", 
 END_LIMIT, END_RUNNING, END_DEATH, END_SUCCESS = -1, 0, 1, 2
 
 YES_ACTION = TASK_KEYS.index(YES)
-# By number; in a tuple a negative number would be another action.
-_KEYS = dict(enumerate(TASK_KEYS))
 _MAX_PROMPTS = 10_000
 
 
@@ -37,7 +35,9 @@ def game_seeds(seed: int) -> tuple[int, int]:
 
 
 class Game:
-    """The state of one episode after another on one engine.
+    """The state of one episode after another on one engine, with the 23 actions.
+
+    `press` sends the key of an action, `_send` any key: a game with more to it than one key an action has another `press`.
 
     Attributes:
         record: what is known of the newest message, as a list: how often it was seen in this episode, the key
@@ -56,6 +56,7 @@ class Game:
         "_final",
         "_hallucinated",
         "_judge",
+        "_keys",
         "_limit_end",
         "_max_steps",
         "_message",
@@ -66,6 +67,7 @@ class Game:
         "_rule",
         "_seeded",
         "_seen",
+        "_send",
         "_solved",
         "buffers",
         "length",
@@ -75,10 +77,15 @@ class Game:
         "total",
     )
 
+    action_keys: tuple[int, ...] = TASK_KEYS
+    open_questions: tuple[bytes, ...] = OPEN_QUESTIONS
+
     def __init__(self, task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> None:
         self._engine = engine
         self._ask = engine.done
-        self.press = engine.step
+        self.press = self._send = engine.step
+        # By number; in a tuple a negative number would be another action.
+        self._keys = dict(enumerate(self.action_keys))
         self.buffers = engine.buffers
         self._misc = engine.buffers.misc
         self._message_bytes = engine.buffers.message_memory.tobytes
@@ -122,10 +129,11 @@ class Game:
         With `leave_questions`, a single-key question that the agent is to answer stays. A message that says that
         the hero went down stairs is kept over the prompts that follow it.
         """
-        misc, press, message = self._misc, self.press, self.buffers.message_memory
+        misc, press, message = self._misc, self._send, self.buffers.message_memory
         for _ in range(_MAX_PROMPTS):
             if self._ask():
                 break
+            self._look()
             if misc[2]:  # waits for a space
                 shown = message.tobytes()
                 press(SPACE)
@@ -137,12 +145,15 @@ class Game:
                 continue
             if misc[0]:  # waits for a single key
                 shown = message.tobytes()
-                if not (leave_questions and any(word in shown for word in OPEN_QUESTIONS)):
+                if not (leave_questions and any(word in shown for word in self.open_questions)):
                     press(ESCAPE)
             break
         else:
             raise EngineError(f"{_MAX_PROMPTS} prompts in a row")
         return self._ask(), bool(self._engine.in_normal_game())
+
+    def _look(self) -> None:
+        """Sees each screen while prompts are dismissed."""
 
     def _leave_level(self) -> None:
         """Notes what was seen of the level that the hero was on before this step."""
@@ -159,9 +170,9 @@ class Game:
         self._before_memory[:] = memory
         record = self.record
         try:
-            key = _KEYS[action]
+            key = self._keys[action]
         except KeyError:
-            raise ValueError(f"action {action} is not one of 0 .. {len(_KEYS) - 1}") from None
+            raise ValueError(f"action {action} is not one of 0 .. {len(self._keys) - 1}") from None
         if record[1] is not None:
             key = record[1] if action == YES_ACTION else SPACE
         self.press(key)
@@ -196,10 +207,14 @@ class Game:
         """Makes `message` (256 bytes) the newest one and returns its `record`."""
         record = self._seen.get(message)
         if record is None:
-            record = self._seen[message] = [0, eat_answer(message), STAIRS_SENTENCE in message]
+            record = self._seen[message] = self._describe(message)
         self._message = message
         self.record = record
         return record
+
+    def _describe(self, message: bytes) -> list:
+        """The `record` of a message that was not seen before."""
+        return [0, offered_letter(message), STAIRS_SENTENCE in message]
 
     def _finish(self, success: bool, limit: bool, over: bool) -> int:
         """How the step ends the episode, if it does; freezes the episode's numbers if so."""
@@ -225,7 +240,7 @@ class Game:
         for key in QUIT:
             if over:
                 return
-            self.press(key)
+            self._send(key)
             over = self._ask()
         self.dismiss(leave_questions=False)
 
@@ -249,14 +264,14 @@ class Game:
         }
 
     def info(self) -> dict[str, float]:
-        """Return, length and `EPISODE_FIELDS` of the episode that runs or has just ended."""
+        """Return, length and the episode fields of the spec, of the episode that runs or has just ended."""
         if self._final is not None:
             return dict(self._final)
         return self._numbers(END_RUNNING, self.buffers.now)
 
     def close(self) -> None:
         """Frees the engine; it cannot be stepped any more."""
-        self.press = _closed
+        self.press = self._send = _closed
         self._quit_at_end = False
         self._engine.close()
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from motif_jax.envs.nethack import buffers as b
-from motif_jax.envs.nethack.environment import new_engine
-from motif_jax.envs.nethack.game import Game
+from motif_jax.envs.nethack.environment import new_engine, new_game
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS, make_spec, switches
 from motif_jax.envs.nethack.window import GroupWindows
 from motif_jax.envs.spec import RUNNING
@@ -41,7 +40,7 @@ class NetHackGroup:
         quirks = switches(compat)
         self._memory = memory = b.Memory(count)
         engines = [(make_engine or new_engine)(b.Buffers(memory, index)) for index in range(count)]
-        self._games = [Game(name, engine, max_episode_steps, quirks) for engine in engines]
+        self._games = [new_game(name, engine, max_episode_steps, quirks) for engine in engines]
         self._counting = not quirks.get("message_count_off", False)
         self._blstats = memory.blstats()
         self._windows = GroupWindows(memory, quirks.get("crop_row_offset", False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from motif_jax.envs.nethack import buffers as b
-from motif_jax.envs.nethack.actions import ACTION_NAMES, TASK_KEYS
+from motif_jax.envs.nethack.actions import EXTENDED_KEYS, TASK_KEYS, action_names
 from motif_jax.envs.nethack.game import EPISODE_FIELDS
 from motif_jax.envs.nethack.status import NUM_STATUS
 from motif_jax.envs.nethack.tasks import TASKS
@@ -24,6 +24,9 @@ SWITCHES = (
     "message_count_off",
     "timeout_as_terminal",
 )
+# Of the tasks with 28 actions besides.
+EXTENDED_SWITCHES = (*SWITCHES, "oni_extended_steps")
+EXTENDED_FIELDS = (*EPISODE_FIELDS, "kills")
 
 _OBSERVATION = {
     "window_chars": ArraySpec((WINDOW, WINDOW), "uint8"),
@@ -41,7 +44,7 @@ _OPTIONAL = {
 
 def switches(compat: Mapping[str, bool] | None) -> dict[str, bool]:
     """Those of `compat` that have a meaning for the environments."""
-    return {name: bool(value) for name, value in dict(compat or {}).items() if name in SWITCHES}
+    return {name: bool(value) for name, value in dict(compat or {}).items() if name in EXTENDED_SWITCHES}
 
 
 def make_spec(
@@ -60,17 +63,19 @@ def make_spec(
         raise UserError(f"observation fields {sorted(unknown)} are not among {sorted(_OPTIONAL)}")
     if max_episode_steps < 1:
         raise UserError(f"max_episode_steps={max_episode_steps} must be at least 1")
+    extended = TASKS[name].extended
+    keys = EXTENDED_KEYS if extended else TASK_KEYS
     return EnvironmentSpec(
         observation=_OBSERVATION | {field: _OPTIONAL[field] for field in fields},
-        num_actions=len(TASK_KEYS),
+        num_actions=len(keys),
         text_field="message",
         count_field="message_count",
-        episode_fields=EPISODE_FIELDS,
+        episode_fields=EXTENDED_FIELDS if extended else EPISODE_FIELDS,
         family="nethack",
-        action_names=ACTION_NAMES,
-        action_keys=TASK_KEYS,
+        action_names=action_names(keys),
+        action_keys=keys,
         optional_fields=_OPTIONAL,
-        quirks=SWITCHES,
+        quirks=EXTENDED_SWITCHES if extended else SWITCHES,
         renderer="motif_jax.envs.nethack.renderer:NetHackRenderer",
         group="motif_jax.envs.nethack.group:NetHackGroup",
     )

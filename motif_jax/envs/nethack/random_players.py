@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from motif_jax.envs.episode import Choose, given_actions
+from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import seeds
 
@@ -28,7 +29,10 @@ ACTION_GROUPS: tuple[tuple[str, int], ...] = (
     ("eat", 1),
     ("search", 1),
 )
-NUM_ACTIONS = sum(count for _, count in ACTION_GROUPS)
+# Those of the tasks with 28 actions.
+EXTENDED_GROUPS = (*ACTION_GROUPS, ("cast", 1), ("drink", 1), ("pray", 1), ("pick up", 1), ("pay", 1))
+# number of actions -> their groups
+GROUPS = {sum(count for _, count in groups): groups for groups in (ACTION_GROUPS, EXTENDED_GROUPS)}
 _BLOCK = 1024
 
 
@@ -44,9 +48,10 @@ class Habit:
     weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
     repeat: float = 0.0
 
-    def probabilities(self) -> np.ndarray:
-        """Probability of each action when the last one is not repeated: float64 [NUM_ACTIONS]."""
-        weights = [self.weights.get(group, 1.0) for group, count in ACTION_GROUPS for _ in range(count)]
+    def probabilities(self, num_actions: int) -> np.ndarray:
+        """Probability of each of 23 or 28 actions when the last one is not repeated: float64 [num_actions]."""
+        groups = GROUPS[num_actions]
+        weights = [self.weights.get(group, 1.0) for group, count in groups for _ in range(count)]
         return np.array(weights) / sum(weights)
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
@@ -55,16 +60,17 @@ class Habit:
         Raises:
           ValueError: the environment has other actions than the NetHack tasks.
         """
-        if spec.num_actions != NUM_ACTIONS:
+        if spec.num_actions not in GROUPS:
+            made_for = " or ".join(map(str, GROUPS))
             raise ValueError(
-                f"habits are made for {NUM_ACTIONS} actions, this environment has {spec.num_actions}"
+                f"habits are made for {made_for} actions, this environment has {spec.num_actions}"
             )
-        actions = self.actions(seed)
+        actions = self.actions(seed, spec.num_actions)
         return lambda _: next(actions)
 
-    def actions(self, seed: int) -> Iterator[int]:
+    def actions(self, seed: int, num_actions: int = len(TASK_KEYS)) -> Iterator[int]:
         """Yields the actions of the episode `seed` without end; they depend on seed and step alone."""
-        bounds = self.probabilities().cumsum()
+        bounds = self.probabilities(num_actions).cumsum()
         bounds[-1] = 1.0
         last, block = 0, 0
         while True:
@@ -79,15 +85,17 @@ class Habit:
             block += 1
 
 
+# Most of what these do takes no time or angers a god: players with other habits do it now and then.
+_RARE = {"cast": 0.3, "drink": 0.3, "pray": 0.02, "pay": 0.1}
 # Names that config.mixture of collect weighs.
 HABITS: Mapping[str, Habit] = {
     "uniform": Habit(),
-    "walker": Habit({"walk": 6.0, "eat": 0.3, "up": 0.1}, repeat=0.5),
-    "runner": Habit({"run": 6.0, "walk": 2.0, "down": 3.0, "eat": 0.3, "up": 0.1}, repeat=0.3),
-    "kicker": Habit({"kick": 8.0, "walk": 3.0, "eat": 0.3, "up": 0.1}),
-    "searcher": Habit({"search": 20.0, "walk": 3.0, "run": 2.0, "eat": 0.3, "up": 0.1}, repeat=0.4),
-    "eater": Habit({"eat": 6.0, "walk": 3.0, "run": 2.0}),
-    "descender": Habit({"down": 6.0, "walk": 5.0, "run": 3.0, "eat": 0.3, "up": 0.0}, repeat=0.2),
+    "walker": Habit(_RARE | {"walk": 6.0, "eat": 0.3, "up": 0.1}, repeat=0.5),
+    "runner": Habit(_RARE | {"run": 6.0, "walk": 2.0, "down": 3.0, "eat": 0.3, "up": 0.1}, repeat=0.3),
+    "kicker": Habit(_RARE | {"kick": 8.0, "walk": 3.0, "eat": 0.3, "up": 0.1}),
+    "searcher": Habit(_RARE | {"search": 20.0, "walk": 3.0, "run": 2.0, "eat": 0.3, "up": 0.1}, repeat=0.4),
+    "eater": Habit(_RARE | {"eat": 6.0, "walk": 3.0, "run": 2.0}),
+    "descender": Habit(_RARE | {"down": 6.0, "walk": 5.0, "run": 3.0, "eat": 0.3, "up": 0.0}, repeat=0.2),
 }
 
 

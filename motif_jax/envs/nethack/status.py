@@ -8,7 +8,7 @@ STATUS_FIELD = "blstats"
 NUM_STATUS = 27
 
 # Places in a status line. X and Y are the hero's column and row on the map.
-X, Y, SCORE, HP, MAX_HP, DEPTH, GOLD, LEVEL, TIME, HUNGER = 0, 1, 9, 10, 11, 12, 13, 18, 20, 21
+X, Y, SCORE, HP, MAX_HP, DEPTH, GOLD, LEVEL, POINTS, TIME, HUNGER = 0, 1, 9, 10, 11, 12, 13, 18, 19, 20, 21
 DUNGEON, DUNGEON_LEVEL, CONDITION = 23, 24, 25
 
 # name -> place, the ones that people follow along a game

@@ -32,15 +32,19 @@ _ORACLE_BYTES = ORACLE_GLYPH.to_bytes(2, "little")
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One published task: its goal ('score', 'staircase' or 'oracle') and the goal's details."""
+    """One published task: its goal ('score', 'staircase' or 'oracle') and the goal's details.
+
+    `extended`: with 28 actions and what belongs to the five more (see `motif_jax.envs.nethack.extended`).
+    """
 
     goal: str
     level: int = 0
     continual: bool = False
     sober: bool = False
+    extended: bool = False
 
 
-TASKS: dict[str, Task] = {
+PLAIN_TASKS: dict[str, Task] = {
     "NetHackScore-v1": Task("score"),
     "NetHackStaircase-v1": Task("staircase", level=2),
     "NetHackStaircaseLvl3-v1": Task("staircase", level=3),
@@ -51,6 +55,12 @@ TASKS: dict[str, Task] = {
     "NetHackOracle-v1": Task("oracle"),
     "NetHackOracleSober-v1": Task("oracle", sober=True),
 }
+EXTENDED_TASKS: dict[str, Task] = {
+    name.replace("-v1", "ExtendedActions-v1"): dataclasses.replace(task, extended=True)
+    for name, task in PLAIN_TASKS.items()
+    if not task.continual
+}
+TASKS: dict[str, Task] = PLAIN_TASKS | EXTENDED_TASKS
 
 
 class Rule(Protocol):

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from motif_jax.envs.nethack.buffers import Buffers
+from motif_jax.envs.nethack.environment import NetHackEnvironment
+from motif_jax.envs.nethack.observation import EXTENDED_SWITCHES
+from motif_jax.envs.spec import RUNNING, empty_observation
 
 BLANK = 2359
 _STATUS = {
-    "x": 0, "y": 1, "score": 9, "depth": 12, "gold": 13, "xlvl": 18, "time": 20, "dnum": 23, "dlevel": 24, "cond": 25
+    "x": 0, "y": 1, "score": 9, "depth": 12, "gold": 13, "xlvl": 18, "points": 19, "time": 20, "dnum": 23, "dlevel": 24, "cond": 25
 }  # fmt: skip
 FRAME: dict[str, Any] = {
-    "msg": "", "x": 10, "y": 10, "score": 0, "depth": 1, "gold": 0, "xlvl": 1, "time": 1, "dlevel": 1, "cond": 0,
+    "msg": "", "x": 10, "y": 10, "score": 0, "depth": 1, "gold": 0, "xlvl": 1, "points": 0, "time": 1, "dlevel": 1, "cond": 0,
     "dnum": 0, "more": 0, "yn": 0, "getlin": 0, "over": 0, "done": 0, "glyphs": [], "ingame": 1,
 }  # fmt: skip
 
@@ -39,7 +44,7 @@ class FakeEngine:
         for name, index in _STATUS.items():
             buffers.blstats[index] = frame[name]
         buffers.misc[0], buffers.misc[1], buffers.misc[2] = frame["yn"], frame["getlin"], frame["more"]
-        text = frame["msg"].encode()
+        text = frame["msg"].encode("latin-1")
         buffers.message[:] = list(text.ljust(256, b"\0"))
         buffers.glyphs[:] = BLANK
         for row, column, glyph in frame["glyphs"]:
@@ -62,3 +67,38 @@ class FakeEngine:
 
     def close(self) -> None:
         self.closed = True
+
+
+def play(env_name, prev, steps, *, start_steps=0, compat=None, max_steps=5000, after=None):
+    """Plays (action, frames) on a fake engine; a list of (reward, end, keys, message, info), one a step."""
+    engine = FakeEngine(prev)
+    env = NetHackEnvironment(
+        env_name, max_episode_steps=max_steps - start_steps, compat=compat, engine=engine
+    )
+    out = empty_observation(env.spec)
+    env.reset(0, out)
+    results = []
+    for action, frames in steps:
+        engine.frames = list(frames)
+        engine.keys.clear()
+        reward, end = env.step(action, out)
+        message = out["message"].tobytes().rstrip(b"\0").decode("latin-1")
+        results.append((reward, end, list(engine.keys), message, env.episode_info()))
+        if after:
+            after(env._game)
+        env._game._final = None  # one published case goes on after an end
+    return results
+
+
+def check_published(case, fields=("dlvl", "gold", "xlvl", "scout")):
+    """Plays a golden case with all switches on; `fields` of the episode are compared besides."""
+    steps = [(step["action_index"], step["frames"]) for step in case["steps"]]
+    compat = dict.fromkeys(EXTENDED_SWITCHES, True)
+    results = play(case["env"], case["prev"], steps, start_steps=case["start_steps"], compat=compat)
+    for (reward, end, keys, message, info), expected in zip(results, case["result"], strict=True):
+        assert reward == pytest.approx(expected["reward"], abs=1e-12)
+        assert (end != RUNNING) == expected["done"]
+        assert info["end"] == expected["end_status"]
+        assert keys == expected["keys_sent"]
+        assert message == expected["message"]
+        assert {name: info[name] for name in fields} == {name: expected[name] for name in fields}

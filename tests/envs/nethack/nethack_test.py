@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.actions import TASK_KEYS
+from motif_jax.envs.nethack.actions import ENHANCE, EXTENDED_KEYS, TASK_KEYS
 from motif_jax.envs.nethack.buffers import BLANK_GLYPH
 from motif_jax.envs.nethack.environment import NetHackEnvironment
 from motif_jax.envs.nethack.game import game_seeds
-from motif_jax.envs.nethack.tasks import TASKS
+from motif_jax.envs.nethack.tasks import PLAIN_TASKS, TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation, row
 from motif_jax.support.errors import UserError
 
@@ -259,11 +259,14 @@ def test_engine_constants_are_ours():
     from motif_jax.envs.nethack import buffers, status, tasks
 
     assert tuple(int(action) for action in TASK_ACTIONS) == TASK_KEYS
+    names = "CAST QUAFF PRAY PICKUP PAY".split()
+    assert tuple(int(nethack.Command[name]) for name in names) == EXTENDED_KEYS[23:]
+    assert int(nethack.Command.ENHANCE) == ENHANCE
     assert nethack.GLYPH_CMAP_OFF == BLANK_GLYPH
     assert nethack.permonst(nethack.glyph_to_mon(tasks.ORACLE_GLYPH)).mname == "Oracle"
     assert nethack.BL_MASK_HALLU == tasks.HALLUCINATION
-    names = "X Y SCORE HP HPMAX DEPTH GOLD TIME HUNGER DNUM DLEVEL CONDITION".split()
-    ours = "X Y SCORE HP MAX_HP DEPTH GOLD TIME HUNGER DUNGEON DUNGEON_LEVEL CONDITION".split()
+    names = "X Y SCORE HP HPMAX DEPTH GOLD EXP TIME HUNGER DNUM DLEVEL CONDITION".split()
+    ours = "X Y SCORE HP MAX_HP DEPTH GOLD POINTS TIME HUNGER DUNGEON DUNGEON_LEVEL CONDITION".split()
     for theirs, mine in zip(names, ours, strict=True):
         assert getattr(nethack, f"NLE_BL_{theirs}") == getattr(status, mine)
     assert nethack.NLE_BL_XP == status.LEVEL
@@ -274,8 +277,8 @@ def test_engine_constants_are_ours():
 
 
 def test_registry_and_specs():
-    assert len(TASKS) == 9
-    for name in TASKS:
+    assert (len(PLAIN_TASKS), len(TASKS)) == (9, 15)
+    for name in PLAIN_TASKS:
         spec = registry.spec(name, fields=("glyphs",))
         assert spec.num_actions == 23
         assert spec.observation["glyphs"].shape == (21, 79)

@@ -6,52 +6,60 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.actions import TASK_KEYS
-from motif_jax.envs.nethack.random_players import ACTION_GROUPS, HABITS, NUM_ACTIONS, GivenActions, Habit
+from motif_jax.envs.nethack.actions import EXTENDED_KEYS, action_names
+from motif_jax.envs.nethack.random_players import GROUPS, HABITS, GivenActions, Habit
 
-SPEC = registry.spec("NetHackScore-v1")
+SPECS = {
+    count: registry.spec(name)
+    for count, name in ((23, "NetHackScore-v1"), (28, "NetHackScoreExtendedActions-v1"))
+}
+NUM_ACTIONS = pytest.mark.parametrize("actions", SPECS)
 
 
-def taken(habit, seed, count):
-    choose = habit.player(seed, SPEC)
+def taken(habit, seed, count, actions=23):
+    choose = habit.player(seed, SPECS[actions])
     return [choose({}) for _ in range(count)]
 
 
 def test_groups_name_the_keys_of_the_tasks():
-    assert registry.spec("NetHackScore-v1").num_actions == NUM_ACTIONS
-    groups = [group for group, count in ACTION_GROUPS for _ in range(count)]
-    by_key = dict(zip(TASK_KEYS, groups, strict=True))
+    assert set(GROUPS) == set(SPECS)
+    groups = [group for group, count in GROUPS[28] for _ in range(count)]
+    assert groups[:23] == [group for group, count in GROUPS[23] for _ in range(count)]
+    by_key = dict(zip(EXTENDED_KEYS, groups, strict=True))
     expected = {13: "more", ord("h"): "walk", ord("Y"): "run", ord("<"): "up", ord(">"): "down", 4: "kick"}
     expected |= {ord("."): "wait", ord("e"): "eat", ord("s"): "search"}
     assert {key: by_key[key] for key in expected} == expected
+    assert tuple(groups[23:]) == action_names(EXTENDED_KEYS[23:])
 
 
 @pytest.mark.parametrize("name", sorted(HABITS))
-def test_actions_depend_on_the_seed_alone(name):
+@NUM_ACTIONS
+def test_actions_depend_on_the_seed_alone(name, actions):
     habit = HABITS[name]
-    first = taken(habit, 5, 3000)
-    assert first == taken(habit, 5, 3000)
-    assert first != taken(habit, 6, 3000)
-    assert set(first) <= set(range(NUM_ACTIONS))
+    first = taken(habit, 5, 3000, actions)
+    assert first == taken(habit, 5, 3000, actions)
+    assert first != taken(habit, 6, 3000, actions)
+    assert set(first) <= set(range(actions))
 
 
 @pytest.mark.parametrize("name", sorted(HABITS))
-def test_frequencies_are_the_weights(name):
+@NUM_ACTIONS
+def test_frequencies_are_the_weights(name, actions):
     """Repeats leave the long-run frequencies as they are."""
-    actions = [taken(HABITS[name], seed, 5000) for seed in range(12)]
-    counts = np.bincount(np.concatenate(actions), minlength=NUM_ACTIONS)
-    expected = HABITS[name].probabilities()
+    drawn = [taken(HABITS[name], seed, 5000, actions) for seed in range(12)]
+    counts = np.bincount(np.concatenate(drawn), minlength=actions)
+    expected = HABITS[name].probabilities(actions)
     assert expected.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(counts / counts.sum(), expected, atol=0.012)
 
 
 def test_repeat():
     actions = np.array(taken(Habit(repeat=0.8), 1, 20_000))
-    assert np.mean(actions[1:] == actions[:-1]) == pytest.approx(0.8 + 0.2 / NUM_ACTIONS, abs=0.02)
+    assert np.mean(actions[1:] == actions[:-1]) == pytest.approx(0.8 + 0.2 / 23, abs=0.02)
 
 
 def test_other_action_sets_are_refused():
-    with pytest.raises(ValueError, match="23 actions"):
+    with pytest.raises(ValueError, match="23 or 28 actions"):
         HABITS["walker"].player(0, registry.spec("Recall-v0"))
 
 

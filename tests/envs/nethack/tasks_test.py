@@ -8,55 +8,24 @@ import pytest
 
 from motif_jax.envs.nethack.buffers import BLANK_GLYPH
 from motif_jax.envs.nethack.environment import NetHackEnvironment
-from motif_jax.envs.nethack.observation import SWITCHES
-from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, TASKS
+from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, PLAIN_TASKS, TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 from tests.conftest import load_golden
-from tests.envs.nethack.fake_engine import FakeEngine
+from tests.envs.nethack.fake_engine import FakeEngine, check_published, play
 
-PUBLISHED = dict.fromkeys(SWITCHES, True)
 GOLDEN = load_golden("task_rules.json")
 STAIRS = "You descend the stairs."
 
 
-def play(env_name, prev, steps, *, start_steps=0, compat=None, max_steps=5000):
-    """Plays (action, frames) on a fake engine; a list of (reward, end, keys, message, info), one a step."""
-    engine = FakeEngine(prev)
-    env = NetHackEnvironment(
-        env_name, max_episode_steps=max_steps - start_steps, compat=compat, engine=engine
-    )
-    out = empty_observation(env.spec)
-    env.reset(0, out)
-    results = []
-    for action, frames in steps:
-        engine.frames = list(frames)
-        engine.keys.clear()
-        reward, end = env.step(action, out)
-        message = out["message"].tobytes().rstrip(b"\0").decode()
-        results.append((reward, end, list(engine.keys), message, env.episode_info()))
-        env._game._final = None  # one published case goes on after an end
-    return results
-
-
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['env']}-{case['scenario']}")
 def test_published_rules(case):
-    steps = [(step["action_index"], step["frames"]) for step in case["steps"]]
-    results = play(case["env"], case["prev"], steps, start_steps=case["start_steps"], compat=PUBLISHED)
-    for (reward, end, keys, message, info), expected in zip(results, case["result"], strict=True):
-        assert reward == pytest.approx(expected["reward"], abs=1e-12)
-        assert (end != RUNNING) == expected["done"]
-        assert info["end"] == expected["end_status"]
-        assert keys == expected["keys_sent"]
-        assert message == expected["message"]
-        assert {name: info[name] for name in ("dlvl", "gold", "xlvl", "scout")} == {
-            name: expected[name] for name in ("dlvl", "gold", "xlvl", "scout")
-        }
+    check_published(case)
 
 
 def test_every_task_and_key_is_in_the_golden_file():
     from motif_jax.envs.nethack.actions import TASK_KEYS
 
-    assert {case["env"] for case in GOLDEN["cases"]} == set(TASKS)
+    assert {case["env"] for case in GOLDEN["cases"]} == set(PLAIN_TASKS)
     assert list(TASK_KEYS) == GOLDEN["action_keys"]
     assert all(
         TASK_KEYS[step["action_index"]] == step["action_key"]

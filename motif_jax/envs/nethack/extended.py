@@ -1,0 +1,125 @@
+"""The tasks with 28 actions: cast, drink, pray, pick up and pay besides, and what a step does for the hero by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from motif_jax.envs.nethack import buffers as b
+from motif_jax.envs.nethack import status as place
+from motif_jax.envs.nethack.actions import (
+    CAST,
+    DRINK_QUESTION,
+    EAT_QUESTION,
+    ENHANCE,
+    EXTENDED_KEYS,
+    EXTENDED_OPEN_QUESTIONS,
+    FIRST_CHOICE,
+    KILL_PHRASE,
+    SKILL_SENTENCE,
+    STAIRS_SENTENCE,
+    offered_letter,
+)
+from motif_jax.envs.nethack.game import Game
+
+_KILL = 3  # place in a record
+
+
+class ExtendedGame(Game):
+    """A game with the 28 actions of the extended tasks.
+
+    * Casting casts the first spell that the hero knows: the letter follows the key at once, whatever the screen shows.
+    * A skill that can be improved is improved at the end of the step on which a message says so, or once the question
+      is answered that the step left open.
+    * "yes" to the question what to drink means the first thing that is offered, as for eating.
+    * Messages that say that the hero killed something are counted: `kills`.
+
+    A record (`Game.record`) says in a fourth place whether its message tells of a kill.
+
+    With the switch `oni_extended_steps` three things are as published. A message of a skill is missed where it is the
+    result of a cast, or lies under the sentence of the stairs that was kept over a prompt: what is looked at after a
+    cast is the screen before the spell's letter, and only where a prompt follows. Improving a skill on the stairs hides
+    their sentence, and with it the success. A kill is counted on the step after its message, and again on each step on
+    which the message stays.
+    """
+
+    __slots__ = ("_as_published", "_kills", "_looks_away", "_skill_waits")
+
+    action_keys = EXTENDED_KEYS
+    open_questions = EXTENDED_OPEN_QUESTIONS
+
+    def __init__(self, task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> None:
+        self._as_published = compat.get("oni_extended_steps", False)
+        super().__init__(task, engine, max_steps, compat)
+        self.press = self._play
+        if not self._as_published:
+            self._send = self._send_and_look
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._kills = 0
+        self._skill_waits = self._looks_away = False
+
+    def _play(self, key: int) -> None:
+        """Presses the key of an action, and what follows it without being asked for."""
+        misc = self._misc
+        self._send(key)
+        if key == CAST and not self._ask():
+            self._name_spell()
+        if self._ask():
+            return
+        if misc[0] or misc[1] or misc[2]:
+            self.dismiss()
+        elif self._as_published:
+            self._look()
+        self._looks_away = False
+        if self._skill_waits and not misc[0] and not self._ask():
+            self._improve_skill()
+
+    def _name_spell(self) -> None:
+        shown = self.buffers.message_memory.tobytes()
+        self._send(FIRST_CHOICE)
+        if self._as_published:
+            self._looks_away = True
+            self._skill_waits |= bool(self._misc[2]) and SKILL_SENTENCE in shown
+
+    def _improve_skill(self) -> None:
+        message, step = self.buffers.message_memory, self._engine.step
+        shown = message.tobytes()
+        step(ENHANCE)
+        step(FIRST_CHOICE)
+        self.dismiss()
+        if STAIRS_SENTENCE in shown and not self._as_published:
+            message[:] = shown
+        self._skill_waits = False
+
+    def _send_and_look(self, key: int) -> None:
+        self._engine.step(key)
+        self._skill_waits |= SKILL_SENTENCE in self.buffers.message_memory.tobytes()
+
+    def _look(self) -> None:
+        """As published: sees the screen at the start of each pass, but after a cast not the first one."""
+        if self._as_published and not self._looks_away:
+            self._skill_waits |= SKILL_SENTENCE in self.buffers.message_memory.tobytes()
+        self._looks_away = False
+
+    def advance(self, action: int) -> tuple[float, int]:
+        """See `Game.advance`."""
+        before, status = self.record, self.buffers.now.status
+        points = status[place.POINTS]
+        if self._as_published:
+            self._kills += before[_KILL]
+            return super().advance(action)
+        result = super().advance(action)
+        # A message that says the same as the one before it is another one where the hero learned from a kill.
+        if self.record[_KILL] and (self.record is not before or status[place.POINTS] > points):
+            self._kills += 1
+            if self._final is not None:
+                self._final["kills"] = float(self._kills)
+        return result
+
+    def _describe(self, message: bytes) -> list:
+        letter = offered_letter(message, (EAT_QUESTION, DRINK_QUESTION))
+        return [0, letter, STAIRS_SENTENCE in message, KILL_PHRASE in message.lower()]
+
+    def _numbers(self, end: int, newest: b.View) -> dict[str, float]:
+        return super()._numbers(end, newest) | {"kills": float(self._kills)}

@@ -1,0 +1,201 @@
+"""The tasks with 28 actions: the published rules on given frames, and what is different when the switch is off."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+from motif_jax.envs import registry
+from motif_jax.envs.nethack.actions import EXTENDED_KEYS, TASK_KEYS
+from motif_jax.envs.nethack.tasks import EXTENDED_TASKS
+from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
+from tests.conftest import load_golden
+from tests.envs.nethack.fake_engine import check_published, play
+
+GOLDEN = load_golden("oni/oni_task_rules.json")
+SCORE, STAIRCASE = "NetHackScoreExtendedActions-v1", "NetHackStaircaseExtendedActions-v1"
+CAST, DRINK, NORTH, YES, DOWN = 23, 24, 1, 8, 18
+SKILL = "You feel more confident in your martial arts skills."
+IMPROVED = [{"msg": "Pick a skill"}, {"msg": "You are now more skilled.", "time": 2}]
+ENHANCE = [229, 97]
+STAIRS = {"msg": f"You descend the stairs.  {SKILL}", "time": 2, "dlevel": 2}
+PUBLISHED = {"oni_extended_steps": True}
+
+
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['env']}-{case['scenario']}")
+def test_published_rules(case):
+    if any("error" in result for result in case["result"]):
+        # Bytes that are no UTF-8 end the published game; here it goes on.
+        steps = [(step["action_index"], step["frames"]) for step in case["steps"]]
+        ((_, end, keys, message, _),) = play(case["env"], case["prev"], steps, compat=PUBLISHED)
+        assert (end, keys, message) == (RUNNING, [107], "Café.")
+        return
+    case = copy.deepcopy(case)
+    for result in case["result"]:
+        result["kills"] = result["kill_counts"]
+    # The engine's clock stands at 0 once a game is over, which these frames leave out.
+    for frame in (frame for step in case["steps"] for frame in step["frames"]):
+        frame["time"] *= not frame["done"]
+    check_published(case, ("dlvl", "gold", "xlvl", "scout", "kills"))
+
+
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['env']}-{case['scenario']}")
+def test_improvements_wait_as_published(case):
+    if "error" not in case["result"][0]:
+        steps = [(step["action_index"], step["frames"]) for step in case["steps"]]
+        waiting: list[bool] = []
+        play(
+            case["env"],
+            case["prev"],
+            steps,
+            compat=PUBLISHED,
+            after=lambda game: waiting.append(game._skill_waits),
+        )
+        assert waiting == [result["enhance_pending"] for result in case["result"]]
+
+
+def test_every_task_and_key_is_in_the_golden_file():
+    assert {case["env"] for case in GOLDEN["cases"]} == set(EXTENDED_TASKS)
+    assert list(EXTENDED_KEYS) == GOLDEN["action_keys"]
+    assert EXTENDED_KEYS[:23] == TASK_KEYS
+    assert sum("error" in case["result"][0] for case in GOLDEN["cases"]) == 6
+
+
+def test_specs_have_28_named_actions_and_kills():
+    for name in EXTENDED_TASKS:
+        spec = registry.spec(name)
+        assert spec.num_actions == 28
+        assert spec.action_names[23:] == ("cast", "drink", "pray", "pick up", "pay")
+        assert spec.action_keys == EXTENDED_KEYS
+        assert "kills" in spec.episode_fields
+        assert not spec.fits(registry.spec("NetHackScore-v1"))
+        assert not registry.spec("NetHackScore-v1").fits(spec)
+
+
+@pytest.mark.parametrize(("compat", "keys"), [(None, [90, 97, *ENHANCE]), (PUBLISHED, [90, 97])])
+def test_a_skill_message_that_a_cast_brings(compat, keys):
+    frames = [{"msg": "Choose which spell to cast"}, {"msg": SKILL, "time": 2}, *IMPROVED]
+    ((_, _, sent, *_),) = play(SCORE, {}, [(CAST, frames)], compat=compat)
+    assert sent == keys
+
+
+@pytest.mark.parametrize(("compat", "keys"), [(None, [90, 97, 32, *ENHANCE]), (PUBLISHED, [90, 97, 32])])
+def test_a_skill_message_on_the_prompt_after_a_cast(compat, keys):
+    frames = [{"msg": "Choose"}, {"msg": SKILL, "time": 2, "more": 1}, {"time": 2}, *IMPROVED]
+    ((_, _, sent, *_),) = play(SCORE, {}, [(CAST, frames)], compat=compat)
+    assert sent == keys
+
+
+@pytest.mark.parametrize("compat", [None, PUBLISHED])
+def test_a_skill_message_behind_the_prompt_after_a_cast_is_seen(compat):
+    frames = [{"msg": "Choose"}, {"msg": "Bang!", "more": 1}, {"msg": SKILL, "time": 2}, *IMPROVED]
+    ((_, _, sent, *_),) = play(SCORE, {}, [(CAST, frames)], compat=compat)
+    assert sent == [90, 97, 32, *ENHANCE]
+
+
+def test_as_published_the_screen_before_the_letter_counts_where_a_prompt_follows():
+    for more, keys in ((1, [90, 97, 32, *ENHANCE]), (0, [90, 97])):
+        frames = [{"msg": SKILL}, {"msg": "Bang!", "time": 2, "more": more}]
+        frames += [{"time": 2}] * more + IMPROVED
+        ((_, _, sent, *_),) = play(SCORE, {}, [(CAST, frames)], compat=PUBLISHED)
+        assert sent == keys
+
+
+@pytest.mark.parametrize(
+    ("compat", "paid", "end", "message"),
+    [(None, 50.0, TERMINATED, STAIRS["msg"]), (PUBLISHED, 0.0, RUNNING, "You are now more skilled.")],
+)
+def test_improving_a_skill_on_the_stairs(compat, paid, end, message):
+    frames = [STAIRS, {**STAIRS, "msg": "Pick a skill"}, {**STAIRS, "msg": "You are now more skilled."}]
+    ((reward, ended, keys, shown, info),) = play(STAIRCASE, {}, [(DOWN, frames)], compat=compat)
+    assert keys[:3] == [62, *ENHANCE]
+    assert (reward, ended, shown) == (paid, end, message)
+    assert info["success"] == (paid > 0)
+
+
+@pytest.mark.parametrize(("compat", "enhances"), [(None, True), (PUBLISHED, False)])
+def test_a_skill_message_under_the_kept_sentence_of_the_stairs(compat, enhances):
+    down = {"msg": "You descend the stairs.", "time": 2, "dlevel": 2}
+    frames = [
+        {**down, "more": 1},
+        {**down, "msg": SKILL},
+        {**down, "msg": "Pick a skill"},
+        {**down, "msg": ""},
+    ]
+    ((reward, _, keys, *_),) = play(STAIRCASE, {}, [(DOWN, frames)], compat=compat)
+    assert reward == 50.0
+    assert keys[:4] == ([62, 32, *ENHANCE] if enhances else [62, 32, 241, 121][: len(keys[:4])])
+
+
+@pytest.mark.parametrize("compat", [None, PUBLISHED])
+def test_prompts_after_improving_a_skill(compat):
+    frames = [
+        {"msg": SKILL, "time": 2},
+        {"msg": "Pick"},
+        {"msg": "You may learn more.", "more": 1},
+        {"time": 2},
+    ]
+    ((_, _, keys, *_),) = play(SCORE, {}, [(NORTH, frames)], compat=compat)
+    assert keys == [107, *ENHANCE, 32]
+
+
+def test_a_skill_waits_for_the_answer_to_an_open_question_and_no_longer_than_its_episode():
+    asked = {"msg": f"{SKILL}  Really attack the gnome?", "yn": 1}
+    results = play(SCORE, {}, [(NORTH, [asked]), (YES, [{"msg": "You hit it.", "time": 2}, *IMPROVED])])
+    assert [keys for _, _, keys, *_ in results] == [[107], [121, *ENHANCE]]
+
+
+KILL = {"msg": "You kill the newt!"}
+OTHER = {"msg": "Kaboom!  YOU KILL the rat!  You kill the newt!"}
+
+
+@pytest.mark.parametrize(
+    ("compat", "kills"), [(None, [1, 1, 2, 3, 3]), (PUBLISHED, [0, 1, 2, 3, 4])], ids=["once", "published"]
+)
+def test_a_kill_is_counted_once(compat, kills):
+    steps = [
+        (NORTH, [{**KILL, "time": 2, "points": 1}]),
+        (NORTH, [{**KILL, "time": 2, "points": 1}]),  # a key that took no time: the message stays
+        (NORTH, [{**KILL, "time": 2, "points": 2}]),  # another newt, within the same turn
+        (NORTH, [{**OTHER, "time": 3, "points": 9}]),
+        (NORTH, [{"time": 4, "points": 9}]),
+    ]
+    counted = [info["kills"] for *_, info in play(SCORE, {}, steps, compat=compat)]
+    assert counted == kills
+
+
+def test_the_kill_of_an_episodes_last_step_counts():
+    ((_, end, _, _, info),) = play(SCORE, {}, [(NORTH, [{**KILL, "time": 2, "points": 1}])], max_steps=1)
+    assert end != RUNNING
+    assert info["kills"] == 1
+
+
+@pytest.mark.parametrize("action", [28, -1])
+def test_an_action_that_there_is_not_is_refused(action):
+    with pytest.raises(ValueError, match=rf"action {action} is not one of 0 \.\. 27"):
+        play(SCORE, {}, [(action, [{"time": 2}])])
+
+
+def test_the_real_game_takes_all_actions():
+    """Random play: each of the new keys does what it is named after, and the same seeds give the same game."""
+    rng = np.random.default_rng(0)
+    actions = rng.choice([*range(28), *[CAST, DRINK, 26, 27] * 3], 600)
+    shown = []
+    for _ in range(2):
+        env = registry.make(SCORE)
+        out = empty_observation(env.spec)
+        env.reset(3, out)
+        texts = []
+        for action in actions:
+            _, end = env.step(int(action), out)
+            texts.append(bytes(out["message"]).rstrip(b"\0"))
+            if end:
+                break
+        shown.append((texts, env.episode_info()))
+        env.close()
+    assert shown[0] == shown[1]
+    texts = b"\n".join(shown[0][0])
+    for part in (b"What do you want to drink?", b"There is nothing here to pick up."):
+        assert part in texts
