@@ -99,13 +99,13 @@ def agent_config(**network: Any) -> ConfigDict:
 
 def nethack_network(**network: Any) -> AgentNetwork:
     """The network of NetHack, published sizes but for the keyword arguments."""
-    return make_agent_network(agent_config(**network).network, NETHACK_SPEC, {})
+    return make_agent_network(agent_config(**network).network, NETHACK_SPEC)
 
 
 def flat_network(**network: Any) -> AgentNetwork:
     """A small network of an environment without any NetHack field."""
     settings = {"hidden_size": 16, **network}
-    return make_agent_network(agent_config(**settings).network, FLAT_SPEC, {})
+    return make_agent_network(agent_config(**settings).network, FLAT_SPEC)
 
 
 def random_params(network: AgentNetwork, seed: int = 0) -> Any:

@@ -75,7 +75,7 @@ def network_flops(config: ConfigDict) -> tuple[float, float]:
     """
     published = ConfigDict({**config.network.to_dict(), "first_convolution": "picture"})
     spec = registry.spec(config.environment.name, **settings.training_options(config))
-    network = make_agent_network(published, spec, config.compat)
+    network = make_agent_network(published, spec)
     observation = {
         name: jax.ShapeDtypeStruct((1, 1, *spec.observation[name].shape), spec.observation[name].dtype)
         for name in network.fields

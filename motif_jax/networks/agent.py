@@ -180,11 +180,7 @@ def check(config: ConfigDict) -> None:
     require(good, "network.flat_sizes", tuple(sizes), "whole numbers above 0, such as (128,)")
 
 
-def make_agent_network(
-    config: ConfigDict,
-    spec: EnvironmentSpec,
-    compat: Mapping[str, bool],
-) -> AgentNetwork:
+def make_agent_network(config: ConfigDict, spec: EnvironmentSpec) -> AgentNetwork:
     """Builds the network of an environment.
 
     Args:
@@ -195,7 +191,6 @@ def make_agent_network(
         core 'gru', 'lstm' or 'none', hidden_size, core_layers; separate_critic;
         first_convolution 'table', 'picture' or 'auto' ('table' on CPU); dtype 'float32' or 'bfloat16' of the computation.
       spec: the environment's specification.
-      compat: switches; `oni_obs_scale` leaves the pixels as they are.
 
     Returns:
       The network.
@@ -234,7 +229,7 @@ def make_agent_network(
             config.image_features,
             config.vector_features,
             config.message_features,
-            1.0 if compat.get("oni_obs_scale", False) else config.obs_scale,
+            config.obs_scale,
             config.nonlinearity,
             look_up,
             dtype,

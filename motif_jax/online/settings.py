@@ -139,7 +139,7 @@ def make_network(config: ConfigDict) -> AgentNetwork:
       UserError: the environment does not show what the network reads.
     """
     spec = registry.spec(config.environment.name, **training_options(config))
-    return make_agent_network(config.network, spec, config.compat)
+    return make_agent_network(config.network, spec)
 
 
 def make_optimizer(config: ConfigDict) -> Any:

@@ -139,7 +139,7 @@ def load(
     trained_on, options = environment_of(config)
     spec = registry.spec(environment or trained_on, **options)
     _check_actions(spec, registry.spec(trained_on, **options), f"{folder} plays {trained_on}", environment)
-    network = make_agent_network(config.network, spec, config.compat)
+    network = make_agent_network(config.network, spec)
     saved = Path(folder) / agent_checkpoints.FOLDER
     with Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)

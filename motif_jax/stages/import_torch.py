@@ -95,4 +95,4 @@ def _agent_network(config: ConfigDict) -> Any:
     from motif_jax.online import settings
 
     spec = registry.spec(config.environment.name, **settings.environment_options(config))
-    return make_agent_network(config.network, spec, config.compat)
+    return make_agent_network(config.network, spec)

@@ -36,7 +36,7 @@ def agent(tmp_path_factory):
     folder = tmp_path_factory.mktemp("agent")
     config = runpy.run_path(str(REPOSITORY / "configs" / "train_agent.py"))["get_config"]("smoke")
     run_folder.prepare(folder, config)
-    network = make_agent_network(config.network, registry.spec("NetHackScore-v1"), config.compat)
+    network = make_agent_network(config.network, registry.spec("NetHackScore-v1"))
     shapes = jax.eval_shape(lambda: make_state(network, optax.adam(1e-3), jax.random.PRNGKey(0)))
     with agent_checkpoints.open_checkpoints(folder, keep=5) as checkpoints:
         for step in (100, 200):

@@ -279,21 +279,9 @@ def test_bfloat16_is_close_and_keeps_float32_outside() -> None:
         assert np.any(coarse != precise)
 
 
-def test_pixels_are_left_alone_under_the_switch() -> None:
-    settings = agent_config(hidden_size=16).network
-    raw = agent.make_agent_network(settings, NETHACK_SPEC, {"oni_obs_scale": True})
-    scaled = agent.make_agent_network(agent_config(hidden_size=16, obs_scale=1.0).network, NETHACK_SPEC, {})
-    params = random_params(raw)
-    first = np.zeros((1, 2), bool)
-    ours, theirs = (
-        jax.jit(n.apply)(params, network_input(2), n.initial_state(2), first)[0] for n in (raw, scaled)
-    )
-    np.testing.assert_array_equal(ours, theirs)
-
-
 def test_wrong_values_are_named() -> None:
     with pytest.raises(UserError, match=r"config.network.core='gnu'.*gru, lstm, none"):
         agent.check(agent_config(core="gnu"))
     agent.check(agent_config())
     with pytest.raises(UserError, match="needs the fields window_chars"):
-        agent.make_agent_network(agent_config(encoder="nethack").network, FLAT_SPEC, {})
+        agent.make_agent_network(agent_config(encoder="nethack").network, FLAT_SPEC)

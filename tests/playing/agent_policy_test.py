@@ -40,7 +40,7 @@ def agent(tmp_path_factory):
     config.environment.recall.delay = 20
     (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
     name, options = agent_policy.environment_of(config)
-    network = make_agent_network(config.network, registry.spec(name, **options), config.compat)
+    network = make_agent_network(config.network, registry.spec(name, **options))
     with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
         params = {
             step: save(folder, checkpoints, network, step, s)

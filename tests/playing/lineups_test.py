@@ -47,7 +47,7 @@ def agent_run(folder, reward, **changes):
     config.update_from_flattened_dict(changes)
     (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
     name, options = agent_policy.environment_of(config)
-    network = make_agent_network(config.network, registry.spec(name, **options), config.compat)
+    network = make_agent_network(config.network, registry.spec(name, **options))
     with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
         save(folder, checkpoints, network, 100, 0.9)
     return str(folder)
