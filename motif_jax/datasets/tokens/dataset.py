@@ -1,0 +1,95 @@
+"""Reads a dataset of tokens; its files are mapped into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.tokens import layout
+from motif_jax.support import digests
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
+
+_KEYS = ("tokenizer", "vocab_size", "items", "tokens", "dtypes", "digests", "content")
+
+
+class TokensDataset:
+    """An open dataset.
+
+    Attributes:
+      folder: where it lies.
+      manifest: content of tokens.json.
+      tokens: uint16 or int32 [tokens], all items one after the other.
+      offsets: int64 [items + 1], where each begins.
+      token_columns: name -> [tokens].
+      item_columns: name -> [items].
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        """Opens a folder.
+
+        Raises:
+          UserError: it is no dataset of tokens, or a file is missing, damaged or not of the manifest's size.
+        """
+        self.folder = Path(folder)
+        path = self.folder / layout.MANIFEST
+        if not path.is_file():
+            raise UserError(f"{folder} is no dataset of tokens: it has no {layout.MANIFEST}")
+        self.manifest: dict[str, Any] = read_json(path, "write the dataset anew", keys=_KEYS)
+        arrays = {name: self._map(name) for name in self.manifest["dtypes"]}
+        self.tokens, self.offsets = arrays[layout.TOKENS], arrays[layout.OFFSETS]
+        self.token_columns: Mapping[str, np.ndarray] = _below(arrays, layout.TOKEN_COLUMNS)
+        self.item_columns: Mapping[str, np.ndarray] = _below(arrays, layout.ITEM_COLUMNS)
+
+    def _map(self, name: str) -> np.ndarray:
+        path, manifest = self.folder / f"{name}.npy", self.manifest
+        of_items = name == layout.OFFSETS or name.startswith(layout.ITEM_COLUMNS)
+        rows = manifest["items"] + (name == layout.OFFSETS) if of_items else manifest["tokens"]
+        try:
+            # Nothing can be mapped of a file without rows.
+            array = np.load(path, mmap_mode="r" if rows else None, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read ({error}): write the dataset anew") from None
+        if array.shape != (rows,) or array.dtype.str != manifest["dtypes"][name]:
+            raise UserError(
+                f"{path} is {array.dtype} {list(array.shape)}, tokens.json says {manifest['dtypes'][name]} [{rows}]: "
+                "write the dataset anew"
+            )
+        return array
+
+    def check_digests(self) -> None:
+        """Reads every file; UserError names one that is not as it was written."""
+        for name, digest in self.manifest["digests"].items():
+            path = self.folder / f"{name}.npy"
+            if digests.of_file(path) != digest:
+                raise UserError(f"{path} is not as it was written: write the dataset anew")
+
+    @property
+    def num_items(self) -> int:
+        """How many items there are."""
+        return self.manifest["items"]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all items together."""
+        return self.manifest["tokens"]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each item, int64 [items]."""
+        return np.diff(self.offsets)
+
+    def item(self, index: int) -> np.ndarray:
+        """The tokens of one item."""
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+
+
+def _below(arrays: Mapping[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
+    return {
+        name.removeprefix(f"{group}/"): array
+        for name, array in arrays.items()
+        if name.startswith(f"{group}/")
+    }

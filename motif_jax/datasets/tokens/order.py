@@ -1,0 +1,147 @@
+"""Which part of a dataset each step of a training reads: a function of the seed and the step, so that there is nothing to save."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from motif_jax.datasets.tokens.dataset import TokensDataset
+from motif_jax.support import seeds
+
+
+class Windows:
+    """Windows of one length cut out of all items laid end to end; every pass shuffles them and cuts at other places.
+
+    The windows of all passes follow each other, batch_size of them a step: no batch is smaller than another, and none is lost
+    at the end of a pass.
+
+    Args:
+      num_tokens: of the dataset.
+      length: tokens of a window.
+      batch_size: windows of a step.
+      seed: of the order.
+
+    Attributes:
+      per_pass: windows of one pass, 0 where the dataset is shorter than one.
+    """
+
+    def __init__(self, num_tokens: int, length: int, batch_size: int, seed: int) -> None:
+        self._length, self._batch_size, self._seed = length, batch_size, seed
+        self.per_pass = num_tokens // length
+        self._slack = num_tokens - self.per_pass * length
+        self._pass = functools.lru_cache(maxsize=2)(self._shuffled)
+
+    def _shuffled(self, number: int) -> np.ndarray:
+        rng = seeds.rng(self._seed, "windows", number)
+        return rng.permutation(self.per_pass) * self._length + rng.integers(self._slack + 1)
+
+    def starts(self, step: int) -> np.ndarray:
+        """Where the windows of a step begin, int64 [batch_size]."""
+        places = np.arange(step * self._batch_size, (step + 1) * self._batch_size)
+        numbers, inside = np.divmod(places, self.per_pass)
+        parts = [self._pass(int(number))[inside[numbers == number]] for number in np.unique(numbers)]
+        return np.concatenate(parts)
+
+    def gather(self, tokens: np.ndarray, step: int) -> np.ndarray:
+        """The windows of a step, int32 [batch_size, length], of the dataset's tokens [N] or of a column of them."""
+        windows = tokens[self.starts(step)[:, None] + np.arange(self._length)]
+        return windows.astype(np.int32) if windows.dtype.kind in "iu" else windows
+
+
+class Rows(NamedTuple):
+    """The items of a step.
+
+    Attributes:
+      items: int64 [batch_size], -1 where there is none.
+      width: to which they are padded.
+    """
+
+    items: np.ndarray
+    width: int
+
+
+class Buckets:
+    """Items of about one length together: a step has items of one bucket, padded to its width, and so have `group` steps in a row.
+
+    Every pass over the items draws the batches anew and shuffles the groups. What does not fill a group moves to the next wider
+    bucket; the last group of the widest is thinner. Where that has fewer items than steps, some are seen twice in the pass.
+
+    Args:
+      lengths: int [items], tokens of each, all at most the widest bucket.
+      widths: of the buckets, rising.
+      batch_size: items of a step.
+      seed: of the order.
+      group: steps that follow each other with one width: those of one program.
+
+    Attributes:
+      steps_per_pass: a multiple of `group`.
+    """
+
+    def __init__(
+        self, lengths: np.ndarray, widths: Sequence[int], batch_size: int, seed: int, group: int = 1
+    ) -> None:
+        self._batch_size, self._seed, self._group = batch_size, seed, group
+        self._widths = np.asarray(widths)
+        self._bucket = np.searchsorted(self._widths, lengths)
+        assert lengths.size
+        assert self._bucket.max() < len(self._widths)
+        counts, self._groups, rest = np.bincount(self._bucket, minlength=len(self._widths)), [], 0
+        size, last = batch_size * group, int(np.flatnonzero(np.bincount(self._bucket))[-1])
+        for place, count in enumerate(counts[: last + 1]):
+            whole = -(-(count + rest) // size) if place == last else (count + rest) // size
+            self._groups.append(int(whole))
+            rest = count + rest - whole * size
+        self.steps_per_pass = sum(self._groups) * group
+        self._pass = functools.lru_cache(maxsize=2)(self._drawn)
+
+    def _drawn(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Items int64 [groups, group, batch_size] of a pass, -1 for none, and the width of each group."""
+        rng, size = seeds.rng(self._seed, "buckets", number), self._batch_size * self._group
+        rest, found, widths = np.zeros(0, np.int64), [], []
+        for place, groups in enumerate(self._groups):
+            here = np.concatenate([rest, rng.permutation(np.flatnonzero(self._bucket == place))])
+            # What was left over of narrower buckets comes first, so that it does not wander on.
+            taken, rest = here[: groups * size], here[groups * size :]
+            found.append(self._spread(taken, groups, rng))
+            widths += [self._widths[place]] * groups
+        order = rng.permutation(len(widths))
+        return np.concatenate(found)[order], np.asarray(widths)[order]
+
+    def _spread(self, items: np.ndarray, groups: int, rng: np.random.Generator) -> np.ndarray:
+        """`items` in batches int64 [groups, group, batch_size] of equal size, within one; none is empty."""
+        steps = groups * self._group
+        if items.size < steps:
+            items = np.concatenate([items, rng.choice(self._bucket.size, steps - items.size)])
+        places = np.arange(items.size)
+        batches = np.full((steps, self._batch_size), -1, np.int64)
+        if steps:
+            batches[places % steps, places // steps] = items
+        return batches.reshape(groups, self._group, self._batch_size)
+
+    def rows(self, step: int) -> Rows:
+        """The items of a step and the width to which they are padded."""
+        number, inside = divmod(step, self.steps_per_pass)
+        items, widths = self._pass(number)
+        group, place = divmod(inside, self._group)
+        return Rows(items[group, place], int(widths[group]))
+
+
+def gather(dataset: TokensDataset, items: np.ndarray, width: int, pad: int) -> tuple[np.ndarray, np.ndarray]:
+    """Items padded on the right: tokens int32 [B, width], and bool [B, width] which are none of the padding.
+
+    Args:
+      dataset: with the items.
+      items: int64 [B], -1 for a row of nothing but padding.
+      width: at least the length of the longest.
+      pad: the token of the padding.
+    """
+    there = items >= 0
+    starts = np.where(there, dataset.offsets[items], 0)
+    lengths = np.where(there, dataset.offsets[items + 1] - starts, 0)
+    inside = np.arange(width)
+    valid = inside < lengths[:, None]
+    places = np.minimum(starts[:, None] + inside, dataset.num_tokens - 1)
+    return np.where(valid, dataset.tokens[places].astype(np.int32), np.int32(pad)), valid

@@ -1,0 +1,200 @@
+"""Writes a dataset of tokens item by item; one that was killed goes on behind its last safe item."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.tokens import layout
+from motif_jax.support import digests
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, naming, read_json, sync
+
+_PROGRESS = "progress.json"
+
+
+class TokensWriter:
+    """Arrays that grow in FOLDER.part, which becomes the dataset by one rename (`commit`).
+
+    Args:
+      folder: of the dataset.
+      vocab_size: all tokens are below it.
+      tokenizer: what tells the tokenizer from any other, its digest.
+      token_columns: dtype of each number that every token has.
+      item_columns: dtype of each number that every item has.
+      source: says what the items are made from; a killed writer is taken up by one of the same source, tokenizer and columns.
+
+    Attributes:
+      items: how many are safe on the disk (`save`), those of a writer that was killed included.
+
+    Raises:
+      UserError: the folder holds a dataset already.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        vocab_size: int,
+        tokenizer: str,
+        token_columns: Mapping[str, Any] | None = None,
+        item_columns: Mapping[str, Any] | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._folder, self._vocab_size = Path(folder), vocab_size
+        if (self._folder / layout.MANIFEST).exists():
+            raise UserError(f"{folder} already holds a dataset of tokens: choose another folder")
+        self._staging = self._folder.with_name(self._folder.name + layout.STAGING)
+        dtypes = {layout.TOKENS: layout.token_dtype(vocab_size)}
+        of_items = {layout.OFFSETS: np.dtype(np.int64)}
+        dtypes |= {f"{layout.TOKEN_COLUMNS}/{n}": np.dtype(d) for n, d in (token_columns or {}).items()}
+        of_items |= {f"{layout.ITEM_COLUMNS}/{n}": np.dtype(d) for n, d in (item_columns or {}).items()}
+        self._identity = {
+            "vocab_size": vocab_size,
+            "tokenizer": tokenizer,
+            "source": dict(source or {}),
+            "dtypes": {name: dtype.str for name, dtype in {**dtypes, **of_items}.items()},
+        }
+        self.items, self._tokens = self._safe()
+        self._arrays = {name: _Growing(self._staging / name, d, self._tokens) for name, d in dtypes.items()}
+        for name, dtype in of_items.items():
+            # There is one offset more than items.
+            rows = self.items + (name == layout.OFFSETS) if self.items else 0
+            self._arrays[name] = _Growing(self._staging / name, dtype, rows)
+        if not self.items:
+            self._arrays[layout.OFFSETS].append(np.zeros(1, np.int64))
+        self._added = self.items
+
+    def _safe(self) -> tuple[int, int]:
+        """Items and tokens that a writer of the same has left; clears what another one has."""
+        progress = self._staging / _PROGRESS
+        if progress.exists():
+            there = read_json(
+                progress, f"remove {self._staging}, it is made again", keys=("identity", "items", "tokens")
+            )
+            if there["identity"] == self._identity:
+                return there["items"], there["tokens"]
+        if self._staging.exists():
+            shutil.rmtree(self._staging)
+        return 0, 0
+
+    def __enter__(self) -> TokensWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for array in self._arrays.values():
+            array.close()
+
+    def add(
+        self,
+        tokens: Sequence[int] | np.ndarray,
+        token_columns: Mapping[str, Any] | None = None,
+        item_columns: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Appends an item: its tokens, a number for each of them in every column of tokens, and its own numbers.
+
+        Raises:
+          ValueError: a token that the vocabulary does not have, or columns that do not fit.
+        """
+        row = np.asarray(tokens)
+        if row.ndim != 1 or (row.size and (row.min() < 0 or row.max() >= self._vocab_size)):
+            raise ValueError(f"an item is a row of tokens from 0 to {self._vocab_size - 1}")
+        columns = {f"{layout.TOKEN_COLUMNS}/{n}": np.asarray(v) for n, v in (token_columns or {}).items()}
+        numbers = {f"{layout.ITEM_COLUMNS}/{n}": np.asarray([v]) for n, v in (item_columns or {}).items()}
+        wanted = self._arrays.keys() - {layout.TOKENS, layout.OFFSETS}
+        if {*columns, *numbers} != wanted or any(c.shape != row.shape for c in columns.values()):
+            raise ValueError(f"an item has a number for each token or item in {', '.join(sorted(wanted))}")
+        self._tokens += row.size
+        parts = {layout.TOKENS: row, layout.OFFSETS: np.array([self._tokens]), **columns, **numbers}
+        for name, values in parts.items():
+            self._arrays[name].append(values)
+        self._added += 1
+
+    def save(self) -> None:
+        """Makes all items so far safe against a kill."""
+        for array in self._arrays.values():
+            array.flush()
+        place = {"identity": self._identity, "items": self._added, "tokens": self._tokens}
+        atomic_write_json(self._staging / _PROGRESS, place)
+        self.items = self._added
+
+    def commit(self, meta: Mapping[str, Any] | None = None) -> str:
+        """Writes the manifest with `meta` in it, moves all into place, and returns the content's digest."""
+        self.save()
+        found = {name: digests.of_file(array.finish()) for name, array in self._arrays.items()}
+        content = digests.of_bytes(repr((sorted(found.items()), self._identity["tokenizer"])).encode())
+        manifest = {
+            **(meta or {}),
+            **self._identity,
+            "items": self._added,
+            "tokens": self._tokens,
+            "digests": found,
+            "content": content,
+        }
+        atomic_write_json(self._staging / layout.MANIFEST, manifest)
+        for folder in {array.path.parent for array in self._arrays.values()}:
+            sync(folder)
+        os.replace(self._staging, self._folder)
+        sync(self._folder.parent)
+        (self._folder / _PROGRESS).unlink()
+        return content
+
+
+class _Growing:
+    """A .npy file of one axis to which rows are appended; its header says their number when it is finished."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], rows: int) -> None:
+        """Opens the file behind its first `rows` rows, or makes it."""
+        self.path, self._dtype, self._rows = path.with_name(path.name + ".npy"), dtype, rows
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with naming(self.path):
+            self._file = open(self.path, "r+b" if rows else "w+b")  # noqa: SIM115 - closed by close
+            if not rows:
+                self._write_header()
+            self._start = len(self._header())
+            self._file.truncate(self._start + rows * dtype.itemsize)
+            self._file.seek(0, os.SEEK_END)
+
+    def _header(self) -> bytes:
+        buffer = io.BytesIO()
+        # numpy leaves room in the header for a first axis of any length.
+        fields = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self._rows,),
+        }
+        np.lib.format.write_array_header_1_0(buffer, fields)
+        return buffer.getvalue()
+
+    def _write_header(self) -> None:
+        self._file.seek(0)
+        self._file.write(self._header())
+
+    def append(self, values: np.ndarray) -> None:
+        with naming(self.path):
+            self._file.write(np.ascontiguousarray(values, self._dtype).tobytes())
+        self._rows += len(values)
+
+    def flush(self) -> None:
+        with naming(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def finish(self) -> Path:
+        """Writes the header and closes the file; returns where it lies."""
+        assert len(self._header()) == self._start
+        self._write_header()
+        self.flush()
+        self.close()
+        return self.path
+
+    def close(self) -> None:
+        self._file.close()

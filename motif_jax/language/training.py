@@ -1,0 +1,188 @@
+"""Learning to predict tokens: losses as numerators and denominators, gradients added over micro-batches, one update.
+
+Everything is a pure function of one device's part of a batch. What is added over micro-batches and devices are sums (`Sums`, and the
+gradient of the summed loss), divided once at the end by the number of tokens that count: a batch in one piece, in several, or on several
+devices with unequal numbers of tokens gives one result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.sampling import token_log_probs
+
+
+class Batch(NamedTuple):
+    """Rows of tokens and what is to be predicted at each of them; numpy or jax arrays, with any axes in front.
+
+    Attributes:
+      tokens: int32 [..., B, S], what a decoder reads, or an encoder without one.
+      valid: bool [..., B, S], False for padding.
+      targets: int32 [..., B, S], what is predicted at each place.
+      weights: float32 [..., B, S], how much each counts, 0 where nothing is predicted.
+      prompt, prompt_valid: int32 and bool [..., B, P], what an encoder before a decoder reads; None without one.
+    """
+
+    tokens: Any
+    valid: Any
+    targets: Any
+    weights: Any
+    prompt: Any = None
+    prompt_valid: Any = None
+
+
+class Sums(NamedTuple):
+    """What is added over tokens, micro-batches and devices; float32 scalars.
+
+    Attributes:
+      loss: cross-entropy in nats, times the weights.
+      weight: the weights.
+      correct: weights of the tokens that are the likeliest.
+    """
+
+    loss: jax.Array
+    weight: jax.Array
+    correct: jax.Array
+
+
+class TrainState(NamedTuple):
+    """What a step changes.
+
+    Attributes:
+      params: what is learned, float32: a model's parameters, or low-rank additions to them.
+      opt_state: of the optimiser.
+      step: int32 scalar, steps taken.
+    """
+
+    params: Any
+    opt_state: Any
+    step: Any
+
+
+# (what is learned, what is frozen, a batch, a key for dropout or None) -> Sums
+SumsOf = Callable[[Any, Any, Batch, Any], Sums]
+
+
+def states_of(model: LanguageModel, params: Any, batch: Batch) -> jax.Array:
+    """The states [B, S, D] after the last norm from which `batch.targets` are predicted."""
+    chex.assert_rank([batch.tokens, batch.valid], 2)
+    if not model.config.encoder_layers:
+        return model.prefill(params, batch.tokens, batch.valid)[0].after
+    _, prompt = model.prefill(params, batch.prompt, batch.prompt_valid)
+    states, _ = model.extend(params, prompt, batch.tokens[:, None], batch.valid[:, None])
+    return states.after[:, 0]
+
+
+def token_sums(
+    logits_of: Callable[[jax.Array], jax.Array],
+    states: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array,
+    at_a_time: int = 0,
+) -> Sums:
+    """Cross-entropy of targets, computed in float32.
+
+    Args:
+      logits_of: logits float32 [..., V] of states [..., D].
+      states: [B, S, D].
+      targets: int32 [B, S].
+      weights: float32 [B, S].
+      at_a_time: so many tokens' logits exist at once, and are computed again for the gradient; 0: all, and kept. A large vocabulary
+        needs more memory for them than for all else.
+    """
+    chex.assert_equal_shape([targets, weights])
+    chex.assert_equal_shape_prefix([states, targets], 2)
+
+    def sums(states: jax.Array, targets: jax.Array, weights: jax.Array) -> Sums:
+        logits = logits_of(states)
+        chosen = token_log_probs(logits, targets)
+        right = jnp.argmax(logits, axis=-1) == targets
+        return Sums(-(chosen * weights).sum(), weights.sum(), (right * weights).sum())
+
+    count = targets.size
+    if not at_a_time or count <= at_a_time:
+        return sums(states, targets, weights)
+    parts = -(-count // at_a_time)
+    flat = (states.reshape(count, -1), targets.reshape(count), weights.reshape(count))
+
+    def cut(leaf: jax.Array) -> jax.Array:
+        spare = [(0, parts * at_a_time - count)] + [(0, 0)] * (leaf.ndim - 1)
+        return jnp.pad(leaf, spare).reshape(parts, at_a_time, *leaf.shape[1:])
+
+    def one(total: Sums, part: tuple[jax.Array, ...]) -> tuple[Sums, None]:
+        return jax.tree.map(jnp.add, total, jax.checkpoint(sums)(*part)), None
+
+    zero = Sums(*(jnp.zeros(()) for _ in Sums._fields))
+    return jax.lax.scan(one, zero, jax.tree.map(cut, flat))[0]
+
+
+def gradient_sums(sums_of: SumsOf, params: Any, frozen: Any, batches: Batch, key: Any = None) -> tuple[Any, Sums]:
+    """The gradient of the summed loss of all micro-batches, and their sums.
+
+    Args:
+      sums_of: of one micro-batch.
+      params: what is learned.
+      frozen: what is not.
+      batches: leaves [A, B, ...], A micro-batches, run one after the other in the memory of one.
+      key: for dropout, another for each micro-batch; None: no dropout.
+    """
+
+    def loss(params: Any, batch: Batch, place: Any) -> tuple[jax.Array, Sums]:
+        sums = sums_of(params, frozen, batch, None if key is None else jax.random.fold_in(key, place))
+        return sums.loss, sums
+
+    gradient = jax.grad(loss, has_aux=True)
+    count = batches.targets.shape[0]
+    first = gradient(params, jax.tree.map(lambda leaf: leaf[0], batches), 0)
+    if count == 1:
+        return first
+
+    def add(total: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
+        return jax.tree.map(jnp.add, total, gradient(params, *part)), None
+
+    rest = jax.tree.map(lambda leaf: leaf[1:], batches)
+    return jax.lax.scan(add, first, (rest, jnp.arange(1, count)))[0]
+
+
+def make_update(
+    sums_of: SumsOf,
+    optimizer: optax.GradientTransformation,
+    reduce: Callable[[Any], Any],
+    key_of: Callable[[jax.Array], Any] | None = None,
+) -> Callable[[TrainState, Any, Batch], tuple[TrainState, dict[str, jax.Array]]]:
+    """One step of one device with its part of a batch.
+
+    Args:
+      sums_of: of one micro-batch.
+      optimizer: takes the gradient of the mean loss a token.
+      reduce: adds a tree over devices: `psum` under pmap or shard_map, the identity under jit over sharded arrays.
+      key_of: key for dropout by step, not the same on two devices; None: no dropout.
+
+    Returns:
+      `update(state, frozen, batches) -> (state, metrics)`; `batches` as `gradient_sums` has them. Metrics: the mean `loss` a token, `accuracy`,
+      the sum of the weights (`tokens`), `gradient_norm` before any clip.
+    """
+
+    def update(state: TrainState, frozen: Any, batches: Batch) -> tuple[TrainState, dict[str, jax.Array]]:
+        key = None if key_of is None else key_of(state.step)
+        gradient, sums = reduce(gradient_sums(sums_of, state.params, frozen, batches, key))
+        weight = jnp.maximum(sums.weight, 1e-9)
+        gradient = jax.tree.map(lambda leaf: leaf / weight, gradient)
+        updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        metrics = {
+            "loss": sums.loss / weight,
+            "accuracy": sums.correct / weight,
+            "tokens": sums.weight,
+            "gradient_norm": optax.tree.norm(gradient),
+        }
+        return TrainState(params, opt_state, state.step + 1), metrics
+
+    return update

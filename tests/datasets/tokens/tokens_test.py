@@ -1,0 +1,170 @@
+"""Tokens on disk: what is written is read, whatever kills the writer; orders are functions of seed and step."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.tokens.dataset import TokensDataset
+from motif_jax.datasets.tokens.order import Buckets, Windows, gather
+from motif_jax.datasets.tokens.writer import TokensWriter
+from motif_jax.support.errors import UserError
+
+ITEMS = [[5, 6, 7], [], [1], [999, 2, 3, 4]]
+
+
+def write(folder: Path, items=ITEMS, vocab_size=1000, commit=True, **given) -> TokensWriter:
+    with TokensWriter(folder, vocab_size, "a tokenizer", **given) as writer:
+        for item in items[writer.items :]:
+            writer.add(item)
+        if commit:
+            writer.commit({"origin": "made up"})
+    return writer
+
+
+def test_items_and_columns_are_read_as_they_were_written(tmp_path):
+    columns = {"token_columns": {"reward": np.float32}, "item_columns": {"prompt": np.int32}}
+    with TokensWriter(tmp_path / "d", 70_000, "a tokenizer", **columns) as writer:
+        for place, item in enumerate(ITEMS):
+            writer.add(item, {"reward": np.arange(len(item)) / 2}, {"prompt": place})
+        writer.commit({"origin": "made up"})
+    found = TokensDataset(tmp_path / "d")
+    assert [found.item(i).tolist() for i in range(found.num_items)] == ITEMS
+    assert (found.num_items, found.num_tokens, found.lengths.tolist()) == (4, 8, [3, 0, 1, 4])
+    assert found.tokens.dtype == np.int32
+    assert found.token_columns["reward"].tolist() == [0, 0.5, 1, 0, 0, 0.5, 1, 1.5]
+    assert found.item_columns["prompt"].tolist() == [0, 1, 2, 3]
+    assert (found.manifest["origin"], found.manifest["tokenizer"]) == ("made up", "a tokenizer")
+    found.check_digests()
+    tokens, valid = gather(found, np.array([3, -1, 0]), 5, pad=9)
+    assert tokens.tolist() == [[999, 2, 3, 4, 9], [9] * 5, [5, 6, 7, 9, 9]]
+    assert valid.sum(axis=1).tolist() == [4, 0, 3]
+
+
+def test_the_same_items_have_the_same_content_and_small_vocabularies_two_bytes(tmp_path):
+    write(tmp_path / "one")
+    write(tmp_path / "other")
+    write(tmp_path / "third", ITEMS[:3])
+    digests = [TokensDataset(tmp_path / name).manifest["content"] for name in ("one", "other", "third")]
+    assert digests[0] == digests[1] != digests[2]
+    assert TokensDataset(tmp_path / "one").tokens.dtype == np.uint16
+
+
+KILLED = """
+import sys, os, signal
+from motif_jax.datasets.tokens import writer
+folder, when = sys.argv[1:]
+replace = os.replace
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+with writer.TokensWriter(folder, 1000, "a tokenizer") as w:
+    w.add([5, 6, 7]); w.add([]); w.save()
+    w.add([1])
+    if when == "unsaved":
+        w._arrays["tokens"].flush(); die()
+    w.add([999, 2, 3, 4])
+    os.replace = lambda a, b: die() if str(b) == folder else replace(a, b)
+    w.commit({"origin": "made up"})
+"""
+
+
+@pytest.mark.parametrize("when", ["unsaved", "before the rename"])
+def test_a_killed_writer_goes_on_behind_its_last_safe_item(tmp_path, when):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "d"), when]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    with pytest.raises(UserError, match=r"no dataset of tokens"):
+        TokensDataset(tmp_path / "d")
+    with TokensWriter(tmp_path / "d", 1000, "a tokenizer") as writer:
+        assert writer.items == (2 if when == "unsaved" else 4)
+    write(tmp_path / "d")
+    write(tmp_path / "never")
+    found = TokensDataset(tmp_path / "d")
+    assert found.manifest == TokensDataset(tmp_path / "never").manifest
+    found.check_digests()
+    with pytest.raises(UserError, match="already holds"):
+        write(tmp_path / "d")
+
+
+def test_a_writer_of_another_source_begins_anew(tmp_path):
+    with TokensWriter(tmp_path / "d", 1000, "a tokenizer", source={"text": "one"}) as writer:
+        writer.add([1])
+        writer.save()
+    with TokensWriter(tmp_path / "d", 1000, "a tokenizer", source={"text": "other"}) as writer:
+        assert writer.items == 0
+
+
+def test_damaged_and_missing_files_are_named(tmp_path):
+    write(tmp_path / "d")
+    path = tmp_path / "d" / "tokens.npy"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
+    with pytest.raises(UserError, match=r"tokens\.npy is not as it was written"):
+        TokensDataset(tmp_path / "d").check_digests()
+    path.write_bytes(whole[:-2])
+    with pytest.raises(UserError, match=r"tokens\.npy cannot be read"):
+        TokensDataset(tmp_path / "d")
+    with TokensWriter(tmp_path / "e", 10, "a tokenizer") as writer, pytest.raises(ValueError, match="0 to 9"):
+        writer.add([10])
+
+
+def test_windows_are_all_there_in_every_pass_in_an_order_of_seed_and_step():
+    tokens = np.arange(103, dtype=np.uint16)
+    order = Windows(103, 10, 4, seed=3)
+    assert order.per_pass == 10
+    starts = np.concatenate([order.starts(step) for step in range(5)])
+    for number in range(2):
+        part = np.sort(starts[number * 10 : number * 10 + 10])
+        assert set(np.diff(part)) == {10}
+        assert 0 <= part[0] <= 3
+    again = Windows(103, 10, 4, seed=3)
+    np.testing.assert_array_equal(again.starts(3), order.starts(3))
+    assert starts[:10].tolist() != starts[10:].tolist()
+    assert Windows(103, 10, 4, seed=4).starts(0).tolist() != order.starts(0).tolist()
+    rows = order.gather(tokens, 1)
+    assert (rows.shape, rows.dtype) == ((4, 10), np.int32)
+    np.testing.assert_array_equal(rows[:, 0], order.starts(1))
+
+
+@pytest.mark.parametrize(("count", "batch", "group"), [(50, 3, 2), (4, 2, 3), (7, 1, 4), (60, 4, 1)])
+def test_buckets_show_every_item_once_a_pass_at_the_width_of_its_group(count, batch, group):
+    lengths = np.random.default_rng(0).integers(1, 30, count)
+    order = Buckets(lengths, (8, 16, 32), batch, seed=1, group=group)
+    assert order.steps_per_pass % group == 0
+    for number in range(2):
+        steps = range(number * order.steps_per_pass, (number + 1) * order.steps_per_pass)
+        rows = [order.rows(step) for step in steps]
+        seen = np.concatenate([row.items for row in rows])
+        seen = seen[seen >= 0]
+        assert set(seen) == set(range(count))
+        assert len(seen) == max(count, order.steps_per_pass if count < order.steps_per_pass else count)
+        for place, row in enumerate(rows):
+            assert row.items.shape == (batch,)
+            assert (row.items >= 0).any()
+            assert lengths[row.items[row.items >= 0]].max() <= row.width == rows[place // group * group].width
+    again = Buckets(lengths, (8, 16, 32), batch, seed=1, group=group)
+    np.testing.assert_array_equal(
+        again.rows(order.steps_per_pass).items, order.rows(order.steps_per_pass).items
+    )
+    if count == 60:
+        assert {row.width for row in map(order.rows, range(order.steps_per_pass))} == {8, 16, 32}
+
+
+def test_reading_and_writing_tokens_needs_no_jax(tmp_path):
+    code = f"""
+import sys
+from motif_jax.datasets.tokens import dataset, order, writer
+with writer.TokensWriter({str(tmp_path / "d")!r}, 9, "t") as w:
+    w.add([1, 2, 3]); w.commit()
+order.Windows(dataset.TokensDataset({str(tmp_path / "d")!r}).num_tokens, 2, 1, 0).starts(0)
+assert "jax" not in sys.modules
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
