@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from motif_jax.language.chunks import in_chunks
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import token_log_probs
 
@@ -85,7 +86,7 @@ def token_sums(
     states: jax.Array,
     targets: jax.Array,
     weights: jax.Array,
-    at_a_time: int = 0,
+    chunk: int | None = None,
 ) -> Sums:
     """Cross-entropy of targets, computed in float32.
 
@@ -94,36 +95,24 @@ def token_sums(
       states: [B, S, D].
       targets: int32 [B, S].
       weights: float32 [B, S].
-      at_a_time: so many tokens' logits exist at once, and are computed again for the gradient; 0: all, and kept. A large vocabulary
-        needs more memory for them than for all else.
+      chunk: tokens whose logits are there at once, see `chunks.in_chunks`; None: all.
     """
     chex.assert_equal_shape([targets, weights])
     chex.assert_equal_shape_prefix([states, targets], 2)
 
-    def sums(states: jax.Array, targets: jax.Array, weights: jax.Array) -> Sums:
-        logits = logits_of(states)
-        chosen = token_log_probs(logits, targets)
-        right = jnp.argmax(logits, axis=-1) == targets
-        return Sums(-(chosen * weights).sum(), weights.sum(), (right * weights).sum())
+    def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        logits = logits_of(rows[0])
+        return token_log_probs(logits, rows[1]), jnp.argmax(logits, axis=-1) == rows[1]
 
-    count = targets.size
-    if not at_a_time or count <= at_a_time:
-        return sums(states, targets, weights)
-    parts = -(-count // at_a_time)
-    flat = (states.reshape(count, -1), targets.reshape(count), weights.reshape(count))
-
-    def cut(leaf: jax.Array) -> jax.Array:
-        spare = [(0, parts * at_a_time - count)] + [(0, 0)] * (leaf.ndim - 1)
-        return jnp.pad(leaf, spare).reshape(parts, at_a_time, *leaf.shape[1:])
-
-    def one(total: Sums, part: tuple[jax.Array, ...]) -> tuple[Sums, None]:
-        return jax.tree.map(jnp.add, total, jax.checkpoint(sums)(*part)), None
-
-    zero = Sums(*(jnp.zeros(()) for _ in Sums._fields))
-    return jax.lax.scan(one, zero, jax.tree.map(cut, flat))[0]
+    flat = weights.reshape(-1)
+    rows = (states.reshape(flat.size, states.shape[-1]), targets.reshape(-1))
+    chosen, right = in_chunks(of_rows, rows, chunk)
+    return Sums(-(chosen * flat).sum(), flat.sum(), (right * flat).sum())
 
 
-def gradient_sums(sums_of: SumsOf, params: Any, frozen: Any, batches: Batch, key: Any = None) -> tuple[Any, Sums]:
+def gradient_sums(
+    sums_of: SumsOf, params: Any, frozen: Any, batches: Batch, key: Any = None
+) -> tuple[Any, Sums]:
     """The gradient of the summed loss of all micro-batches, and their sums.
 
     Args:

@@ -1,0 +1,97 @@
+"""Low-rank additions to linear layers (Hu et al. 2021): y = x W + (alpha / rank) (x A) B, with W frozen.
+
+    additions = lora.init(key, params, lora.Spec(("*/attention/query", "*/attention/value"), rank=8))
+    with lora.added(additions, spec):
+        model.prefill(params, ...)
+    whole = lora.merged(params, additions, spec)
+
+Additions are a plain tree, which an optimiser takes: {"decoder/block_0/attention/query": {"a": [in, rank], "b": [rank, out]}}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.language import linear
+from motif_jax.support.errors import UserError
+
+Additions = Mapping[str, Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """Which layers have an addition, and of what size.
+
+    Attributes:
+      patterns: of layers, see `linear.matching`.
+      rank: columns of A.
+      alpha: the addition is multiplied by alpha / rank.
+    """
+
+    patterns: tuple[str, ...]
+    rank: int = 8
+    alpha: float = 16.0
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise UserError(f"a rank of {self.rank}: must be at least 1")
+
+    @property
+    def scale(self) -> float:
+        """What an addition is multiplied by."""
+        return self.alpha / self.rank
+
+
+def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Array]]:
+    """Fresh additions, float32: A uniform as in the paper's code, B zero, so that the model is at first the base exactly.
+
+    Args:
+      key: of A.
+      params: of the model, or their shapes.
+      spec: which layers.
+
+    Raises:
+      UserError: a pattern matches no layer.
+    """
+    shapes, found = dict(linear.kernels(params)), {}
+    for number, path in enumerate(linear.matching(params, spec.patterns)):
+        inside, outside = shapes[path].shape
+        bound = inside**-0.5
+        a = jax.random.uniform(
+            jax.random.fold_in(key, number), (inside, spec.rank), minval=-bound, maxval=bound
+        )
+        found["/".join(path)] = {"a": a, "b": jnp.zeros((spec.rank, outside))}
+    return found
+
+
+@contextlib.contextmanager
+def added(additions: Additions, spec: Spec) -> Iterator[None]:
+    """While active, the layers of any model that is run have their additions; see `linear.computed_by`."""
+
+    def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array]) -> jax.Array:
+        y, addition = plain(), additions.get("/".join(module.path))
+        if addition is None:
+            return y
+        low = x.astype(y.dtype) @ addition["a"].astype(y.dtype)
+        return y + (low @ addition["b"].astype(y.dtype)) * spec.scale
+
+    with linear.computed_by(layer):
+        yield
+
+
+def merged(params: Any, additions: Additions, spec: Spec) -> Any:
+    """The parameters of a model without additions that computes the same: numpy arrays of the kernels' dtype, added in float32."""
+    shapes, changed = dict(linear.kernels(params)), {}
+    for name, addition in additions.items():
+        path = tuple(name.split("/"))
+        a, b, kernel = (np.asarray(x, np.float32) for x in (addition["a"], addition["b"], shapes[path]))
+        changed[path] = (kernel + spec.scale * (a @ b)).astype(shapes[path].dtype)
+    return linear.replaced(params, changed)

@@ -1,0 +1,232 @@
+"""Updates: one result in one piece and in several, on one device and on two; low-rank additions; frozen bases in few bits."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from motif_jax.language import config, lora, quantised, training
+from motif_jax.language.model import LanguageModel
+from motif_jax.support.errors import UserError
+from tests.language import recipes
+
+SPEC = lora.Spec(("*/attention/query", "*/feed_forward/*"), rank=3, alpha=6.0)
+ONE_LAYER = {
+    "gpt2": {**recipes.CONFIGS["gpt2"], "n_layer": 1},
+    "t5": {**recipes.CONFIGS["t5"], "num_layers": 1, "num_decoder_layers": 1},
+    "llama": {**recipes.CONFIGS["llama"], "num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 64},
+}
+
+
+@functools.cache
+def made(name: str) -> tuple[LanguageModel, Any]:
+    """A model of one layer, with weights large enough that all of them matter."""
+    model = LanguageModel(config.parse(ONE_LAYER[name]))
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    draws = np.random.default_rng(0)
+    return model, jax.tree.map(
+        lambda leaf: (0.25 * draws.standard_normal(leaf.shape)).astype(np.float32), shapes
+    )
+
+
+def batch(parts: int, rows: int, length: int = 6, prompt: bool = False) -> training.Batch:
+    """Rows with unequal numbers of tokens that count; those of the last part count nothing."""
+    draws = np.random.default_rng(2)
+    shape = (parts * rows, length)
+    tokens, targets = draws.integers(3, recipes.VOCAB, (2, *shape)).astype(np.int32)
+    valid = np.arange(length) < draws.integers(2, length + 1, shape[0])[:, None]
+    weights = (valid * draws.uniform(0.5, 1.5, shape)).astype(np.float32)
+    weights[-rows:] = 0
+    found = training.Batch(tokens, valid, targets, weights)
+    if prompt:
+        found = found._replace(prompt=tokens[:, ::-1], prompt_valid=valid)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(parts, rows, *leaf.shape[1:]), found)
+
+
+def sums_of(model: LanguageModel, chunk: int | None = None) -> training.SumsOf:
+    def sums(params: Any, frozen: Any, batch: training.Batch, key: Any) -> training.Sums:
+        used = model if key is None else model.with_dropout(key)
+        states = training.states_of(used, params, batch)
+        logits = functools.partial(used.logits, params)
+        return training.token_sums(logits, states, batch.targets, batch.weights, chunk)
+
+    return sums
+
+
+def whole(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.reshape(1, -1, *leaf.shape[2:]), tree)
+
+
+def assert_close(one: Any, other: Any, limit: float) -> None:
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        # Gradients that are zero but for rounding, as those of keys' biases, say nothing.
+        np.testing.assert_allclose(a, b, atol=limit * float(jnp.abs(b).max() + 1e-2), rtol=0)
+
+
+@pytest.mark.parametrize("name", ["gpt2", pytest.param("t5", marks=pytest.mark.slow)])
+def test_micro_batches_and_devices_give_what_the_whole_batch_gives(name: str) -> None:
+    """Numbers of tokens that count differ, and one part has none."""
+    model, params = made(name)
+    parts = batch(4, 2, prompt=name == "t5")
+    run = jax.jit(functools.partial(training.gradient_sums, sums_of(model)))
+    gradient, sums = run(params, None, whole(parts))
+    assert float(sums.weight) == pytest.approx(float(parts.weights.sum()), rel=1e-6)
+    # In parts, with a few tokens' logits at a time.
+    in_parts = jax.jit(functools.partial(training.gradient_sums, sums_of(model, chunk=5)))
+    assert_close(in_parts(params, None, parts), (gradient, sums), 1e-5)
+
+    def update(reduce: Any) -> Any:
+        return training.make_update(sums_of(model), optax.sgd(0.1), reduce)
+
+    state = training.TrainState(params, optax.sgd(0.1).init(params), jnp.int32(0))
+    one, metrics = jax.jit(update(lambda tree: tree))(state, None, whole(parts))
+    split = jax.tree.map(
+        lambda leaf: leaf.reshape(2, 2, *leaf.shape[1:]), parts
+    )  # two devices with two parts each
+    core = jax.vmap(update(lambda tree: jax.lax.psum(tree, "d")), (None, None, 0), axis_name="d")
+    many, apart = jax.jit(core)(state, None, split)
+    assert_close(jax.tree.map(lambda leaf: leaf[0], many.params), one.params, 1e-6)
+    assert float(apart["loss"][1]) == pytest.approx(float(metrics["loss"]), rel=1e-5)
+    assert float(metrics["tokens"]) == pytest.approx(float(sums.weight), rel=1e-6)
+    assert int(one.step) == 1
+    expected = jax.tree.map(lambda p, g: p - 0.1 * g / sums.weight, params, gradient)
+    assert_close(one.params, expected, 1e-5)
+
+
+def test_the_loss_is_the_cross_entropy_and_masters_stay_float32() -> None:
+    model, params = made("gpt2")
+    rows = jax.tree.map(lambda leaf: leaf[0], batch(2, 3))
+    sums = sums_of(model)(params, None, rows, None)
+    logits = model.logits(params, model.prefill(params, rows.tokens, rows.valid)[0].after)
+    entropy = optax.softmax_cross_entropy_with_integer_labels(logits, rows.targets) * rows.weights
+    assert float(sums.loss) == pytest.approx(float(entropy.sum()), rel=1e-5)
+    half = dataclasses.replace(model, dtype=jnp.bfloat16, remat=True)
+    gradient, found = jax.jit(functools.partial(training.gradient_sums, sums_of(half)))(
+        params, None, whole(batch(1, 6))
+    )
+    assert {leaf.dtype for leaf in jax.tree.leaves((gradient, found))} == {jnp.dtype(jnp.float32)}
+
+
+def test_dropout_is_off_without_a_key_and_differs_between_steps_with_one() -> None:
+    model, params = made("gpt2")
+    rows = batch(2, 2)
+    run = jax.jit(functools.partial(training.gradient_sums, sums_of(model)))
+    plain, one, same, other = (
+        run(params, None, rows, key)[1].loss for key in (None, *map(jax.random.key, (1, 1, 2)))
+    )
+    assert one == same
+    assert len({float(plain), float(one), float(other)}) == 3
+
+
+@pytest.mark.parametrize("remat", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_addition_with_zero_b_is_the_base_exactly_and_merging_changes_nothing(remat: bool) -> None:
+    model, params = made("t5")
+    model, rows = dataclasses.replace(model, remat=remat), whole(batch(2, 2, prompt=True))
+    additions = lora.init(jax.random.key(1), params, SPEC)
+
+    def sums(additions: Any, frozen: Any, batch: training.Batch, key: Any) -> training.Sums:
+        with lora.added(additions, SPEC):
+            return sums_of(model)(frozen, None, batch, key)
+
+    run = jax.jit(functools.partial(training.gradient_sums, sums))
+    base = jax.jit(lambda params, rows: sums_of(model)(params, None, rows, None))
+    rows_one = jax.tree.map(lambda leaf: leaf[0], rows)
+    gradient, found = run(additions, params, rows)
+    np.testing.assert_array_equal(found.loss, base(params, rows_one).loss)
+    # A moves only when B has, and every layer's B has a gradient.
+    assert all(not part["a"].any() and part["b"].any() for part in gradient.values())
+    moved = jax.tree.map(
+        lambda leaf: leaf + 0.1 * jax.random.normal(jax.random.key(2), leaf.shape), additions
+    )
+    gradient, found = run(moved, params, rows)
+    together = lora.merged(params, moved, SPEC)
+    np.testing.assert_allclose(found.loss, base(together, rows_one).loss, rtol=1e-5)
+    assert abs(float(found.loss) - float(base(params, rows_one).loss)) > 1e-3
+    # By the chain rule from the whole kernel's gradient.
+    whole_gradient = jax.jit(functools.partial(training.gradient_sums, sums_of(model)))(together, None, rows)[
+        0
+    ]
+    name = "decoder/block_0/feed_forward/down"
+    kernel = whole_gradient["decoder"]["block_0"]["feed_forward"]["down"]["kernel"]
+    assert_close(gradient[name]["b"], SPEC.scale * moved[name]["a"].T @ kernel, 1e-4)
+
+
+def test_patterns_choose_layers_and_one_without_a_match_is_named() -> None:
+    _, params = made("llama")
+    additions = lora.init(jax.random.key(0), params, SPEC)
+    assert len(additions) == 1 + 3
+    assert {"decoder/block_0/attention/query", "decoder/block_0/feed_forward/down"} <= set(additions)
+    with pytest.raises(
+        UserError, match=r"'\*/q_proj' matches no linear layer; there are .*\*/attention/query"
+    ):
+        lora.init(jax.random.key(0), params, lora.Spec(("*/attention/key", "*/q_proj")))
+    with pytest.raises(UserError, match="rank of 0"):
+        lora.Spec(("*",), rank=0)
+
+
+@pytest.mark.parametrize("kind", quantised.KINDS)
+def test_codes_are_the_nearest_and_decode_to_what_the_layers_compute_with(kind: str) -> None:
+    kernel = np.random.default_rng(0).normal(size=(128, 6)).astype(np.float32)
+    encoded = quantised.encode(kernel, kind)
+    decoded = np.asarray(quantised.decode(encoded))
+    assert sum(part.nbytes for part in encoded.values()) <= kernel.nbytes * (0.3 if kind == "int8" else 0.19)
+    largest = (
+        np.abs(kernel.reshape(-1, 64 if kind == "nf4" else 128, 6))
+        .max(axis=1)
+        .repeat(64 if kind == "nf4" else 128, axis=0)
+    )
+    gaps = {"int8": 0.5 / 127, "nf4": (1 - 0.6961928) / 2}[kind]
+    assert (np.abs(decoded - kernel) <= gaps * largest * 1.001).all()
+    # What was decoded is a fixed point.
+    np.testing.assert_allclose(
+        quantised.decode(quantised.encode(decoded, kind)), decoded, rtol=1e-6, atol=1e-7
+    )
+    assert not np.asarray(quantised.decode(quantised.encode(np.zeros((64, 2)), kind))).any()
+
+
+@pytest.mark.parametrize("kind", [pytest.param("int8", marks=pytest.mark.slow), "nf4"])
+def test_a_frozen_base_computes_as_its_decoded_kernels_and_does_not_move(kind: str) -> None:
+    model, params = made("llama")
+    model = dataclasses.replace(model, remat=True)
+    spec = lora.Spec(("*/block_*",), rank=2)
+    kernels, rest = quantised.split(params, kind, spec.patterns)
+    assert "kernel" not in rest["decoder"]["block_0"]["attention"]["query"]
+    assert rest["head"]["kernel"] is params["head"]["kernel"]
+    additions = lora.init(jax.random.key(1), params, spec)
+
+    def sums(additions: Any, frozen: Any, batch: training.Batch, key: Any) -> training.Sums:
+        with quantised.read(frozen[0]), lora.added(additions, spec):
+            return sums_of(model)(frozen[1], None, batch, key)
+
+    state = training.TrainState(additions, optax.adam(0.1).init(additions), jnp.int32(0))
+    update = jax.jit(training.make_update(sums, optax.adam(0.1), lambda tree: tree))
+    rows, before = batch(2, 2), jax.tree.map(np.copy, (kernels, rest))
+    decoded = quantised.joined(kernels, rest)
+    plain = jax.jit(
+        lambda params: sums_of(model)(params, None, jax.tree.map(lambda leaf: leaf[0], whole(rows)), None)
+    )
+    state, metrics = update(state, (kernels, rest), rows)
+    expected = plain(decoded)
+    assert float(metrics["loss"]) == pytest.approx(float(expected.loss / expected.weight), rel=1e-5)
+    for _ in range(3):
+        state, metrics = update(state, (kernels, rest), rows)
+    assert float(metrics["loss"]) < float(expected.loss / expected.weight) - 0.1
+    jax.tree.map(np.testing.assert_array_equal, before, (kernels, rest))
+    # Merged into decoded kernels it is a model like any other.
+    merged = plain(lora.merged(decoded, state.params, spec))
+    _, after = update(state, (kernels, rest), rows)
+    assert float(after["loss"]) == pytest.approx(float(merged.loss / merged.weight), rel=1e-4)
+
+
+def test_what_cannot_be_quantised_is_named() -> None:
+    with pytest.raises(UserError, match="multiple of 64; one has 100"):
+        quantised.encode(np.zeros((100, 4)), "nf4")
+    with pytest.raises(UserError, match="'int3': must be one of int8, nf4"):
+        quantised.encode(np.zeros((64, 4)), "int3")
