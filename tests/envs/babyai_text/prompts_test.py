@@ -6,6 +6,7 @@ import pytest
 
 from motif_jax.envs.babyai_text.missions import in_french
 from motif_jax.envs.babyai_text.prompts import Window
+from tests.conftest import load_golden
 
 
 def test_a_prompt_holds_the_newest_observations_and_the_actions_between_them():
@@ -36,6 +37,37 @@ def test_one_observation_shows_no_action():
     window.start(["a"])
     window.add("left", ["b"])
     assert window.prompt("g", ["left"]).endswith(" \n Observation 0: b, \n Action 0: ")
+
+
+def test_windows_of_the_published_collector():
+    """Two rollouts of four environments: what stands in each step's prompt, oldest first."""
+    cases = [case for case in load_golden("glam_ppo.json")["rollouts"] if case["case"] == 0]
+    windows = [Window(3) for _ in range(cases[0]["num_envs"])]
+    episodes, steps = [0] * len(windows), [0] * len(windows)
+    for window, env in zip(windows, range(len(windows)), strict=True):
+        window.start([f"o{env}.0.0"])
+    for case in sorted(cases, key=lambda case: case["collect_call"]):
+        for env, window in enumerate(windows):
+            for t in range(case["steps"]):
+                wanted = case["window"][env * case["steps"] + t]
+                goal = f"m{env}e{episodes[env]}"
+                assert goal == wanted["goal"]
+                assert said(window.prompt(goal, ["x"])) == (wanted["observations"], wanted["actions"])
+                action = f"a{int(case['actions'][t][env])}"
+                ended = bool(case["dones"][t][env])
+                episodes[env], steps[env] = (
+                    (episodes[env] + 1, 0) if ended else (episodes[env], steps[env] + 1)
+                )
+                clauses = [f"o{env}.{episodes[env]}.{steps[env]}"]
+                window.start(clauses) if ended else window.add(action, clauses)
+
+
+def said(prompt):
+    """Observations and actions in a prompt."""
+    lines = [line.split(": ", 1) for line in prompt.replace(" \n ", "\n").replace("\n ", "\n").split("\n")]
+    seen = [text.strip(", ") for name, text in lines if name.startswith("Observation")]
+    done = [text for name, text in lines if name.startswith("Action ") and text]
+    return seen, done
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""From a language model's logits over candidate texts to the logits of a policy: the three published forms.
+
+Source: Carta et al. 2023 (GLAM), and the code of its releases, which differ; see `FORMS`.
+"""
+
+from __future__ import annotations
+
+import chex
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+LOG_PROBABILITY = "log_probability"
+RAW_LOGIT = "raw_logit"
+SCALED_PROBABILITY = "scaled_probability"
+# log_probability: the paper's, the sum of the tokens' log-probabilities. raw_logit (`compat.glam_raw_logit_score`): the
+# released code's since May 2023, the sum of their logits. scaled_probability (`compat.glam_scaled_probability_score`): the
+# first release's, the product of their probabilities over the greatest of the candidates'.
+FORMS = (LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY)
+# Where no probability reached 1e-45, the published code found no candidate likelier than another. In logarithms, because
+# processors that round such small numbers to zero do not hold it.
+_LEAST_LOG_PROBABILITY = -103.28
+
+
+def candidate_scores(
+    logit: Array,
+    log_normaliser: Array,
+    valid: Array,
+    form: str = LOG_PROBABILITY,
+    *,
+    by_length: bool = False,
+    pad_plus_one: bool = False,
+) -> Array:
+    """Scores of K candidates, the logits of a policy over them.
+
+    Args:
+      logit: float32 [..., K, T], the model's logit of each candidate's token at its place.
+      log_normaliser: float32 [..., K, T], the logarithm of the sum of all exponentiated logits there.
+      valid: bool [..., K, T], False where a candidate is padded.
+      form: one of `FORMS`.
+      by_length: divides sums by the number of tokens.
+      pad_plus_one: `compat.glam_pad_plus_one`: adds 1 for each padded place.
+
+    Returns:
+      float32 [..., K].
+
+    Raises:
+      ValueError: there is no such form.
+    """
+    chex.assert_equal_shape([logit, log_normaliser, valid])
+    if form not in FORMS:
+        raise ValueError(f"form {form!r} is not one of {', '.join(FORMS)}")
+    each = logit if form == RAW_LOGIT else logit - log_normaliser
+    score = jnp.sum(jnp.where(valid, each, 0.0), axis=-1)
+    if by_length:
+        score = score / jnp.maximum(jnp.sum(valid, axis=-1), 1)
+    if pad_plus_one:
+        score = score + jnp.sum(~valid, axis=-1)
+    return _scaled(score) if form == SCALED_PROBABILITY else score
+
+
+def _scaled(log_probability: Array) -> Array:
+    """p / max p, over the candidates [..., K]; equal where none has a probability that float32 holds."""
+    best = jnp.max(log_probability, axis=-1, keepdims=True)
+    # In logarithms, so that the gradient lives where the probabilities themselves would vanish.
+    scaled = jnp.exp(log_probability - best)
+    return jnp.where(best < _LEAST_LOG_PROBABILITY, 1.0, scaled)

@@ -1,0 +1,181 @@
+"""PPO over whole rollouts (Schulman et al. 2017), as GLAM trains a language model's policy and value with it.
+
+Targets are computed once, from the values that the rollout was played with; the losses are given row by row, so that a
+minibatch may be run in parts whose sums add up to the whole.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.algorithms import losses, reductions
+from motif_jax.algorithms.gae import gae
+from motif_jax.algorithms.vtrace import Targets
+
+Array = jax.Array
+
+
+class Samples(NamedTuple):
+    """What the loss reads of N played steps besides what the network gives now.
+
+    Attributes:
+      action: int32 [N], index into the step's actions.
+      behaviour_log_prob: float32 [N], of `action` under the policy that played it, in nats.
+      behaviour_value: float32 [N], the value that this policy gave; or [N, S], see `value_rows`.
+      advantage: float32 [N].
+      target: float32, of the shape of `behaviour_value`: what the value is to become.
+      valid: bool [N]; the rows that count.
+    """
+
+    action: Array
+    behaviour_log_prob: Array
+    behaviour_value: Array
+    advantage: Array
+    target: Array
+    valid: Array
+
+
+class Rows(NamedTuple):
+    """The terms of the loss of N steps, float32 [N] each.
+
+    Attributes:
+      policy: the clipped surrogate, negative.
+      value: the clipped square of the value's error.
+      entropy: of the policy, in nats.
+      ratio: of the probabilities now and as played.
+    """
+
+    policy: Array
+    value: Array
+    entropy: Array
+    ratio: Array
+
+
+def shaped_reward(reward: Array, scale: float) -> Array:
+    """The task's reward times `scale` where it is positive, else 0, as published; float32 of its shape."""
+    return jnp.where(reward > 0, scale * reward, 0.0)
+
+
+def targets(
+    value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, trace: float
+) -> Targets:
+    """Advantages, and value targets A + V, over a rollout.
+
+    Args:
+      value: float32 [T, B], as played.
+      bootstrap_value: float32 [B], of the row after the rollout.
+      reward: float32 [T, B], shaped.
+      discount: float32 [T, B], gamma, and 0 where the action ended the episode. With `compat.timeout_as_terminal` it is 0
+        at a timeout too, and there are no `last` rows.
+      last: bool [T, B], the row only carries the value of an episode's final observation.
+      trace: lambda in [0, 1].
+    """
+    advantage = gae(value, bootstrap_value, reward, discount, last, trace).advantage
+    return Targets(advantage + value, advantage)
+
+
+def value_rows(value: Array, behaviour_value: Array, target: Array, clip_value: float) -> Array:
+    """max((V - target)^2, (V_old + clip(V - V_old, -c, c) - target)^2) of each row; float32 [N].
+
+    Args:
+      value: float32 [N], with gradient.
+      behaviour_value: float32 [N]. With `compat.glam_value_broadcast` float32 [N, S], those of the S rows which one process
+        of the published system learns from together: each value is compared with all of them, and the row's term is
+        their mean.
+      target: float32, of the shape of `behaviour_value`.
+      clip_value: c, in units of the value.
+    """
+    chex.assert_rank(value, 1)
+    chex.assert_equal_shape([behaviour_value, target])
+    chex.assert_equal_shape_prefix([value, target], 1)
+    if target.ndim == 2:
+        value = value[:, None]
+    near = behaviour_value + losses.clamp(value - behaviour_value, -clip_value, clip_value)
+    worst = jnp.maximum(jnp.square(value - target), jnp.square(near - target))
+    return worst if target.ndim == 1 else jnp.mean(worst, axis=1)
+
+
+def together(x: Array, size: int) -> Array:
+    """Each row's `size` neighbours, [N] to [N, size]: what `value_rows` takes for `compat.glam_value_broadcast`.
+
+    Raises:
+      ValueError: the rows do not divide into groups of `size`.
+    """
+    chex.assert_rank(x, 1)
+    if len(x) % size:
+        raise ValueError(f"{len(x)} rows do not divide into groups of {size}")
+    return jnp.repeat(x.reshape(-1, size), size, axis=0)
+
+
+def loss_rows(logits: Array, value: Array, samples: Samples, clip_ratio: float, clip_value: float) -> Rows:
+    """The terms of the loss, row by row.
+
+    Args:
+      logits: float32 [N, A] of the policy over each step's actions, with gradient; -inf, or far below the others, where
+        there is no such action.
+      value: float32 [N], with gradient.
+      samples: of the same N steps.
+      clip_ratio: c, so that 0.2 clips to [0.8, 1.2].
+      clip_value: see `value_rows`.
+    """
+    chex.assert_rank([logits, value], [2, 1])
+    chex.assert_equal_shape([value, samples.action, samples.behaviour_log_prob, samples.advantage])
+    ratio = jnp.exp(losses.log_probability(logits, samples.action) - samples.behaviour_log_prob)
+    clipped = losses.clamp(ratio, 1 - clip_ratio, 1 + clip_ratio)
+    return Rows(
+        policy=-jnp.minimum(ratio * samples.advantage, clipped * samples.advantage),
+        value=value_rows(value, samples.behaviour_value, samples.target, clip_value),
+        entropy=_entropy(logits),
+        ratio=ratio,
+    )
+
+
+def _entropy(logits: Array) -> Array:
+    """Entropy in nats of `logits` [N, A]; an action with no probability adds nothing, and has no gradient."""
+    log_p = jax.nn.log_softmax(logits)
+    there = jnp.isfinite(log_p)
+    safe = jnp.where(there, log_p, 0.0)
+    return -jnp.sum(jnp.where(there, jnp.exp(safe) * safe, 0.0), axis=-1)
+
+
+def combine(rows: Rows, value_coefficient: float, entropy_coefficient: float) -> Array:
+    """Each row's whole loss; float32 [N]."""
+    return rows.policy + value_coefficient * rows.value - entropy_coefficient * rows.entropy
+
+
+def describe(rows: Rows, valid: Array, clip_ratio: float, axis_name: str | None = None) -> dict[str, Array]:
+    """Means of the terms over the valid rows, of all devices; float32 scalars."""
+    outside = jnp.abs(rows.ratio - 1.0) > clip_ratio
+    return {
+        "loss/policy": reductions.mean(rows.policy, valid, axis_name),
+        "loss/value": reductions.mean(rows.value, valid, axis_name),
+        "policy/entropy": reductions.mean(rows.entropy, valid, axis_name),
+        # The non-negative estimator of KL(behaviour || current) from samples of the behaviour policy.
+        "policy/kl": reductions.mean(rows.ratio - 1 - jnp.log(rows.ratio), valid, axis_name),
+        "policy/ratio_mean": reductions.mean(rows.ratio, valid, axis_name),
+        "policy/ratio_min": reductions.minimum(rows.ratio, valid, axis_name),
+        "policy/ratio_max": reductions.maximum(rows.ratio, valid, axis_name),
+        "policy/clip_fraction": reductions.mean(outside * 1.0, valid, axis_name),
+    }
+
+
+def normalised(advantage: Array, valid: Array, axis_name: str | None = None, floor: float = 1e-8) -> Array:
+    """Advantages less their mean, over their standard deviation, both over the valid rows; float32 [N]."""
+    center, spread = reductions.mean_and_std(advantage, valid, axis_name)
+    return (advantage - center) / jnp.maximum(spread, floor)
+
+
+def minibatches(key: Array, samples: int, size: int, epochs: int) -> Array:
+    """Which samples make up each minibatch: int32 [epochs, samples / size, size], in each epoch every one once.
+
+    Raises:
+      ValueError: the samples do not divide into minibatches of `size`.
+    """
+    if samples % size:
+        raise ValueError(f"{samples} samples do not divide into minibatches of {size}")
+    keys = jax.random.split(key, epochs)
+    return jax.vmap(lambda k: jax.random.permutation(k, samples))(keys).reshape(epochs, -1, size)

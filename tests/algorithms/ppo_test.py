@@ -1,0 +1,175 @@
+"""PPO against the published collector and updater, and by what it promises."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from motif_jax.algorithms import ppo
+from tests.conftest import load_golden
+
+GOLDEN = load_golden("glam_ppo.json")
+
+
+def array(values, dtype=np.float32):
+    return jnp.asarray(np.array(values, dtype))
+
+
+@pytest.mark.parametrize("number", range(len(GOLDEN["rollouts"])))
+def test_targets_are_those_of_the_published_collector(number):
+    case = GOLDEN["rollouts"][number]
+    reward, done, value = (array(case[name]) for name in ("env_rewards", "dones", "values"))
+    assert value.shape == (case["steps"], case["num_envs"])
+    shaped = ppo.shaped_reward(reward, 20.0)
+    np.testing.assert_allclose(shaped, case["shaped_rewards"], rtol=1e-6)
+    # Published: a timeout ends like any other end, so that no row carries a last value.
+    discount = case["gamma"] * (1 - done)
+    last = jnp.zeros(done.shape, bool)
+    rows = (value, array(case["bootstrap_values"]), shaped, discount, last)
+    targets = jax.jit(ppo.targets, static_argnums=5)(*rows, case["lam"])
+    np.testing.assert_allclose(targets.advantage, case["advantages"], rtol=1e-4, atol=1e-5)
+    by_environment = {
+        "flat_advantage": targets.advantage,
+        "flat_returns": targets.value,
+        "flat_value": value,
+        "flat_reward": shaped,
+        "flat_action": array(case["actions"]),
+    }
+    for name, rows in by_environment.items():
+        np.testing.assert_allclose(np.asarray(rows).T.reshape(-1), case[name], rtol=1e-4, atol=1e-5)
+    # The masks say the same as the ends: of the step before, and of the rollout's last step.
+    masks = np.array(case["stored_masks"])
+    np.testing.assert_array_equal(masks[1:], 1 - np.array(case["dones"])[:-1])
+    np.testing.assert_array_equal(case["stored_masks"][0], case["mask_before"])
+    np.testing.assert_array_equal(case["final_mask"], 1 - np.array(case["dones"])[-1])
+
+
+@pytest.mark.parametrize("case", [case for case in GOLDEN["rollouts"] if not case["collect_call"]])
+def test_statistics_of_episodes_are_those_of_the_published_log(case):
+    """Returns, shaped returns and lengths of the episodes that ended, in the order in which they did."""
+    log = case["log"]
+    reward, shaped = np.array(case["env_rewards"]), np.array(case["shaped_rewards"])
+    sums = np.zeros((3, case["num_envs"]))
+    ended = []
+    for t in range(case["steps"]):
+        sums += np.stack([reward[t], shaped[t], np.ones(case["num_envs"])])
+        for env in np.flatnonzero(case["dones"][t]):
+            ended.append(sums[:, env].copy())
+            sums[:, env] = 0
+    assert len(ended) == log["episodes_done"]
+    assert log["num_frames"] == case["steps"] * case["num_envs"]
+    for name, wanted in zip(
+        ("return_per_episode", "reshaped_return_per_episode", "num_frames_per_episode"),
+        np.array(ended).T if ended else np.zeros((3, 0)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(log[name][len(log[name]) - len(ended) :], wanted, rtol=1e-5)
+    # Shaping by potentials is off in the release, so its bonus is nothing.
+    assert not any(log["reshaped_return_bonus_per_episode"])
+
+
+def test_shaped_rewards():
+    for reward, (shaped, bonus) in GOLDEN["reward_shaping"]:
+        assert float(ppo.shaped_reward(jnp.float32(reward), 20.0)) == pytest.approx(shaped)
+        assert bonus == 0
+
+
+@pytest.mark.parametrize("form", ["as_published", "fed_column_vectors"])
+@pytest.mark.parametrize("number", range(len(GOLDEN["ppo_loss"])))
+def test_loss_gradient_and_step_of_the_published_updater(number, form):
+    case = GOLDEN["ppo_loss"][number]
+    wanted, batch = case[form], case["batch"]
+    group = (lambda x: ppo.together(x, batch)) if form == "as_published" else (lambda x: x)
+    samples = ppo.Samples(
+        action=array(case["actions"], np.int32),
+        behaviour_log_prob=array(case["old_log_probs"]),
+        behaviour_value=group(array(case["old_values"])),
+        advantage=array(case["advantages"]),
+        target=group(array(case["returns"])),
+        valid=jnp.ones(batch, bool),
+    )
+    params = {"scores": array(case["scores"]), "values": array(case["values"]).reshape(-1)}
+
+    def loss(params):
+        rows = ppo.loss_rows(params["scores"], params["values"], samples, case["clip_eps"], case["clip_eps"])
+        whole = ppo.combine(rows, case["value_loss_coef"], case["entropy_coef"])
+        return whole.mean(), ppo.describe(rows, samples.valid, case["clip_eps"])
+
+    (value, terms), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    np.testing.assert_allclose(value, wanted["loss"], rtol=1e-5)
+    np.testing.assert_allclose(terms["policy/entropy"], wanted["entropy"], rtol=1e-5)
+    np.testing.assert_allclose(terms["loss/policy"], wanted["policy_loss"], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(terms["loss/value"], wanted["value_loss"], rtol=1e-5)
+    norm = optax.global_norm(gradient)
+    np.testing.assert_allclose(norm, wanted["grad_norm"], rtol=1e-4)
+    clipped = jax.tree.map(lambda g: g * jnp.minimum(1.0, case["max_grad_norm"] / norm), gradient)
+    for name in params:
+        expected = {"scores": "grad_scores_after_clip", "values": "grad_values_after_clip"}[name]
+        after_clip = np.array(wanted[expected]).reshape(clipped[name].shape)
+        np.testing.assert_allclose(clipped[name], after_clip, rtol=1e-3, atol=1e-6)
+    optimizer = optax.adam(case["lr"], *case["betas"], eps=case["adam_eps"])
+    change, _ = optimizer.update(clipped, optimizer.init(params))
+    for name, after in optax.apply_updates(params, change).items():
+        expected = {"scores": "scores_after_adam", "values": "values_after_adam"}[name]
+        after_adam = np.array(wanted[expected]).reshape(after.shape)
+        np.testing.assert_allclose(after, after_adam, rtol=1e-5, atol=1e-6)
+
+
+def random_samples(rows, actions, seed=0):
+    keys = jax.random.split(jax.random.key(seed), 6)
+    logits = jax.random.normal(keys[0], (rows, actions))
+    normal = [jax.random.normal(key, (rows,)) for key in keys[1:5]]
+    action = jax.random.randint(keys[5], (rows,), 0, actions)
+    return (
+        logits,
+        normal[0],
+        ppo.Samples(action, -abs(normal[1]), normal[2], normal[3], -normal[0], normal[1] > -9),
+    )
+
+
+def test_the_parts_of_a_minibatch_add_up_to_the_whole():
+    logits, value, samples = random_samples(12, 5)
+
+    @jax.jit
+    def total(rows):
+        picked = jax.tree.map(lambda x: x[rows], samples)
+        return ppo.combine(ppo.loss_rows(logits[rows], value[rows], picked, 0.2, 0.2), 0.5, 0.01).sum()
+
+    parts = sum(total(np.arange(start, start + 3)) for start in range(0, 12, 3))
+    np.testing.assert_allclose(parts, total(np.arange(12)), rtol=1e-6)
+
+
+def test_an_action_that_is_not_there_has_no_part_in_anything():
+    logits, value, samples = random_samples(6, 4)
+    samples = samples._replace(action=jnp.minimum(samples.action, 2))
+
+    def loss(logits):
+        return ppo.combine(ppo.loss_rows(logits, value, samples, 0.2, 0.2), 0.5, 0.01).sum()
+
+    graded = jax.jit(jax.value_and_grad(loss))
+    without, gradient = graded(logits[:, :3])
+    masked, masked_gradient = graded(logits.at[:, 3].set(-jnp.inf))
+    np.testing.assert_allclose(masked, without, rtol=1e-6)
+    np.testing.assert_allclose(masked_gradient[:, :3], gradient, rtol=1e-5, atol=1e-7)
+    np.testing.assert_array_equal(masked_gradient[:, 3], 0)
+
+
+def test_minibatches_use_every_sample_once_an_epoch():
+    order = ppo.minibatches(jax.random.key(3), 12, 4, 3)
+    assert order.shape == (3, 3, 4)
+    epochs = np.asarray(order).reshape(3, 12)
+    assert [sorted(epoch) for epoch in epochs.tolist()] == [list(range(12))] * 3
+    assert not np.array_equal(epochs[0], epochs[1])
+    with pytest.raises(ValueError, match="12 samples do not divide into minibatches of 5"):
+        ppo.minibatches(jax.random.key(3), 12, 5, 1)
+    with pytest.raises(ValueError, match="12 rows do not divide into groups of 8"):
+        ppo.together(jnp.zeros(12), 8)
+
+
+def test_normalised_advantages_leave_out_what_does_not_count():
+    advantage, valid = jnp.array([1.0, 3.0, 100.0]), jnp.array([True, True, False])
+    np.testing.assert_allclose(ppo.normalised(advantage, valid)[:2], [-(0.5**0.5), 0.5**0.5], rtol=1e-6)
+    np.testing.assert_array_equal(ppo.normalised(jnp.ones(3), valid), 0)
