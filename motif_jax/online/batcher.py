@@ -198,10 +198,8 @@ class Batcher:
         texts = observation[self._spec.text_field][:-1]
         with self._meters.time("batcher/lookup"):
             distinct, ids = distinct_rows(texts.reshape(rewarded.size, -1))
-            values, version = self._reward.lookup(distinct)
             counts = np.bincount(ids[rewarded.reshape(-1)], minlength=len(distinct))
-            met = counts > 0
-            self._reward.observe(Met(distinct[met], counts[met], int(rewarded.sum()), self._number))
+            values, version = self._reward.pay(Met(distinct, counts, int(rewarded.sum()), self._number))
         return np.asarray(values, np.float32)[ids].reshape(rewarded.shape), version
 
     def _initial_state(self, parts: Sequence[_Part]) -> Any:

@@ -279,7 +279,7 @@ def check(config: ConfigDict) -> ConfigDict:
     if config.hosts.count == 1:
         check_devices(config)
     schedules.check_warmup(config, optimizer_steps(config))
-    make_network(config)
+    rewards.check_run(config, make_network(config).spec)
     if config.wandb.enabled:
         metrics.import_wandb()
     return config

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import queue
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -35,6 +36,7 @@ from motif_jax.online.batcher import (
 from motif_jax.online.inference import Inference
 from motif_jax.online.learner import Learner
 from motif_jax.online.publishing import Publisher
+from motif_jax.rewards import RunSetup
 from motif_jax.support import seeds
 from motif_jax.support.interruption import never
 
@@ -61,13 +63,18 @@ class System:
       config: a resolved config.
       snapshot: what the run goes on from, None for a new run.
       listeners: who is told what.
+      workdir: the run folder, for rewards that keep something there.
 
     Attributes:
       finished: slots that can be read.
     """
 
     def __init__(
-        self, config: ConfigDict, snapshot: Snapshot | None = None, listeners: Listeners | None = None
+        self,
+        config: ConfigDict,
+        snapshot: Snapshot | None = None,
+        listeners: Listeners | None = None,
+        workdir: Path | None = None,
     ) -> None:
         self.config = config
         self.meters = Meters()
@@ -77,8 +84,9 @@ class System:
         self._listeners = listeners or Listeners()
         # None: as the reward run's own switch says.
         two_decimals = True if config.compat.quantile_two_decimals else None
+        run = None if workdir is None else RunSetup(config, workdir, config.max_waiting_batches)
         self.reward = rewards.load_intrinsic(
-            config.reward, self.network.spec, two_decimals, settings.lookup_device(config)
+            config.reward, self.network.spec, two_decimals, settings.lookup_device(config), run
         )
         reward_fn = None if self.reward is None else self.reward.in_step
         self.has_lookup = self.reward is not None and reward_fn is None
@@ -142,7 +150,8 @@ class System:
 
     def items(self) -> dict[str, Any]:
         """What a checkpoint holds of its parts."""
-        return {**self.learner.items(), **agent_checkpoints.items_of_reward(self.reward)}
+        of_reward = agent_checkpoints.items_of_reward(self.reward, self.learner.version)
+        return {**self.learner.items(), **of_reward}
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
         """Starts the actors, and compiles inference and the reward while they start.

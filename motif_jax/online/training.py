@@ -73,7 +73,7 @@ class Training:
             if recorder is not None:
                 stack.enter_context(recorder)
                 listeners = Listeners(batch=(recorder.take,))
-            self.system = system = System(config, snapshot, listeners)
+            self.system = system = System(config, snapshot, listeners, workdir)
             stack.callback(system.close)
             records = stack.enter_context(
                 Records(config, workdir, checkpoints, system, clock, recorder, progress)

@@ -7,8 +7,8 @@ Three lines give the reward of any text:
     print(reward("You see here a key."))
 """
 
-from motif_jax.rewards.intrinsic import IntrinsicReward, Met, RewardSetup
-from motif_jax.rewards.kinds import check, load_intrinsic, required_fields
+from motif_jax.rewards.intrinsic import IntrinsicReward, Met, RewardSetup, RunSetup
+from motif_jax.rewards.kinds import check, check_run, load_intrinsic, required_fields
 from motif_jax.rewards.load import RewardFunction, load
 from motif_jax.rewards.message_table import MessageTable, Values
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation
@@ -21,8 +21,10 @@ __all__ = [
     "Normalisation",
     "RewardFunction",
     "RewardSetup",
+    "RunSetup",
     "Values",
     "check",
+    "check_run",
     "load",
     "load_intrinsic",
     "required_fields",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 
 import jax
@@ -26,6 +27,21 @@ class ObservationSpec(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class RunSetup:
+    """The training that a reward is made for.
+
+    Attributes:
+      config: the whole resolved config.
+      folder: of the run.
+      waiting: so many batches may be made ahead of the learner.
+    """
+
+    config: ConfigDict
+    folder: Path
+    waiting: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
 class RewardSetup:
     """What a reward is made of.
 
@@ -35,20 +51,22 @@ class RewardSetup:
       two_decimals: whether the threshold is the two-decimal number of the published quantile file; None: as the
         reward run's own switch says.
       device: where `lookup` computes; None for the CPU, or jax's default where there is none.
+      run: the training, None where episodes are rated.
     """
 
     config: ConfigDict
     spec: ObservationSpec
     two_decimals: bool | None = None
     device: jax.Device | None = None
+    run: RunSetup | None = None
 
 
 class Met(NamedTuple):
     """What the agent met in a batch.
 
     Attributes:
-      texts: uint8 [N, L], those of its rewarded rows, each once.
-      counts: int64 [N], how many rows had it.
+      texts: uint8 [N, L], each once; `observe` hears only of those that a rewarded row has.
+      counts: int64 [N], how many rewarded rows had it.
       steps: environment steps of the batch.
       number: of the batch; as many updates of the run lie before the one that learns from it.
     """
@@ -66,9 +84,9 @@ class IntrinsicReward:
     the device in the learner's step. `config.reward.kind` chooses the class (see `kinds`), also one from outside this
     package.
 
-    The batcher's thread calls `lookup` and after it `observe` for every batch; `state`, `restore` and `metrics` come from
-    the main thread. A reward that changes swaps its values at any time, from any thread: a batch has the values of one
-    version and knows which. Nothing may wait for long in `lookup` and `observe`: the actors would wait too. In a run of
+    The batcher's thread calls `pay` for every batch, which calls `lookup` and after it `observe`; `state`, `restore` and
+    `metrics` come from the main thread. A reward that changes swaps its values at any time, from any thread: a batch has the values of one
+    version and knows which. Nothing may wait for long in `pay`: the actors would wait too. In a run of
     several hosts each has a reward of its own; what `state` gives must be equal on all.
 
     Attributes:
@@ -88,6 +106,10 @@ class IntrinsicReward:
     @classmethod
     def check(cls, config: ConfigDict) -> None:
         """Raises UserError for values of `config.reward` that make no sense, before anything is computed."""
+
+    @classmethod
+    def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
+        """Raises UserError for a whole resolved config of a training that this reward cannot be learned in."""
 
     @classmethod
     def required_fields(cls, config: ConfigDict) -> tuple[str, ...]:
@@ -110,6 +132,13 @@ class IntrinsicReward:
     def close(self) -> None:
         """Called at the end, also of a run that failed, perhaps twice; the last save lies before it."""
 
+    def pay(self, met: Met) -> Values:
+        """Values float32 [N] of the texts of a batch, and their version; hears of them too."""
+        values = self.lookup(met.texts)
+        shown = met.counts > 0
+        self.observe(met._replace(texts=met.texts[shown], counts=met.counts[shown]))
+        return values
+
     def lookup(self, texts: np.ndarray) -> Values:
         """Values of distinct texts uint8 [N, L]: float32 [N], and their version."""
         raise NotImplementedError
@@ -121,8 +150,12 @@ class IntrinsicReward:
         """Takes other values, in the form that the reward chooses; nothing is recompiled."""
         raise NotImplementedError
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint must hold of it: nested dictionaries of arrays, or JSON-able data."""
+    def state(self, number: int) -> dict[str, Any]:
+        """What a checkpoint must hold of it: nested dictionaries of arrays, or JSON-able data.
+
+        Args:
+          number: of the first batch that the run makes again when it goes on from there. The batcher may be ahead.
+        """
         raise NotImplementedError
 
     def restore(self, state: dict[str, Any]) -> None:

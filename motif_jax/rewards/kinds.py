@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 from ml_collections import ConfigDict
 
-from motif_jax.rewards.intrinsic import IntrinsicReward, ObservationSpec, RewardSetup
+from motif_jax.rewards.intrinsic import IntrinsicReward, ObservationSpec, RewardSetup, RunSetup
 from motif_jax.rewards.motif import MotifReward
+from motif_jax.rewards.none import NoReward
+from motif_jax.rewards.retrieval import RetrievalReward
 from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 
 MOTIF = "motif"
-KINDS: dict[str, type[IntrinsicReward]] = {MOTIF: MotifReward}
+# By 'module:Class' where a kind stands above this package, because it trains.
+KINDS: dict[str, type[IntrinsicReward] | str] = {
+    MOTIF: MotifReward,
+    "none": NoReward,
+    "retrieval": RetrievalReward,
+}
 
 
 def kind_of(config: ConfigDict) -> type[IntrinsicReward]:
@@ -24,8 +33,8 @@ def kind_of(config: ConfigDict) -> type[IntrinsicReward]:
     if not entry_points.is_entry_point(name):
         allowed = f"{', '.join(KINDS)}, or module:Class of a subclass of IntrinsicReward"
         checks.require(name in KINDS, "reward.kind", name, allowed)
-        return KINDS[name]
-    kind = entry_points.load("reward.kind", name)
+    found = KINDS.get(name, name)
+    kind: Any = entry_points.load("reward.kind", found) if isinstance(found, str) else found
     good = isinstance(kind, type) and issubclass(kind, IntrinsicReward)
     checks.require(good, "reward.kind", name, "a subclass of motif_jax.rewards.IntrinsicReward")
     return kind
@@ -34,6 +43,11 @@ def kind_of(config: ConfigDict) -> type[IntrinsicReward]:
 def check(config: ConfigDict) -> None:
     """Raises UserError for values of `config.reward` that make no sense, before anything is computed."""
     kind_of(config).check(config)
+
+
+def check_run(config: ConfigDict, spec: ObservationSpec) -> None:
+    """Raises UserError for a whole resolved config of a training that its reward cannot be learned in."""
+    kind_of(config.reward).check_run(config, spec)
 
 
 def required_fields(config: ConfigDict) -> tuple[str, ...]:
@@ -46,10 +60,11 @@ def load_intrinsic(
     spec: ObservationSpec,
     two_decimals: bool | None = None,
     device: jax.Device | None = None,
+    run: RunSetup | None = None,
 ) -> IntrinsicReward | None:
     """The reward that `config.reward` names, None for none; arguments as in `RewardSetup`.
 
     Raises:
       UserError: it cannot be made.
     """
-    return kind_of(config).make(RewardSetup(config, spec, two_decimals, device))
+    return kind_of(config).make(RewardSetup(config, spec, two_decimals, device, run))

@@ -23,6 +23,10 @@ IDENTITY = (
     "compat",
     "batch_size",
     "rollout",
+    # Of configs/oni.py: what is asked, not who is asked where.
+    "annotator.goal",
+    "annotator.prompt",
+    "annotator.answer",
 )
 
 
@@ -32,8 +36,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.algorithms.registry import algorithm_of
     from motif_jax.networks import agent
     from motif_jax.online import reward_choice, settings
+    from motif_jax.rewards import tape
 
     run_folder.check_identity(workdir, config, IDENTITY, settings.NEW_KEYS)
+    tape.check_tape(config, IDENTITY, settings.NEW_KEYS)
     settings.configure_jax(config)
     config = reward_choice.apply(config, workdir)
     agent.check(config)

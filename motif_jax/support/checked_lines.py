@@ -42,13 +42,20 @@ def decode_line(line: bytes) -> tuple[str, dict[str, Any]] | None:
         return None
 
 
-def read_lines(path: Path, wanted: Collection[str] | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_lines(
+    path: Path, wanted: Collection[str] | None = None, end: int | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (key, object) of the sound lines of a file whose key is in `wanted` (None: all of them).
 
-    Give a set or a dict as `wanted`. A file that is not there holds nothing.
+    Give a set or a dict as `wanted`. Lines that begin at byte `end` or behind it are left out. A file that is not there
+    holds nothing.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        begin = 0
         for line in file:
+            if end is not None and begin >= end:
+                return
+            begin += len(line)
             if wanted is not None and line[_KEY].decode("latin-1") not in wanted:
                 continue
             record = decode_line(line)
@@ -77,11 +84,34 @@ class LineWriter:
         except BlockingIOError:
             os.close(self._descriptor)
             raise
-        size = os.fstat(self._descriptor).st_size
-        self._torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
+        self._torn = self._ends_torn()
 
-    def append(self, records: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        """Writes the lines and waits until they are on the disk.
+    def _ends_torn(self) -> bool:
+        size = self.length()
+        return size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
+
+    def length(self) -> int:
+        """Bytes of the file."""
+        return os.fstat(self._descriptor).st_size
+
+    def cut(self, length: int) -> None:
+        """Takes away everything from byte `length` on."""
+        os.ftruncate(self._descriptor, length)
+        self._torn = self._ends_torn()
+
+    def sync(self) -> None:
+        """Waits until everything written is on the disk.
+
+        Raises:
+          UserError: the disk is full or the file cannot be written.
+        """
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def append(self, records: Iterable[tuple[str, dict[str, Any]]], wait: bool = True) -> None:
+        """Writes the lines and waits until they are on the disk; without `wait` a crash of the machine may lose them.
 
         Raises:
           UserError: the disk is full or the file cannot be written; lines written before are kept.
@@ -97,7 +127,8 @@ class LineWriter:
                 view = view[os.write(self._descriptor, view) :]
                 self._torn = True
             self._torn = False
-            os.fsync(self._descriptor)
+            if wait:
+                os.fsync(self._descriptor)
         except OSError as error:
             raise _unwritable(self.path, error) from None
 

@@ -128,7 +128,7 @@ def test_an_algorithm_from_outside_learns_is_saved_and_plays(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"reward__kind": "retrieval"}, "config.reward.kind='retrieval': must be motif, or module:Class"),
+        ({"reward__kind": "magic"}, "config.reward.kind='magic': must be motif, "),
         (
             {"reward__kind": "json:JSONDecoder"},
             "config.reward.kind='json:JSONDecoder': must be a subclass of",

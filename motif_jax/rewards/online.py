@@ -1,0 +1,339 @@
+"""A reward that learns from labels while the agent trains (Klissarov et al., ONI): what all its kinds share.
+
+Before a batch is paid, the labels that have come are taken up; then its texts are paid, and those without a label are
+asked about. Whatever changes the reward is written to the label log with the number of the batch, so that a tape of it
+changes another run's reward at the same places.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.annotation import online
+from motif_jax.annotation.captions import decode_message
+from motif_jax.datasets.verdicts import SINGLE, Form
+from motif_jax.rewards.intrinsic import IntrinsicReward, Met, ObservationSpec, RewardSetup, RunSetup
+from motif_jax.rewards.label_log import FILE, Label, LabelLog, Payment, Record, Training, read_log
+from motif_jax.rewards.message_table import Values
+from motif_jax.rewards.tape import Tape
+from motif_jax.rewards.telemetry import LearningTelemetry
+from motif_jax.rewards.texts_met import TextsMet
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+
+if TYPE_CHECKING:
+    from motif_jax.annotation.online import Labelled, LabelSource
+
+_TAPE_REMEDY = "put it back from a copy, or start the run again in another --workdir"
+
+
+class Moment(NamedTuple):
+    """The reward before a batch; whatever it holds is never changed afterwards.
+
+    Attributes:
+      number: of the batch.
+      length: of the label log.
+      labels: so many are in it.
+      step: environment steps of the run.
+      version: of the reward.
+      changed: number of the first batch with this version.
+      own: what the kind adds.
+    """
+
+    number: int = 0
+    length: int = 0
+    labels: int = 0
+    step: int = 0
+    version: int = 0
+    changed: int = 0
+    own: Any = None
+
+
+class OnlineReward(IntrinsicReward):
+    """What learns from labels. A kind says what a label changes (`take`) and what a text is worth (`values`).
+
+    Attributes:
+      form: of the questions.
+      met: the texts that the agent has met.
+      step: environment steps of the run before the next batch.
+      version: counts the changes of the reward.
+    """
+
+    keeps_state = True
+    form: Form = SINGLE
+
+    def __init__(self, setup: RewardSetup) -> None:
+        if setup.run is None:
+            raise UserError(f"config.reward.kind='{setup.config.kind}': is learned while an agent trains")
+        assert setup.spec.text_field is not None
+        run = setup.run
+        self.config, self.run, self.fields = setup.config, run, (setup.spec.text_field,)
+        self.description = f"{setup.config.kind}, learned online"
+        self.met = TextsMet()
+        self.step = self.version = 0
+        self._changed = self._labels = 0
+        self.telemetry = LearningTelemetry(self.form)
+        self.tape = Tape(self.config.tape) if self.config.tape else None
+        self.source: LabelSource | None = None if self.tape else online.make_source(run.config, self.form)
+        self._log = _open_log(run)
+        self._stored: list[Labelled] = []
+        self._restored = False
+        # As many batches as may be made beyond the one before which a checkpoint lies.
+        self._moments: deque[Moment] = deque([Moment()], maxlen=run.waiting + 3)
+        self._lock = threading.Lock()
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """See `IntrinsicReward.check`."""
+        if config.tape:
+            Tape(config.tape)
+
+    @classmethod
+    def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
+        """See `IntrinsicReward.check_run`."""
+        allowed = f"a task that shows text: the reward of kind '{config.reward.kind}' reads it"
+        checks.require(spec.text_field is not None, "environment.name", config.environment.name, allowed)
+        if not config.reward.tape:
+            online.check(config, cls.form)
+
+    @classmethod
+    def make(cls, setup: RewardSetup) -> OnlineReward:
+        """See `IntrinsicReward.make`."""
+        return cls(setup)
+
+    def start(self) -> None:
+        """See `IntrinsicReward.start`; a server that does not answer ends the start."""
+        if not self._restored:
+            # What was logged before the first checkpoint: the answer store has its labels.
+            self._log.cut(0)
+        if self.source is not None:
+            self.source.start()
+            # Labels behind the checkpoint were cut off: the store has them.
+            self._stored = self.source.known(self.unlabelled())
+
+    def close(self) -> None:
+        """Ends the annotator's process and lets go of the log."""
+        if self.source is not None:
+            self.source.close()
+        self._log.close()
+
+    # What the kinds say.
+
+    def take(self, labels: Sequence[Label]) -> list[Label]:
+        """Takes up labels; returns those that changed the data set. Here those of single texts: the newest counts."""
+        taken = []
+        for label in labels:
+            row = self.met.rows(label.items, label.step, label.number)[0]
+            probability = np.nan if label.probability is None else label.probability
+            if self.met.label[row] == label.label:
+                continue
+            self.met.label[row], self.met.probability[row] = label.label, probability
+            taken.append(label)
+        return taken
+
+    def advance(self, number: int, arrived: int) -> Training | None:
+        """Called before batch `number` is paid, after `arrived` labels: the training that takes effect with it, if any."""
+        del number, arrived
+        return None
+
+    def train(self, training: Training) -> None:
+        """Does what a tape says that was done."""
+        raise ValueError(f"a reward of kind {self.config.kind} has no training")
+
+    def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Values float32 [N] of a batch's texts uint8 [N, L], whose rows of `met` are `rows`, under the present version."""
+        raise NotImplementedError
+
+    def questions(
+        self, met: Met, rows: np.ndarray
+    ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
+        """What is asked about a batch whose texts are `rows` of `met`: items, counts, scores."""
+        missing = self.met.label[rows] < 0
+        items: list[tuple[str, ...]] = [(self.met.texts[row],) for row in rows[missing].tolist()]
+        return items, met.counts[missing].tolist(), None
+
+    def own(self) -> Any:
+        """What a checkpoint holds of the kind: a tree of arrays that are never changed."""
+        return None
+
+    def take_own(self, own: Any) -> None:
+        """Takes up what `own` gave, after the labels."""
+
+    # What all kinds do.
+
+    def pay(self, met: Met) -> Values:
+        """See `IntrinsicReward.pay`."""
+        begin = time.perf_counter()
+        shown = met.counts > 0
+        seen = Met(met.texts[shown], met.counts[shown], met.steps, met.number)
+        rows = self.met.rows(map(decode_message, seen.texts), self.step, met.number)
+        self.met.count[rows] += seen.counts
+        self._change(met.number)
+        merged = time.perf_counter()
+        values = np.zeros(len(met.texts), np.float32)
+        values[shown] = paid = self.values(seen.texts, rows, seen.counts)
+        valued = time.perf_counter()
+        self._note(met.number, rows, seen.counts, paid)
+        if self.source is not None:
+            items, counts, scores = self.questions(seen, rows)
+            if items:
+                self.source.meet(items, counts, scores, self.step)
+        self.step += met.steps
+        version = self.version
+        with self._lock:
+            self._moments.append(self._moment(met.number + 1))
+        self.telemetry.spent(time.perf_counter() - begin - (valued - merged))
+        return Values(values, version)
+
+    def lookup(self, texts: np.ndarray) -> Values:
+        """See `IntrinsicReward.lookup`; of texts that were never met too."""
+        rows = [self.met.row(decode_message(text)) for text in texts]
+        known = np.array([row is not None for row in rows], bool)
+        values = np.zeros(len(texts), np.float32)
+        if known.any():
+            values[known] = self.values(
+                texts[known], np.array([row for row in rows if row is not None]), np.zeros(known.sum(), int)
+            )
+        return Values(values, self.version)
+
+    def _change(self, number: int) -> None:
+        """Takes up what takes effect before batch `number`."""
+        records: list[Record] = []
+        if self.tape is not None:
+            due = self.tape.due(number)
+            labels = [record for record in due if isinstance(record, Label)]
+            trainings = [record for record in due if isinstance(record, Training)]
+            taken = self.take([self._dated(label, number) for label in labels])
+            for training in trainings:
+                self.train(training)
+                records.append(training._replace(number=number, step=self.step))
+        else:
+            assert self.source is not None
+            heard, self._stored = [*self._stored, *self.source.poll()], []
+            taken = self.take([_as_label(one, number, self.step) for one in heard])
+            training_now = self.advance(number, len(taken))
+            if training_now is not None:
+                records.append(training_now)
+        if taken or records:
+            self.version, self._changed = self.version + 1, number
+        self._labels += len(taken)
+        self.telemetry.labelled(taken)
+        self._log.append([*(self._dated(label, number) for label in taken), *records])
+
+    def _dated(self, label: Label, number: int) -> Label:
+        """The label with when it takes effect, and when its texts had been met."""
+        rows = self.met.rows(label.items, self.step, number)
+        return label._replace(number=number, step=self.step, met=int(self.met.first_step[rows].max()))
+
+    def _note(self, number: int, rows: np.ndarray, counts: np.ndarray, paid: np.ndarray) -> None:
+        """Keeps account of what a batch was paid."""
+        new = rows[(paid != 0) & ~self.met.paid[rows]]
+        if new.size:
+            self.met.paid[new] = True
+            value = dict(zip(rows.tolist(), paid.tolist(), strict=True))
+            texts = {self.met.texts[row]: round(value[row], 6) for row in new.tolist()}
+            self._log.append([Payment(number, self.step, texts)])
+        labelled = self.labelled(rows)
+        first = rows[labelled & ~self.met.used[rows]]
+        self.met.used[first] = True
+        self.telemetry.paid(counts, labelled, paid, number - self._changed)
+        self.telemetry.used(number - self.met.first_number[first], time.time() - self.met.first_time[first])
+
+    def unlabelled(self) -> list[tuple[str, ...]]:
+        """Everything met so far that may have been asked about and has no label."""
+        return [(text,) for text, label in zip(self.met.texts, self.met.label, strict=False) if label < 0]
+
+    def labelled(self, rows: np.ndarray) -> np.ndarray:
+        """Which of the texts at `rows` have a label: bool [N]."""
+        return np.asarray(self.met.label[rows] >= 0)
+
+    def _moment(self, number: int) -> Moment:
+        return Moment(
+            number, self._log.length, self._labels, self.step, self.version, self._changed, self.own()
+        )
+
+    def state(self, number: int) -> dict[str, Any]:
+        """See `IntrinsicReward.state`; the log has reached the disk when it returns."""
+        with self._lock:
+            moment = next((moment for moment in self._moments if moment.number == number), None)
+            if moment is None:  # nothing was paid yet
+                moment = self._moments[0]._replace(number=number)
+            met = self.met.pack()
+        self._log.sync()
+        book = {**moment._replace(own=None)._asdict(), "counts": self.telemetry.state()}
+        if self.source is not None:
+            book["source"] = self.source.state()
+        state = {"book": _as_bytes(book), "met": met}
+        return state if moment.own is None else {**state, "own": moment.own}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """See `IntrinsicReward.restore`; cuts the label log to what the checkpoint knows."""
+        try:
+            self._restore(state)
+        except UserError:
+            self.close()
+            raise
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        book = json.loads(np.asarray(state["book"]).tobytes())
+        counts, source = book.pop("counts"), book.pop("source", None)
+        moment = Moment(**book)
+        if self._log.length < moment.length:
+            raise UserError(f"{self._log.path} is shorter than the checkpoint says: {_TAPE_REMEDY}")
+        self._log.cut(moment.length)
+        self.met = TextsMet.unpack(np.asarray(state["met"]))
+        # What was met behind the checkpoint is met again; labels come from the log alone.
+        self.met.forget_labels()
+        labels = [record for record in read_log(self._log.path) if isinstance(record, Label)]
+        if len(labels) != moment.labels:
+            raise UserError(
+                f"{self._log.path} holds {len(labels)} labels, the checkpoint was written with {moment.labels}: {_TAPE_REMEDY}"
+            )
+        self.take(labels)
+        self.step, self.version = moment.step, moment.version
+        self._changed, self._labels = moment.changed, moment.labels
+        self.telemetry.restore(counts)
+        self.take_own(state.get("own"))
+        moment = moment._replace(own=self.own())
+        self._moments.clear()
+        self._moments.append(moment)
+        if self.tape is not None:
+            self.tape.skip(moment.number)
+        elif source is not None and self.source is not None:
+            self.source.restore(source)
+        self._restored = True
+
+    def metrics(self) -> dict[str, float]:
+        """See `IntrinsicReward.metrics`."""
+        asked = {} if self.source is None else self.source.metrics()
+        return {
+            **self.telemetry.read(),
+            "reward/texts_met": float(len(self.met)),
+            **asked,
+        }
+
+
+def _as_label(heard: Labelled, number: int, step: int) -> Label:
+    return Label(
+        number, step, heard.item, heard.label, heard.probability, 0, heard.latency_seconds, heard.tokens
+    )
+
+
+def _as_bytes(value: Any) -> np.ndarray:
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def _open_log(run: RunSetup) -> LabelLog:
+    path = run.folder / FILE
+    try:
+        return LabelLog(path)
+    except BlockingIOError:
+        raise UserError(f"{path} is being written by another process") from None

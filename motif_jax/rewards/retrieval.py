@@ -1,0 +1,36 @@
+"""Kind 'retrieval': a text is worth what the annotator said of it, and nothing until it has (ONI, section 4)."""
+
+from __future__ import annotations
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.verdicts import SINGLE, YES
+from motif_jax.rewards.online import OnlineReward
+from motif_jax.support import config as checks
+
+VALUES = ("label", "probability")
+
+
+class RetrievalReward(OnlineReward):
+    """A table of labels: 1 for a text that was called helpful, 0 for any other.
+
+    With `config.value` 'probability' it is the probability of yes, where the annotator gave one.
+    """
+
+    form = SINGLE
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """See `IntrinsicReward.check`."""
+        super().check(config)
+        checks.choice(ConfigDict({"reward": config}), "reward.value", VALUES)
+
+    def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """See `OnlineReward.values`."""
+        del texts, counts
+        said = (self.met.label[rows] == YES).astype(np.float32)
+        if self.config.value == "label":
+            return said
+        probability = self.met.probability[rows]
+        return np.where(np.isnan(probability), said, probability).astype(np.float32)

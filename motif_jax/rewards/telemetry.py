@@ -1,0 +1,93 @@
+"""Counts of what a reward learned and paid, for the rows of a run's metrics."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.verdicts import Form
+from motif_jax.rewards.label_log import Label
+
+
+class LearningTelemetry:
+    """Sums since the run began, and since the last reading. Any thread may call any method.
+
+    Args:
+      form: of the labels.
+    """
+
+    def __init__(self, form: Form) -> None:
+        self._form, self._lock = form, threading.Lock()
+        self._labels = [0] * len(form.verdicts)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begins the sums of a reading."""
+        self._new = self._steps = self._labelled = self._paid = self._batches = 0
+        self._age = 0
+        self._lost, self._since = 0.0, time.perf_counter()
+        self._batches_to_use: list[int] = []
+        self._seconds_to_use: list[float] = []
+
+    def labelled(self, labels: Sequence[Label]) -> None:
+        """Hears of labels that were taken up."""
+        with self._lock:
+            self._new += len(labels)
+            for label in labels:
+                self._labels[label.label] += 1
+
+    def paid(self, counts: np.ndarray, labelled: np.ndarray, paid: np.ndarray, age: int) -> None:
+        """Hears of a batch: steps int [N] of each text, whether it has a label, its value, batches of the version before."""
+        with self._lock:
+            self._steps += int(counts.sum())
+            self._labelled += int(counts[labelled].sum())
+            self._paid += int(counts[paid != 0].sum())
+            self._age = age
+
+    def used(self, batches: np.ndarray, seconds: np.ndarray) -> None:
+        """Hears of texts whose label is used for the first time: batches and seconds since they were met."""
+        with self._lock:
+            self._batches_to_use += batches.tolist()
+            self._seconds_to_use += seconds.tolist()
+
+    def spent(self, seconds: float) -> None:
+        """Hears of time that the batcher's thread lost."""
+        with self._lock:
+            self._lost += seconds
+
+    def state(self) -> list[int]:
+        """What a run that goes on must know; JSON-able."""
+        with self._lock:
+            return list(self._labels)
+
+    def restore(self, state: Sequence[int]) -> None:
+        """Takes up what `state` gave."""
+        with self._lock:
+            self._labels = list(state)
+
+    def read(self) -> dict[str, float]:
+        """The numbers of a row; begins the next."""
+        with self._lock:
+            total, steps = max(1, sum(self._labels)), max(1, self._steps)
+            shares = dict(zip(self._form.verdicts, self._labels, strict=True))
+            row: dict[str, Any] = {
+                "reward/labels": sum(self._labels),
+                "reward/labels_new": self._new,
+                **{f"reward/label_share_{name}": count / total for name, count in shares.items()},
+                "reward/steps_labelled_share": self._labelled / steps,
+                "reward/steps_paid_share": self._paid / steps,
+                "reward/version_age": self._age,
+                "reward/batches_to_first_use": _median(self._batches_to_use),
+                "reward/seconds_to_first_use": _median(self._seconds_to_use),
+                "reward/lost_share": self._lost / max(1e-9, time.perf_counter() - self._since),
+            }
+            self._begin()
+        return {name: float(value) for name, value in row.items()}
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(np.median(values)) if values else 0.0

@@ -1,0 +1,114 @@
+"""Every text that an agent has met, with what is known of it: counts, label, first payment."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+NO_LABEL = -1
+_FIRST_ROOM = 1024
+
+
+class TextsMet:
+    """Texts by the order in which they were met; about 200 bytes each. One thread changes it.
+
+    Attributes:
+      texts: the texts, as annotators read them.
+      count: int64 [room], steps that showed the text.
+      first_step: int64 [room], environment steps of the run before the batch that showed it first.
+      first_number: int64 [room], number of that batch.
+      first_time: float64 [room], seconds of the clock when it was made.
+      label: int8 [room], NO_LABEL where there is none.
+      probability: float32 [room], of yes, NaN where none is known.
+      used: bool [room], whether a batch was paid since it has its label.
+      paid: bool [room], whether it was ever paid for.
+    """
+
+    _COLUMNS = (
+        ("count", np.int64, 0),
+        ("first_step", np.int64, 0),
+        ("first_number", np.int64, 0),
+        ("first_time", np.float64, 0.0),
+        ("label", np.int8, NO_LABEL),
+        ("probability", np.float32, np.nan),
+        ("used", np.bool_, False),
+        ("paid", np.bool_, False),
+    )
+    count: np.ndarray
+    first_step: np.ndarray
+    first_number: np.ndarray
+    first_time: np.ndarray
+    label: np.ndarray
+    probability: np.ndarray
+    used: np.ndarray
+    paid: np.ndarray
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._rows: dict[str, int] = {}
+        for name, dtype, empty in self._COLUMNS:
+            setattr(self, name, np.full(_FIRST_ROOM, empty, dtype))
+
+    def __len__(self) -> int:
+        """Number of texts."""
+        return len(self.texts)
+
+    def row(self, text: str) -> int | None:
+        """The row of a text, None for one that was never met."""
+        return self._rows.get(text)
+
+    def rows(self, texts: Iterable[str], step: int, number: int) -> np.ndarray:
+        """Rows int64 [N] of texts; new ones are added as met first at `step`, in batch `number`."""
+        found = []
+        for text in texts:
+            row = self._rows.get(text)
+            if row is None:
+                row = self._rows[text] = len(self.texts)
+                self.texts.append(text)
+                self._reserve(row + 1)
+                self.first_step[row], self.first_number[row] = step, number
+                self.first_time[row] = time.time()
+            found.append(row)
+        return np.array(found, np.int64)
+
+    def _reserve(self, rows: int) -> None:
+        room = len(self.count)
+        if rows > room:
+            for name, dtype, empty in self._COLUMNS:
+                setattr(self, name, np.concatenate([getattr(self, name), np.full(room, empty, dtype)]))
+
+    def forget_labels(self) -> None:
+        """Takes all labels away."""
+        self.label[:], self.probability[:] = NO_LABEL, np.nan
+
+    def pack(self) -> np.ndarray:
+        """All of it as bytes, uint8 [n]."""
+        file, size = io.BytesIO(), len(self)
+        columns = {name: getattr(self, name)[:size] for name, *_ in self._COLUMNS}
+        texts = [text.encode() for text in self.texts]
+        lengths = np.array([len(text) for text in texts], np.int64)
+        np.savez_compressed(
+            file, _texts=np.frombuffer(b"".join(texts), np.uint8), _lengths=lengths, **columns
+        )
+        return np.frombuffer(file.getvalue(), np.uint8)
+
+    @classmethod
+    def unpack(cls, data: np.ndarray) -> TextsMet:
+        """The inverse of `pack`."""
+        with np.load(io.BytesIO(data.tobytes())) as arrays:
+            made, joined = cls(), arrays["_texts"].tobytes()
+            made.texts = _split(joined, arrays["_lengths"])
+            made._rows = {text: row for row, text in enumerate(made.texts)}
+            while len(made.count) < len(made):
+                made._reserve(len(made.count) + 1)
+            for name, *_ in cls._COLUMNS:
+                getattr(made, name)[: len(made)] = arrays[name]
+        return made
+
+
+def _split(joined: bytes, lengths: Sequence[int] | np.ndarray) -> list[str]:
+    ends = np.cumsum(lengths).tolist()
+    return [joined[end - size : end].decode() for size, end in zip(list(lengths), ends, strict=True)]

@@ -1,0 +1,228 @@
+"""Rewards that are learned while the agent trains: labels, log, resume, tape; in small runs of the real training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax import rewards
+from motif_jax.envs import registry
+from motif_jax.online.learner import Learner
+from motif_jax.rewards.label_log import FILE, Label, Payment, read_log
+from motif_jax.stages import train_agent
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.metrics import read_metrics
+from tests.online import oni_runs
+from tests.online.oni_runs import oni_config, train
+
+TEXTS = {f"the cue is {cue}" for cue in range(4)} | {"which cue?", ""}
+
+
+def labels(folder: Path) -> list[Label]:
+    return [record for record in read_log(folder / FILE) if isinstance(record, Label)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_quickly() -> Iterator[None]:
+    names = (
+        "jax_disable_most_optimizations jax_compilation_cache_dir jax_persistent_cache_min_compile_time_secs"
+    ).split()
+    before = {name: jax.config.values[name] for name in names}
+    jax.config.update(names[0], True)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+class CrashError(Exception):
+    """Ends a run in the middle."""
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, update: int) -> None:
+    step = Learner.step
+
+    def crash(self: Learner, batch: Any) -> None:
+        if self.version == update:
+            raise CrashError
+        step(self, batch)
+
+    monkeypatch.setattr(Learner, "step", crash)
+
+
+def test_each_text_is_asked_once_and_paid_from_the_batch_that_knows_its_label(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    annotator = oni_runs.answer(monkeypatch, delay=2)
+    paid: list[tuple[int, np.ndarray, np.ndarray]] = []
+    step = Learner.step
+
+    def watch(self: Learner, batch: Any) -> None:
+        signs = np.asarray(batch.trajectories.observation["sign"])[0, :-1]
+        paid.append((batch.reward_version, signs, np.asarray(batch.trajectories.intrinsic_reward)))
+        step(self, batch)
+
+    monkeypatch.setattr(Learner, "step", watch)
+    run = train(tmp_path, oni_config("retrieval"))
+    source = annotator.made[0]
+    assert source.started
+    assert source.closed
+    assert len(source.asked) == len(set(source.asked))
+    assert {item[0] for item in source.asked} == TEXTS
+    log = labels(tmp_path)
+    assert {label.items: label.label for label in log} == {i: oni_runs.verdict(i) for i in source.asked}
+    assert min(label.number for label in log) == 2, "two polls after the first batch"
+    since = {label.items[0]: label.number for label in log}
+    versions = sorted({label.number for label in log})
+    for number, (version, signs, values) in enumerate(paid):
+        assert version == sum(change <= number for change in versions), "the batch knows its version"
+        texts = [bytes(sign).rstrip(b"\0").decode() for sign in signs.reshape(-1, signs.shape[-1])]
+        expected = [oni_runs.verdict((text,)) * (since.get(text, 99) <= number) for text in texts]
+        shown = values.reshape(-1) != 0
+        assert shown.any() or number < 2
+        assert np.all(np.array(expected)[shown] == 1)
+        assert {t for t, e in zip(texts, expected, strict=True) if e} == {
+            t for t, s in zip(texts, shown, strict=True) if s
+        }
+    assert run.system is not None
+    payments = [record for record in read_log(tmp_path / FILE) if isinstance(record, Payment)]
+    assert sorted(text for payment in payments for text in payment.texts) == ["the cue is 0", "the cue is 2"]
+    rows = list(read_metrics(tmp_path))
+    assert (
+        len(
+            {
+                frozenset(name for name in row if "/" in name and not name.startswith("episode"))
+                for row in rows[1:]
+            }
+        )
+        == 1
+    )
+    assert rows[-1]["reward/labels"] == len(TEXTS)
+    assert rows[-1]["reward/texts_met"] == len(TEXTS)
+    assert rows[-1]["annotator/questions"] == len(TEXTS)
+    assert rows[-1]["reward/steps_labelled_share"] == 1
+    assert rows[0]["reward/labels"] == 0
+
+
+@pytest.mark.parametrize("update", [3, 8])
+def test_a_crash_loses_no_label_and_asks_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int
+) -> None:
+    annotator = oni_runs.answer(monkeypatch, delay=2)
+    with monkeypatch.context() as crashing:
+        crash_at(crashing, update)
+        with pytest.raises(CrashError):
+            train(tmp_path, oni_config("retrieval", save_every_steps=200))
+    before = {label.items for label in labels(tmp_path)}
+    # A line that the crash tore.
+    with open(tmp_path / FILE, "ab") as file:
+        file.write(b"12345678 torn")
+    run = train(tmp_path, oni_config("retrieval", save_every_steps=200))
+    log = labels(tmp_path)
+    assert len({label.items for label in log}) == len(log)
+    assert {label.items for label in log} == {(text,) for text in TEXTS}
+    assert before <= {label.items for label in log}
+    again = set(annotator.made[1].asked)
+    assert not again & set(annotator.made[0].answered)
+    assert run.system is not None
+    assert run.system.reward is not None
+    numbers = [record.number for record in read_log(tmp_path / FILE)]
+    assert numbers == sorted(numbers), "what lay behind the checkpoint was cut off"
+
+
+def test_a_log_that_lost_lines_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    oni_runs.answer(monkeypatch)
+    train(tmp_path, oni_config("retrieval", train_for_env_steps=300))
+    data = (tmp_path / FILE).read_bytes()
+    for damaged, message in (
+        (data[: len(data) // 2], "is shorter than the checkpoint says"),
+        (data.replace(b"cue is 1", b"cue is 7"), "holds 5 labels, the checkpoint was written with 6"),
+    ):
+        (tmp_path / FILE).write_bytes(damaged)
+        with pytest.raises(UserError, match=message):
+            train(tmp_path, oni_config("retrieval"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reward__tape": "nowhere"}, "config.reward.tape=nowhere: must be a run that learned its reward"),
+        ({"reward__value": "both"}, "config.reward.value='both': must be one of label, probability"),
+        (
+            {"reward__kind": "none"},
+            "config.reward.intrinsic_coefficient=0.4: must be 0 with reward.kind='none'",
+        ),
+        ({"annotator__goal": "fame"}, "config.annotator.goal=fame"),
+    ],
+)
+def test_bad_values_are_told_before_any_work(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        train_agent.check(oni_config("retrieval", **changes), tmp_path)
+    assert message in str(caught.value)
+
+
+def test_another_runs_tape_is_refused(tmp_path: Path) -> None:
+    config = oni_config("retrieval", seed=5, annotator__openai__base_url="http://elsewhere:1/v1")
+    run_folder.prepare(tmp_path / "one", config)
+    (tmp_path / "one" / FILE).touch()
+    tape = str(tmp_path / "one")
+    train_agent.check(oni_config("retrieval", seed=5, reward__tape=tape), tmp_path / "two")
+    with pytest.raises(UserError, match=r"config.reward.tape=.*seed: 5 before, 6 now"):
+        train_agent.check(oni_config("retrieval", seed=6, reward__tape=tape), tmp_path / "two")
+
+
+def test_a_reward_that_learns_needs_text_and_a_training(tmp_path: Path) -> None:
+    config = oni_config("retrieval")
+    with pytest.raises(UserError, match="is learned while an agent trains"):
+        rewards.load_intrinsic(config.reward, registry.spec("Recall-v0"))
+    with pytest.raises(
+        UserError, match=r"environment.name='tests.toys:Corridor': must be a task that shows text"
+    ):
+        rewards.check_run(
+            oni_config("retrieval", environment__name="tests.toys:Corridor"),
+            registry.spec("tests.toys:Corridor"),
+        )
+
+
+KINDS: dict[str, dict[str, Any]] = {"retrieval": {}, "probability": {"reward__value": "probability"}}
+
+
+def of_kind(name: str, **changes: Any) -> Any:
+    return oni_config("retrieval", **{**KINDS[name], **changes})
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_tape_ends_with_the_same_parameters_also_when_both_stop_and_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    annotator = oni_runs.answer(monkeypatch, delay=3)
+    recorded, replayed = tmp_path / "recorded", tmp_path / "replayed"
+    for total in (300, 600):
+        train(recorded, of_kind(name, train_for_env_steps=total))
+    count = len(annotator.made)
+    for total in (300, 600):
+        train(replayed, of_kind(name, train_for_env_steps=total, reward__tape=str(recorded)))
+    assert len(annotator.made) == count, "a tape asks nobody"
+    oni_runs.assert_equal_runs(recorded, replayed)
+    strip: Any = lambda record: record._replace(seconds=0) if isinstance(record, Label) else record  # noqa: E731
+    assert list(map(strip, read_log(recorded / FILE))) == list(map(strip, read_log(replayed / FILE)))
+
+
+def test_a_tape_of_threads_brings_labels_at_the_same_updates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oni_runs.answer(monkeypatch, delay=3)
+    recorded, replayed = tmp_path / "recorded", tmp_path / "replayed"
+    train(recorded, oni_config("retrieval", serial=False))
+    train(replayed, oni_config("retrieval", serial=False, reward__tape=str(recorded)))
+
+    def places(folder: Path) -> set[tuple[Any, ...]]:
+        return {(label.number, label.items, label.label) for label in labels(folder)}
+
+    assert places(recorded)
+    assert places(recorded) == places(replayed)
