@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from motif_jax.language.attention import mask_bias
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.layers import Context, KeyValues, own_bias
-from motif_jax.language.network import LanguageNetwork, States
+from motif_jax.language.network import LanguageNetwork, Remat, States
 
 
 class Prompt(NamedTuple):
@@ -72,7 +72,7 @@ class LanguageModel:
 
     config: ModelConfig
     dtype: Any = jnp.float32
-    remat: bool = False
+    remat: Remat = False
     dropout: jax.Array | None = None
 
     @property
@@ -156,6 +156,7 @@ class LanguageModel:
         valid: jax.Array,
         cache: Cache | None = None,
         embeddings: jax.Array | None = None,
+        positions: jax.Array | None = None,
     ) -> tuple[States, Cache | None]:
         """Runs the next tokens of continuations.
 
@@ -166,6 +167,7 @@ class LanguageModel:
           valid: bool [B, N, S], False for padding.
           cache: the continuations' tokens before these, S slots of it free; None: these are their first, and no more follow.
           embeddings: [B, N, S, D] in the place of tokens.
+          positions: int32 [B, N, S]; by default the number of tokens before, in the prompt too.
 
         Returns:
           States [B, N, S, D], and the cache with the tokens in it (None without one).
@@ -176,8 +178,11 @@ class LanguageModel:
             chex.assert_equal_shape([tokens, valid])
             embeddings = self.embed(params, tokens)
         length, slot = valid.shape[2], None if cache is None else cache.slot
-        count = jnp.zeros(valid.shape[:2], jnp.int32) if cache is None else cache.written
-        positions = count[..., None] + jnp.maximum(jnp.cumsum(valid, axis=2) - 1, 0)
+        if positions is None:
+            before = jnp.zeros(valid.shape[:2], jnp.int32) if cache is None else cache.written
+            if prompt is not None and not self.config.encoder_layers:
+                before = before + prompt.length[:, None]
+            positions = before[..., None] + jnp.maximum(jnp.cumsum(valid, axis=2) - 1, 0)
         seen = valid
         if cache is not None:
             seen = jax.lax.dynamic_update_slice(cache.valid, valid, (0, 0, cache.slot))
@@ -188,9 +193,7 @@ class LanguageModel:
             if self.config.encoder_layers:
                 encoded, context = prompt.keys, context._replace(cross_bias=bias)
             else:
-                prefix = prompt.keys
-                placed = context.positions + prompt.length[:, None, None]
-                context = context._replace(prefix_bias=bias, positions=placed)
+                prefix, context = prompt.keys, context._replace(prefix_bias=bias)
         own = None if cache is None else cache.keys
         turn = 1 if slot is None else 1 + slot  # 0 is the prompt's
         states, keys = self._apply(

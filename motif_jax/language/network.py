@@ -6,6 +6,7 @@ T5: Raffel et al. 2020, and Shazeer 2020 for the gated ones; GPT-2: Radford et a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import chex
@@ -25,6 +26,9 @@ from motif_jax.language.layers import (
     own_bias,
     projection,
 )
+
+# False, True, or a policy of `jax.checkpoint_policies`.
+Remat = bool | Callable[..., Any]
 
 
 class States(NamedTuple):
@@ -99,7 +103,7 @@ class Stack(nn.Module):
     both_ways: bool
     cross: bool
     dtype: Any
-    remat: bool = False
+    remat: Remat = False
     deterministic: bool = True
 
     def setup(self) -> None:
@@ -107,7 +111,7 @@ class Stack(nn.Module):
         dropout = self.config.dropout
         self.drop_embeddings = nn.Dropout(dropout.embeddings, deterministic=self.deterministic)
         self.drop_final = nn.Dropout(dropout.final, deterministic=self.deterministic)
-        block = nn.remat(Block) if self.remat else Block
+        block = nn.remat(Block, policy=None if self.remat is True else self.remat) if self.remat else Block
         self.blocks = [
             block(self.config, self.cross, self.dtype, self.deterministic, name=f"block_{i}")
             for i in range(self.layers)
@@ -161,13 +165,14 @@ class LanguageNetwork(nn.Module):
     Attributes:
       config: what it is made of.
       dtype: of the computation; parameters keep theirs, norms and softmaxes are float32.
-      remat: recompute every block in the backward pass instead of keeping its activations.
+      remat: True: each layer keeps its input alone and computes the rest again in the backward pass; a policy of
+        `jax.checkpoint_policies` says what of it is kept besides (`dots_saveable`: the products); False: everything is.
       deterministic: without dropout.
     """
 
     config: ModelConfig
     dtype: Any = jnp.float32
-    remat: bool = False
+    remat: Remat = False
     deterministic: bool = True
 
     def setup(self) -> None:
