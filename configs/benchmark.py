@@ -5,7 +5,8 @@
 NAME is a file of motif_jax/benchmarks/ (`--config=configs/benchmark.py` alone lists them). Every benchmark
 measures both its sides in one run, in turns unless it says otherwise; `--config.repeats` says how often. Settings of
 single benchmarks are keys below `options`. Seconds to a few minutes each. Their sizes are those of a CPU; NAME_gpu
-(`train_gpu`, `learner_gpu`, `inference_gpu`, `scale_gpu`) has those of a GPU: batches of 16,384 steps, bfloat16, 80 environments a worker.
+(`train_gpu`, `learner_gpu`, `inference_gpu`, `scale_gpu`) has those of a GPU: batches of 16,384 steps, bfloat16, 80 environments a worker;
+so has `score_gpu`, `score_torch_gpu`, `score_update_gpu`, `generate_gpu`: larger published models in bfloat16.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ from motif_jax import benchmarks
 
 def get_config(variant: str | None = None) -> ConfigDict:
     name = variant or ""
-    on_gpu = name.removesuffix("_gpu") in benchmarks.GPU_NAMES and name.endswith("_gpu")
-    name = name.removesuffix("_gpu") if on_gpu else name
+    gpu_size = benchmarks.gpu_size(name.removesuffix("_gpu")) if name.endswith("_gpu") else None
+    name = name if gpu_size is None else name.removesuffix("_gpu")
     options = ConfigDict()
     if name in benchmarks.names():
         options = importlib.import_module(f"motif_jax.benchmarks.{name}").options()
-    if on_gpu:
-        options.update(benchmarks.GPU_SIZE)
+    options.update(gpu_size or {})
     return ConfigDict(
         {
             "stage": "benchmark",

@@ -21,10 +21,11 @@ from motif_jax.support import config as checks
 
 # Options of whichever benchmark has them that must be above zero.
 _POSITIVE = frozenset(
-    """batch_size envs_per_worker games minutes questions rollout sample_seconds seconds steps sweep_steps turn
-    workers""".split()
+    """batch_size candidate_tokens candidates envs_per_worker games minutes new_tokens prompt_tokens questions rollout sample_seconds
+    seconds steps sweep_steps turn workers""".split()
 )
-# What a GPU needs to be busy, in place of the sizes of a CPU, and the benchmarks that it means something for.
+# What a GPU needs to be busy, in place of the sizes of a CPU, and the benchmarks of trainings that it means something for; others have
+# a GPU_SIZE of their own.
 GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "dtype": "bfloat16"}
 GPU_NAMES = ("inference", "learner", "scale", "train")
 
@@ -32,6 +33,17 @@ GPU_NAMES = ("inference", "learner", "scale", "train")
 def names() -> list[str]:
     """The benchmarks that there are."""
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+
+def gpu_size(name: str) -> dict[str, Any] | None:
+    """The options of a benchmark's variant for a GPU that differ from the others; None where it has no such variant."""
+    if name in GPU_NAMES:
+        return GPU_SIZE
+    return (
+        getattr(importlib.import_module(f"motif_jax.benchmarks.{name}"), "GPU_SIZE", None)
+        if name in names()
+        else None
+    )
 
 
 def check(config: ConfigDict) -> None:

@@ -89,11 +89,11 @@ def network_flops(config: ConfigDict) -> tuple[float, float]:
          ((params, True), (observation, False), (state, True), (first, False))]
     )  # fmt: skip
     jaxpr = jax.make_jaxpr(network.apply)(params, observation, state, first).jaxpr
-    forward, first_layers = _flops(jaxpr, differentiated)
+    forward, first_layers = product_flops(jaxpr, differentiated)
     return forward, 3.0 * forward - first_layers
 
 
-def _flops(jaxpr: Any, differentiated: Sequence[bool]) -> tuple[float, float]:
+def product_flops(jaxpr: Any, differentiated: Sequence[bool]) -> tuple[float, float]:
     """Operations of all products, and of those with a factor that no differentiated input has a part in."""
     total = alone = 0.0
     reached = {variable for variable, given in zip(jaxpr.invars, differentiated, strict=True) if given}
@@ -116,7 +116,9 @@ def _flops(jaxpr: Any, differentiated: Sequence[bool]) -> tuple[float, float]:
         for value in equation.params.values():
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
-                within, within_alone = _flops(inner, inputs)
+                # A loop's condition, say, has other inputs.
+                given = inputs if len(inputs) == len(inner.invars) else [any(inputs)] * len(inner.invars)
+                within, within_alone = product_flops(inner, given)
                 total, alone = total + repeats * within, alone + repeats * within_alone
     return total, alone
 

@@ -1,0 +1,122 @@
+"""Writing text: tokens a second with the cache, against none and against transformers.
+
+    python -m motif_jax.launch --config=configs/benchmark.py:generate
+
+Greedy, the prompts' time included. Yardstick: the whole text runs again for every token; it is measured with texts of the middle length, a few tokens a
+repeat. `transformers` in the line is its own `generate` with the same weights and as many threads, in a process of `options.python`
+(.venv-vllm, which launch/setup_vllm_cpu.sh makes; empty: left out). All sides work in turns. Three minutes on CPU. On a GPU:
+`configs/benchmark.py:generate_gpu`; there transformers needs torch for CUDA.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.benchmarks import _language, result
+from motif_jax.benchmarks._language import Subject
+from motif_jax.language import generation
+from motif_jax.language.sampling import Limits, Sampling
+from motif_jax.language.scoring import last_state
+
+GPU_SIZE = {"model": "gpt2_medium", "batch_size": 64, "dtype": "bfloat16", "python": ""}
+
+
+def options() -> ConfigDict:
+    """Settings: the model's shape, prompts at a time, tokens that are written, the Python that has transformers."""
+    return _language.options(model="gpt2", batch_size=8, new_tokens=64, python=_language.PYTHON)
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for what cannot be measured."""
+    _language.check(config)
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Returns the fields of the JSON line."""
+    # Two processes share a GPU: by default the first would take nearly all of its memory.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.4")
+    subject, chosen = _language.subject(config), config.options
+    write = functools.partial(jax.jit(_written(subject, chosen.new_tokens)), subject.params, subject.prompt)
+    again = functools.partial(jax.jit(_next(subject)), subject.params, _middle(subject, chosen.new_tokens))
+    count = chosen.batch_size * chosen.new_tokens
+    sides = {
+        "ours": _language.rate(write, count, chosen.seconds),
+        "no cache": _language.rate(again, chosen.batch_size, chosen.seconds),
+    }
+    more: dict[str, Any] = {"transformers": None}
+    with contextlib.ExitStack() as stack:
+        if chosen.python:
+            theirs = stack.enter_context(
+                _language.Transformers(chosen.python, subject, chosen.model, chosen.dtype)
+            )
+            question = {"do": "generate", "new_tokens": chosen.new_tokens}
+            tokens = np.asarray(theirs.ask(**question, seconds=0)["result"])
+            more["tokens_equal"] = float((np.asarray(write()) == tokens).mean())
+            sides["transformers"] = theirs.rate(count, chosen.seconds, **question)
+        rates = _language.in_turns(sides, config.repeats)
+    if "transformers" in rates:
+        more["transformers"] = _language.beside(rates["ours"], rates["transformers"])
+    seconds = count / float(np.median(rates["ours"]))
+    return result(
+        "generate",
+        "tokens/s",
+        rates["ours"],
+        "no cache",
+        rates["no cache"],
+        chosen.to_dict(),
+        threads=_language.threads(),
+        **_language.peak_share(config, _flops(subject, chosen.new_tokens), seconds),
+        **more,
+    )
+
+
+def _written(subject: Subject, new_tokens: int) -> Any:
+    """(params, prompt) -> tokens int32 [B, M]; nothing ends a text."""
+    model, limits, sampling = subject.model, Limits(new_tokens, (-1,)), Sampling(greedy=True)
+
+    def call(params: Any, prompt: jax.Array) -> jax.Array:
+        valid, key = jnp.ones(prompt.shape, bool), jax.random.key(0)
+        return generation.generate(model, params, prompt, valid, key, limits, sampling).tokens[:, 0]
+
+    return call
+
+
+def _next(subject: Subject) -> Any:
+    """(params, text) -> the next token int32 [B]; the whole text is run."""
+    model = subject.model
+
+    def decoder(params: Any, text: jax.Array) -> jax.Array:
+        valid = jnp.ones(text.shape, bool)
+        states, _ = model.prefill(params, text, valid)
+        return jnp.argmax(model.logits(params, last_state(states, valid).after), axis=-1)
+
+    def encoder_decoder(params: Any, text: jax.Array) -> jax.Array:
+        prompt = text[:, : subject.prompt.shape[1]]
+        _, context = model.prefill(params, prompt, jnp.ones(prompt.shape, bool))
+        written = text[:, None, prompt.shape[1] :]
+        states, _ = model.extend(params, context, written, jnp.ones(written.shape, bool))
+        return jnp.argmax(model.logits(params, states.after[:, 0, -1]), axis=-1)
+
+    return encoder_decoder if model.config.encoder_layers else decoder
+
+
+def _middle(subject: Subject, new_tokens: int) -> jax.Array:
+    """Texts in the middle of being written, int32 [B, T + M / 2]."""
+    more = jnp.zeros((len(subject.prompt), max(1, new_tokens // 2)), jnp.int32)
+    return jnp.concatenate([subject.prompt, more], axis=1)
+
+
+def _flops(subject: Subject, new_tokens: int) -> float:
+    """Operations in matrix products of the prompts and of all steps."""
+    prompts = _language.product_flops(subject.model.prefill, subject.params, subject.prompt, subject.valid)
+    # A loop's step is counted once.
+    once = _language.product_flops(_written(subject, new_tokens), subject.params, subject.prompt)
+    return prompts + new_tokens * (once - prompts)

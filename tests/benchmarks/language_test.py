@@ -1,0 +1,128 @@
+"""Benchmarks of language models at sizes that take a moment: both sides do the same work, on a GPU's variants too."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from motif_jax import benchmarks
+from motif_jax.benchmarks import _language, generate, score, score_torch, score_update
+from motif_jax.stages import benchmark
+from motif_jax.support.errors import UserError
+from tests.processes import REPOSITORY
+
+PYTHON = REPOSITORY / ".venv-vllm" / "bin" / "python"
+NAMES = ("generate", "score", "score_torch", "score_update")
+
+
+def config(name: str, model: str, **options: Any) -> Any:
+    made = runpy.run_path(str(REPOSITORY / "configs" / "benchmark.py"))["get_config"](name)
+    made.options.update({"model": model, "prompt_tokens": 12, "batch_size": 2, "seconds": 1e-4, **options})
+    made.repeats = 1
+    return made
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_quickly() -> Iterator[None]:
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(autouse=True)
+def without_the_devices_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes half a second each time, and is tested with the other benchmarks."""
+    monkeypatch.setattr(_language._agents, "matrix_product_rate", lambda dtype: 1e9)
+
+
+@pytest.mark.parametrize("variant", ["score", pytest.param("score_gpu", marks=pytest.mark.slow)])
+def test_all_ways_to_score_give_the_same(variant: str) -> None:
+    chosen = config(variant, "tiny_t5", candidates=3)
+    line = score.run(chosen)
+    wide = chosen.options.dtype == "float32"
+    assert all(apart < (1e-5 if wide else 0.1) for apart in line["scores_apart"].values())
+    assert set(line["scores_apart"]) == {"rows", "keys_per_row"}
+    assert line["value"] > 0
+    assert line["keys_per_row"]["value"] > 0
+    # Two prompts of 12 tokens, two layers' worth of products: more than the embeddings' head alone.
+    assert line["model_flops"] > 2 * 12 * 16 * 24 * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["score_update", "score_update_gpu"])
+def test_all_ways_to_update_give_the_same(variant: str) -> None:
+    chosen = config(variant, "tiny_t5", candidates=3)
+    line = score_update.run(chosen)
+    assert line["gradients_apart"] < (1e-5 if chosen.options.dtype == "float32" else 0.2)
+
+
+@pytest.mark.parametrize("model", ["tiny_gpt2", pytest.param("tiny_t5", marks=pytest.mark.slow)])
+def test_writing_is_measured_without_transformers_too(model: str) -> None:
+    line = generate.run(config("generate", model, new_tokens=4, python=""))
+    assert line["transformers"] is None
+    assert line["value"] > 0
+
+
+def test_operations_of_a_loop_are_counted_as_often_as_it_runs() -> None:
+    subject = _language.subject(config("generate", "tiny_gpt2", new_tokens=4))
+    few, many = (generate._flops(subject, steps) for steps in (2, 5))
+    fewer, more = (generate._flops(subject, steps) for steps in (4, 10))
+    assert few < many
+    # A step's operations grow with the slots of the cache alone.
+    assert 1.9 < (more - fewer) / (many - few) < 2.2
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+def test_transformers_says_the_same_of_the_same_weights() -> None:
+    if not (REPOSITORY / ".venv-vllm" / "requirements.sha256").exists():
+        pytest.skip("the vLLM CPU environment is not there: bash launch/setup_vllm_cpu.sh makes it")
+    line = score_torch.run(config("score_torch", "tiny_t5", candidates=3, python=str(PYTHON)))
+    assert line["scores_apart"] < 1e-4
+    for model in ("tiny_t5", "tiny_gpt2"):
+        line = generate.run(config("generate", model, new_tokens=4, python=str(PYTHON)))
+        assert line["tokens_equal"] == 1.0
+        assert line["transformers"]["value"] > 0
+
+
+def test_variants_for_a_gpu_have_published_sizes() -> None:
+    for name in NAMES:
+        made = runpy.run_path(str(REPOSITORY / "configs" / "benchmark.py"))["get_config"](f"{name}_gpu")
+        assert made.name == name
+        assert made.options.dtype == "bfloat16"
+        assert made.options.model in ("flan_t5_large", "gpt2_medium")
+        benchmark.check(made, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("score", {"model": "gpt2"}, "options.model='gpt2': must be one of flan_t5_small"),
+        ("generate", {"model": "gpt3"}, "options.model='gpt3'"),
+        ("generate", {"dtype": "int8"}, "options.dtype='int8'"),
+        ("generate", {"prompt_tokens": 1000}, "options.prompt_tokens=1000: must be at most 960"),
+        ("score", {"candidates": 0}, "options.candidates=0"),
+    ],
+)
+def test_what_cannot_be_measured_is_told(name: str, options: dict[str, Any], words: str) -> None:
+    made = config(name, "flan_t5_small" if name == "score" else "gpt2")
+    made.options.update(options)
+    with pytest.raises(UserError, match=words):
+        benchmark.check(made, None)
+
+
+def test_a_python_that_has_no_transformers_is_told(tmp_path: Path) -> None:
+    assert benchmarks.names()
+    made = config("score_torch", "tiny_t5", python=str(tmp_path / "python"))
+    with pytest.raises(UserError, match=r"options\.python=.*no such file"):
+        score_torch.run(made)
+    made.options.python = sys.executable
+    with pytest.raises(UserError, match="ended"):
+        score_torch.run(made)
