@@ -32,7 +32,8 @@ VARIANTS = ("", "faithful", "quickstart", "smoke")
 
 def _reward(reward: ConfigDict) -> None:
     # retrieval: the labels themselves. classification: a network that is trained on them. ranking: one that is trained on
-    # preferences between two messages. motif: frozen, of the run in `dir`. none: the task's reward alone.
+    # preferences between two messages. motif, table, bag_of_words: frozen, as in configs/train_agent.py. none: the task's
+    # reward alone.
     reward.kind = "retrieval"
     reward.intrinsic_coefficient = 0.4  # published for retrieval on the score task
     # Run folder of this config whose labels are played again, at the same updates, in place of an annotator.
@@ -48,7 +49,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = resources.config("train_agent", variant if variant in ("quickstart", "smoke") else "")
     _reward(config.reward)
     config.update(online.default_config())
-    config.compat.update(compat("oni_requeue", "oni_label_anywhere"))
+    config.compat.update(compat("oni_requeue", "oni_label_anywhere", "oni_extended_steps"))
     config.seed = 1
     config.save_every_steps = 100_000_000
     config.keep_checkpoints = 3

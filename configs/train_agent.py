@@ -95,14 +95,21 @@ def _optimizer() -> ConfigDict:
 
 def _reward() -> ConfigDict:
     reward = ConfigDict()
-    # 'motif': frozen, of the run in `dir` (without one there is no intrinsic reward); or module:Class outside this package
-    # (motif_jax/rewards/intrinsic.py).
+    # 'motif': frozen, of the run in `dir` (without one there is no intrinsic reward). 'table': the number that the file `table`
+    # gives a message. 'bag_of_words': how much a message's words are like those of the goal. Or module:Class outside this
+    # package (motif_jax/rewards/intrinsic.py). docs/rewards.md
     reward.kind = "motif"
     reward.dir = placeholder(str)  # run folder of train_reward, or a .safetensors file of export_reward
     reward.step = placeholder(int)  # which of its checkpoints, with that one's quantiles; None: the newest
     reward.normalise = True
     reward.quantile = placeholder(float)  # values at or below this quantile become 0; None: no threshold
     reward.quantile = 0.5
+    reward.table = placeholder(str)  # of kind table: a JSON file {text: number}; other texts get 0
+    # Of kind bag_of_words: a text file of word vectors as fastText writes it (None: vectors hashed from the letters), the goal
+    # (of the prompts' goals, or a sentence), and the cosine above which a message is paid.
+    reward.vectors = placeholder(str)
+    reward.goal = "defaultgoal"
+    reward.similarity = -0.5
     reward.count_exponent = (
         3.0  # the reward of a message is divided by its count in the episode to this power
     )

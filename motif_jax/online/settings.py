@@ -23,7 +23,14 @@ from motif_jax.support import capacity, metrics, nonfinite
 from motif_jax.support import config as checks
 
 # What runs that were made before these keys were new stand for.
-NEW_KEYS = {"algorithm.name": "appo", "reward.kind": "motif"}
+NEW_KEYS = {
+    "algorithm.name": "appo",
+    "reward.kind": "motif",
+    "reward.table": None,
+    "reward.vectors": None,
+    "reward.goal": "defaultgoal",
+    "reward.similarity": -0.5,
+}
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
 SCORE_COEFFICIENT = 0.1
 SPARSE_COEFFICIENT = 10.0

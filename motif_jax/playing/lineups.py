@@ -21,6 +21,7 @@ DEFAULT_ENVIRONMENT = "NetHackScore-v1"
 _NAMED = (policies.RANDOM, policies.BOT, policies.AGENT)
 # What a result depends on, of the sections that this module reads.
 IDENTITY = ("policy", "agent", "environment", "reward", "compat")
+_MOTIF = "motif"  # the kind of reward that lies in a folder or file
 # What the configs say of a reward that is named; an agent's own reward keeps the settings that it trained with.
 _SETTINGS = {"step": None, "normalise": True, "quantile": 0.5, "count_exponent": 3.0}
 
@@ -125,6 +126,7 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         checks.require(not unknown, f"compat.{', compat.'.join(unknown)}", True, allowed)
         options["compat"] = switches
     if folder is not None:
+        from motif_jax import rewards
         from motif_jax.playing import agent_policy
 
         trained = agent_policy.read_config(folder)
@@ -132,7 +134,7 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         name = config.environment.name or trained_on
         options = _options_in(name, trained_on, options, folder)
         two_decimals = rounded_threshold(trained)
-        if trained.reward.get("dir") and trained.reward.intrinsic_coefficient:
+        if trained.reward.intrinsic_coefficient and rewards.rates(trained.reward):
             own = trained.reward
         if itself or config.policy == policies.AGENT:
             which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
@@ -212,8 +214,10 @@ def choose_reward(
     if given.dir is None:
         _check_settings_unused(given, own, owner)
     chosen: Any = own if given.dir is None else given
-    if not chosen or not chosen["dir"]:
+    if not chosen or not (given.dir is None or chosen["dir"]):
         return None
+    if chosen.get("kind", _MOTIF) != _MOTIF:
+        return ConfigDict({**chosen, "two_decimals": None})
     if given.dir is None and not Path(chosen["dir"]).exists():
         raise UserError(
             f"config.reward.dir=None: {owner} has the reward in {chosen['dir']}, which is not there: give "

@@ -127,6 +127,10 @@ class TextReward(NamedTuple):
     paid: float
 
 
+def _as_it_is(raw: Any) -> Any:
+    return raw
+
+
 class LiveRater:
     """The numbers of single observations, for people who watch; of a text alone they are computed once.
 
@@ -141,10 +145,13 @@ class LiveRater:
 
         self.count_exponent = float(config.count_exponent)
         self._known: dict[bytes, TextReward] = {}
-        trained = open_reward(config.dir, config.step)
-        self._normalise = trained.normalisation().normalise
-        self._pay = trained.normalisation(config.normalise, config.quantile, config.get("two_decimals"))
-        raw = ConfigDict({"dir": config.dir, "step": trained.step, "normalise": False, "quantile": None})
+        # What no normalisation belongs to is paid as it is.
+        raw, self._normalise, self._pay = config, _as_it_is, _as_it_is
+        if config.get("kind", rewards.MOTIF) == rewards.MOTIF:
+            trained = open_reward(config.dir, config.step)
+            self._normalise = trained.normalisation().normalise
+            self._pay = trained.normalisation(config.normalise, config.quantile, config.get("two_decimals"))
+            raw = ConfigDict({"dir": config.dir, "step": trained.step, "normalise": False, "quantile": None})
         reward = rewards.load_intrinsic(raw, spec)
         assert reward is not None
         self._of_text = reward.lookup

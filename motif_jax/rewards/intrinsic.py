@@ -118,6 +118,12 @@ class IntrinsicReward:
         return ()
 
     @classmethod
+    def rates(cls, config: ConfigDict) -> bool:
+        """Whether `config.reward` alone says what episodes are paid; False for one that only its training knows."""
+        del config
+        return False
+
+    @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:
         """The reward of `setup`, None where its config means none.
 

@@ -7,10 +7,12 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
+from motif_jax.rewards.bag_of_words import BagOfWordsReward
 from motif_jax.rewards.intrinsic import IntrinsicReward, ObservationSpec, RewardSetup, RunSetup
 from motif_jax.rewards.motif import MotifReward
 from motif_jax.rewards.none import NoReward
 from motif_jax.rewards.retrieval import RetrievalReward
+from motif_jax.rewards.table import TableReward
 from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 
@@ -18,8 +20,10 @@ MOTIF = "motif"
 # By 'module:Class' where a kind stands above this package, because it trains.
 KINDS: dict[str, type[IntrinsicReward] | str] = {
     MOTIF: MotifReward,
+    "bag_of_words": BagOfWordsReward,
     "none": NoReward,
     "retrieval": RetrievalReward,
+    "table": TableReward,
 }
 
 
@@ -53,6 +57,11 @@ def check_run(config: ConfigDict, spec: ObservationSpec) -> None:
 def required_fields(config: ConfigDict) -> tuple[str, ...]:
     """Observation fields that the reward of `config.reward` reads; () for no reward, or one of the text alone."""
     return kind_of(config).required_fields(config)
+
+
+def rates(config: ConfigDict) -> bool:
+    """Whether `config.reward` alone says what episodes are paid."""
+    return kind_of(config).rates(config)
 
 
 def load_intrinsic(

@@ -86,6 +86,11 @@ class MotifReward(IntrinsicReward):
         return read_architecture(config.dir)[0].fields
 
     @classmethod
+    def rates(cls, config: ConfigDict) -> bool:
+        """See `IntrinsicReward.rates`."""
+        return bool(config.get("dir"))
+
+    @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:
         """See `IntrinsicReward.make`.
 

@@ -1,0 +1,105 @@
+"""How much a message's words are like those of the goal (the baseline of ONI that asks no language model)."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Self
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.annotation.prompts import load_prompt, prompt_path
+from motif_jax.rewards.frozen_text import FrozenTextReward
+from motif_jax.rewards.intrinsic import RewardSetup
+from motif_jax.rewards.word_vectors import FileVectors, HashedVectors, WordVectors
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+
+
+class BagOfWordsReward(FrozenTextReward):
+    """Kind 'bag_of_words': cos(e(message), e(goal)) where it is above `similarity`, else 0.
+
+    e sums the vectors of a text's tokens, which lie between white space, with case and punctuation. Tokens without a
+    vector count as nothing; a text without any gives 0. `vectors` names the file of the vectors, without one they are
+    hashed; `goal` is a goal of the prompts, or a sentence.
+
+    Attributes:
+      tokens, unknown: tokens of the distinct texts so far, and those among them that have no vector.
+    """
+
+    def __init__(self, vectors: WordVectors, setup: RewardSetup) -> None:
+        super().__init__(setup)
+        self._vectors = vectors
+        self._threshold = float(setup.config.similarity)
+        self.tokens = self.unknown = 0
+        sentence = goal_sentence(setup.config.goal)
+        self._goal = self._embed(sentence.encode("latin-1", "replace"))
+        length, missing = np.linalg.norm(self._goal), self.unknown
+        if not length > 0:
+            raise UserError(
+                f"config.reward.goal={setup.config.goal}: none of its words has a vector in {setup.config.vectors}"
+            )
+        self._goal /= length
+        self.description = f"likeness to the goal, {vectors.description}; {missing} of the goal's {self.tokens} tokens have none"
+        self.tokens = self.unknown = 0
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """See `IntrinsicReward.check`; reads the vectors, which takes its time with the first run."""
+        value = config.get("similarity")
+        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        checks.require(good, "reward.similarity", value, "a finite number; cosines lie between -1 and 1")
+        goal_sentence(config.get("goal"))
+        _open(config.get("vectors"))
+
+    @classmethod
+    def make(cls, setup: RewardSetup) -> Self:
+        """See `IntrinsicReward.make`."""
+        return cls(_open(setup.config.vectors), setup)
+
+    def value(self, text: bytes) -> float:
+        """See `FrozenTextReward.value`."""
+        embedding = self._embed(text)
+        length = float(np.linalg.norm(embedding))
+        cosine = float(embedding @ self._goal) / length if length > 0 else 0.0
+        return cosine if cosine > self._threshold else 0.0
+
+    def _embed(self, text: bytes) -> np.ndarray:
+        """The sum of the vectors of a text's tokens, float32 [size]; the text is latin-1, words are UTF-8."""
+        tokens = [token.encode() for token in text.decode("latin-1").split()]
+        found = [vector for token in tokens if (vector := self._vectors.of(token)) is not None]
+        self.tokens += len(tokens)
+        self.unknown += len(tokens) - len(found)
+        return np.asarray(np.sum(found, axis=0, dtype=np.float32) if found else np.zeros(1, np.float32))
+
+    def metrics(self) -> dict[str, float]:
+        """See `IntrinsicReward.metrics`."""
+        return {"reward/unknown_tokens": self.unknown / max(1, self.tokens)}
+
+
+@functools.lru_cache(maxsize=1)
+def _file(path: str) -> FileVectors:
+    return FileVectors(path)
+
+
+def _open(path: str | None) -> WordVectors:
+    return _file(path) if path else HashedVectors()
+
+
+def goal_sentence(goal: str | None) -> str:
+    """The sentence that `config.reward.goal` means: of a goal of the pair prompts, or a text of several words itself.
+
+    Raises:
+      UserError: there is no such goal, or it has no sentence.
+    """
+    checks.require(bool(goal), "reward.goal", goal, "a goal of the prompts, or a sentence")
+    assert goal is not None
+    if len(goal.split()) > 1:
+        return goal
+    try:
+        sentence = load_prompt(prompt_path("default", ""), goal, "verdict").goal
+    except UserError as error:
+        raise UserError(str(error).replace("config.goal=", "config.reward.goal=", 1)) from None
+    checks.require(bool(sentence), "reward.goal", goal, "a goal with a sentence, or a sentence of its own")
+    return sentence

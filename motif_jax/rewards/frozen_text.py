@@ -1,0 +1,50 @@
+"""What frozen rewards of the text alone have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.rewards.intrinsic import IntrinsicReward, RewardSetup
+from motif_jax.rewards.message_table import MessageTable, Values
+from motif_jax.support.errors import UserError
+
+TABLE_CAPACITY = 1 << 18
+
+
+class FrozenTextReward(IntrinsicReward):
+    """A reward that is a function `value` of a text's bytes, computed once for each distinct text.
+
+    Args:
+      setup: says which field holds the text.
+
+    Raises:
+      UserError: the environment shows no text.
+    """
+
+    def __init__(self, setup: RewardSetup) -> None:
+        field = setup.spec.text_field
+        if field is None:
+            raise UserError(
+                f"config.reward.kind={setup.config.kind}: the environment shows no text to reward"
+            )
+        self.fields = (field,)
+        self._table = MessageTable(self._compute, None, 0, TABLE_CAPACITY)
+
+    @classmethod
+    def rates(cls, config: ConfigDict) -> bool:
+        """See `IntrinsicReward.rates`."""
+        del config
+        return True
+
+    def value(self, text: bytes) -> float:
+        """The reward of a text, which has no zero bytes."""
+        raise NotImplementedError
+
+    def _compute(self, params: None, texts: np.ndarray) -> np.ndarray:
+        del params
+        return np.array([self.value(row.tobytes().replace(b"\0", b"")) for row in texts], np.float32)
+
+    def lookup(self, texts: np.ndarray) -> Values:
+        """See `IntrinsicReward.lookup`."""
+        return self._table.lookup(texts)

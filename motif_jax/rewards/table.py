@@ -1,0 +1,70 @@
+"""A frozen table of messages and their rewards, from a JSON file."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Self
+
+from ml_collections import ConfigDict
+
+from motif_jax.rewards.frozen_text import FrozenTextReward
+from motif_jax.rewards.intrinsic import RewardSetup
+from motif_jax.rewards.load import encode
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
+
+
+class TableReward(FrozenTextReward):
+    """Kind 'table': the number that the file `table` gives a text; 0 for texts that it does not have.
+
+    The file is a JSON object, text -> number. A text has at most 256 characters, of latin-1.
+    """
+
+    def __init__(self, values: dict[bytes, float], setup: RewardSetup) -> None:
+        super().__init__(setup)
+        self._values = values
+        self.description = f"table of {len(values):,} texts, {setup.config.table}"
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """See `IntrinsicReward.check`; reads the file."""
+        read_table(config.get("table"))
+
+    @classmethod
+    def make(cls, setup: RewardSetup) -> Self:
+        """See `IntrinsicReward.make`."""
+        return cls(read_table(setup.config.table), setup)
+
+    def value(self, text: bytes) -> float:
+        """See `FrozenTextReward.value`."""
+        return self._values.get(text, 0.0)
+
+
+def read_table(path: str | None) -> dict[bytes, float]:
+    """Reads the file that `config.reward.table` names.
+
+    Raises:
+      UserError: no such file, not of that form, a text of more than 256 bytes, or a value that is not finite.
+    """
+    key = f"config.reward.table={path}"
+    if not path or not Path(path).is_file():
+        raise UserError(
+            f"{key}: must be a JSON file of texts and their rewards: give it with --config.reward.table=FILE"
+        )
+    content = read_json(path, 'it must hold an object of texts and numbers, {"You kill the newt!": 1}')
+    return {_text(key, text): _number(key, text, value) for text, value in content.items()}
+
+
+def _text(key: str, text: str) -> bytes:
+    try:
+        return encode(text).replace(b"\0", b"")
+    except UserError as error:
+        raise UserError(f"{key}: {error}") from None
+
+
+def _number(key: str, text: str, value: Any) -> float:
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not good:
+        raise UserError(f"{key}: the reward of {text!r} is {value!r}, a finite number is needed")
+    return float(value)

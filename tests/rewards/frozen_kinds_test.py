@@ -1,0 +1,216 @@
+"""Frozen rewards of the text alone: tables, and likeness to the goal."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax import rewards
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.playing import lineups, ratings
+from motif_jax.rewards import word_vectors
+from motif_jax.rewards.bag_of_words import BagOfWordsReward, goal_sentence
+from motif_jax.rewards.word_vectors import FileVectors, HashedVectors
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config
+
+SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
+WORDS = {"kill": (1.0, 0.0, 0.0), "newt": (0.0, 2.0, 0.0), "gold!": (0.0, 0.0, 3.0), "Kill": (0.0, -1.0, 0.0)}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def section(kind, **values):
+    config = load_config("train_agent", "").reward
+    config.update({"kind": kind, **values})
+    return config
+
+
+def rows(*texts):
+    found = np.zeros((len(texts), 256), np.uint8)
+    for row, text in zip(found, texts, strict=True):
+        row[: len(text)] = np.frombuffer(text, np.uint8)
+    return found
+
+
+def paid(config, *texts):
+    reward = rewards.load_intrinsic(config, SPEC)
+    return reward, reward.lookup(rows(*texts)).values
+
+
+def write_vectors(path, words=WORDS, header=None):
+    lines = [header or f"{len(words)} 3", *(f"{word} {' '.join(map(str, v))}" for word, v in words.items())]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_a_table_pays_what_it_holds(tmp_path):
+    path = tmp_path / "table.json"
+    path.write_text(json.dumps({"You kill the newt!": 1, "": -0.5, "Caf\xe9.": 2.25}))
+    config = section("table", table=str(path))
+    rewards.check(config)
+    reward, values = paid(
+        config, b"You kill the newt!", b"", b"Caf\xe9.", b"You kill the newt", b"You kill\0 the newt!"
+    )
+    np.testing.assert_array_equal(values, np.float32([1, -0.5, 2.25, 0, 1]))
+    assert "3 texts" in reward.description
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (json.dumps({"a" * 257: 1}), "has 257 bytes: at most 256"),
+        (json.dumps({"\u4e00": 1}), "not latin-1"),
+        ('{"You kill it!": NaN}', "'You kill it!' is nan, a finite number"),
+        ('{"a": 1e999}', "'a' is inf"),
+        ('{"a": "1"}', "'a' is '1'"),
+        ('{"a": true}', "'a' is True"),
+        ("[1]", "must hold an object"),
+        ("{", "must hold an object"),
+    ],
+)
+def test_a_table_with_something_else_is_refused(tmp_path, content, line):
+    path = tmp_path / "table.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match=line):
+        rewards.check(section("table", table=str(path)))
+
+
+@pytest.mark.parametrize("table", [None, "nowhere.json"])
+def test_a_table_has_to_be_given(table):
+    with pytest.raises(UserError, match=r"config\.reward\.table=.*--config\.reward\.table=FILE"):
+        rewards.check(section("table", table=table))
+
+
+def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, monkeypatch):
+    path = write_vectors(tmp_path / "v.vec")
+    vectors = FileVectors(path)
+    looked_up = {
+        word: vectors.of(word) for word in (b"kill", b"Kill", b"KILL", b"newt!", b"gold!", b"gold", b"?")
+    }
+    expected = {
+        b"kill": WORDS["kill"],
+        b"Kill": WORDS["Kill"],
+        b"KILL": WORDS["kill"],
+        b"newt!": WORDS["newt"],
+    }
+    for word, vector in {**expected, b"gold!": WORDS["gold!"]}.items():
+        np.testing.assert_array_equal(looked_up[word], np.float32(vector))
+    assert looked_up[b"gold"] is looked_up[b"?"] is None
+    assert isinstance(vectors._vectors, np.memmap)
+
+    def not_again(*_):
+        raise AssertionError("read twice")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(word_vectors, "_convert", not_again)
+        np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32(WORDS["newt"]))
+    write_vectors(tmp_path / "v.vec", {"newt": (5.0, 5.0, 5.5)})
+    np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32([5, 5, 5.5]))
+
+
+@pytest.mark.parametrize(
+    ("header", "words", "line"),
+    [
+        ("words", WORDS, "line 1 must hold"),
+        ("0 3", WORDS, "line 1 must hold"),
+        ("4 2", WORDS, "line 2 of 5 is not a word and 2 finite numbers"),
+        ("5 3", WORDS, "line 6 of 6 is not"),
+        ("3 3", WORDS, "more than the 3 words"),
+        ("1 3", {"a": (1.0, math.nan, 1.0)}, "line 2 of 2 is not"),
+        ("1 3", {"a": (1.0, "x", 1.0)}, "line 2 of 2 is not"),
+    ],
+)
+def test_broken_vectors_are_named_and_leave_nothing(tmp_path, header, words, line):
+    config = section("bag_of_words", vectors=write_vectors(tmp_path / "v.vec", words, header))
+    with pytest.raises(UserError, match=rf"config\.reward\.vectors=.*{line}"):
+        rewards.check(config)
+    assert not list((tmp_path / "cache" / "motif_jax" / "vectors").iterdir())
+    with pytest.raises(UserError, match=r"config\.reward\.vectors=.*nowhere"):
+        rewards.check(section("bag_of_words", vectors=str(tmp_path / "nowhere.vec")))
+
+
+def test_bag_of_words_is_the_cosine_above_its_threshold(tmp_path):
+    values = {"vectors": write_vectors(tmp_path / "v.vec"), "goal": "kill kill newt!"}  # (2, 2, 0)
+    texts = (b"kill", b"Kill", b"kill newt", b"", b"zounds", b"gold! gold!", b"kill zounds  zounds")
+    expected = np.float32([1, -1, 3 / math.sqrt(5), 0, 0, 0, 1]) / math.sqrt(2)
+    reward, found = paid(section("bag_of_words", **values), *texts)
+    np.testing.assert_allclose(found, np.where(expected > -0.5, expected, 0), rtol=1e-6)
+    assert reward.metrics() == {"reward/unknown_tokens": 3 / 10}
+    assert "0 of the goal's 3 tokens" in reward.description
+    _, found = paid(section("bag_of_words", similarity=0.9, **values), *texts)
+    np.testing.assert_allclose(found, np.where(expected > 0.9, expected, 0), rtol=1e-6)
+
+
+def test_goals_are_those_of_the_prompts_or_sentences():
+    sentences = {goal_sentence(goal) for goal in ("defaultgoal", "combat", "gold", "stairs")}
+    assert len(sentences) == 4
+    assert goal_sentence("find the stairs") == "find the stairs"
+    for goal, line in (
+        ("fame", "must be one of defaultgoal"),
+        ("zeroknowledge", "a goal with a sentence"),
+        ("", "a goal"),
+    ):
+        with pytest.raises(UserError, match=rf"config\.reward\.goal=.*{line}"):
+            rewards.check(section("bag_of_words", goal=goal))
+    with pytest.raises(UserError, match=r"config\.reward\.similarity="):
+        rewards.check(section("bag_of_words", similarity=math.nan))
+
+
+def test_a_goal_without_known_words_is_refused(tmp_path):
+    config = section("bag_of_words", goal="zounds zounds", vectors=write_vectors(tmp_path / "v.vec"))
+    with pytest.raises(UserError, match="none of its words"):
+        rewards.load_intrinsic(config, SPEC)
+
+
+def test_hashed_vectors_know_what_looks_alike():
+    vectors = HashedVectors()
+
+    def cosine(one, other):
+        a, b = vectors.of(one), vectors.of(other)
+        return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+    assert cosine(b"kill", b"Kill!") == pytest.approx(1)
+    assert cosine(b"killing", b"kill") > 0.3
+    assert abs(cosine(b"newt", b"gold")) < 0.1
+    assert vectors.of(b"...") is None
+    _, values = paid(
+        section("bag_of_words", goal="kill the newt", similarity=0.2), b"You kill the newt!", b"It is dark."
+    )
+    assert values[0] > 0.8
+    assert values[1] == 0
+
+
+@pytest.mark.parametrize("kind", ["table", "bag_of_words"])
+def test_an_environment_without_text_is_refused(kind, tmp_path):
+    (tmp_path / "table.json").write_text("{}")
+    silent = EnvironmentSpec({"signal": ArraySpec((5,), "float32")}, 3)
+    with pytest.raises(UserError, match=f"{kind}: the environment shows no text"):
+        rewards.load_intrinsic(section(kind, table=str(tmp_path / "table.json")), silent)
+
+
+def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_path):
+    (tmp_path / "table.json").write_text('{"You kill the newt!": 2}')
+    own = section("table", table=str(tmp_path / "table.json"))
+    assert rewards.rates(own)
+    given = load_config("evaluate", "smoke").reward
+    chosen = lineups.choose_reward(given, own, "the agent")
+    assert chosen.table == own.table
+    told = ratings.LiveRater(chosen, SPEC)(rows(b"You kill the newt!")[0], {})
+    assert told == (2, 2, 2)
+    with given.unlocked():
+        given.dir = ""
+    assert lineups.choose_reward(given, own, "the agent") is None
+
+
+def test_the_kinds_are_in_the_config():
+    assert issubclass(rewards.kinds.KINDS["bag_of_words"], BagOfWordsReward)
+    with pytest.raises(UserError, match=r"bag_of_words.*table"):
+        rewards.check(ConfigDict({"kind": "bags"}))
