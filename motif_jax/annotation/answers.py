@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from motif_jax.annotation.annotator import Answer, Question
+from motif_jax.annotation.annotator import Question
 from motif_jax.annotation.answer_index import AnswerIndex
-from motif_jax.annotation.asking import Asked, Reply
+from motif_jax.annotation.messages import Asked, Reply
 from motif_jax.annotation.questions import QuestionHasher
 from motif_jax.annotation.store import AnswerStore, StoredAnswer, cost_fields
+from motif_jax.annotation.streams import Heard
 from motif_jax.datasets.verdicts import UNKNOWN, Form
-
-
-class Heard(NamedTuple):
-    """An answer, and how long it took."""
-
-    number: int
-    question: Question
-    answer: Answer
-    latency_seconds: float
 
 
 class Answers:

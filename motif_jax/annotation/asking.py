@@ -7,54 +7,18 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from motif_jax.annotation.annotator import Prices
 from motif_jax.annotation.labels import TURNED
+from motif_jax.annotation.messages import Asked, Reply
 from motif_jax.annotation.online import Labelled
 from motif_jax.annotation.questions import QuestionHasher, is_reversed
 from motif_jax.annotation.queue import Items, Pending, PublishedQueue, QuestionQueue, Queue
+from motif_jax.annotation.streams import Server
 from motif_jax.datasets.verdicts import FIRST, PAIR, TIE, UNKNOWN, YES, Form
-
-
-class Asked(NamedTuple):
-    """A question on its way: its number, its texts, and the answers without a verdict that it had before."""
-
-    number: int
-    items: Items
-    attempt: int
-
-
-class Reply(NamedTuple):
-    """An answer on its way back.
-
-    Attributes:
-      number: of the question.
-      label, probabilities: as `Answer` has them.
-      attempts: how often the question was asked until now, by anybody.
-      latency_seconds: from being asked to being answered; 0 for what the store had.
-      tokens: of prompts, answers, and of prompts that the server had cached.
-      asked: False if the store had it.
-    """
-
-    number: int
-    label: int
-    probabilities: tuple[float, ...] | None
-    attempts: int
-    latency_seconds: float = 0.0
-    tokens: tuple[int, int, int] = (0, 0, 0)
-    asked: bool = True
-
-
-class Server(NamedTuple):
-    """Whether whoever answers is there: since when (Unix time), and why not."""
-
-    up: bool
-    since: float
-    cause: str = ""
-
 
 # Totals of a run, in a checkpoint too: what they count stands in docs/metrics.md.
 _TOTALS = (
@@ -89,6 +53,7 @@ class Books:
             if self._published
             else QuestionQueue(config.queue.size, config.queue.order)
         )
+        self._batch = config.queue.batch
         self._attempts = config.annotator.attempts
         self._budget = config.queue.budget
         self._lock = threading.Lock()
@@ -145,6 +110,8 @@ class Books:
     def take(self, most: int) -> list[Asked]:
         """Up to `most` questions to be asked now, none beyond the budgets."""
         with self._lock:
+            if self._published:  # a whole call after the other
+                most = 0 if self._flight else self._batch
             taken = self._queue.take(min(most, self._allowed()), time.monotonic())
             asked = []
             for pending in taken:

@@ -110,13 +110,15 @@ class ChatAnnotator(Annotator):
         self._retry = config.answer.retry and self.mode != "soft"
         self._minimum_mass: float = config.answer.minimum_mass
         self._seed: int | None = config.seed if self._draws(config) and config.sampling.seeded else None
-        self._parse = AnswerParser(self.prompt.answer, config.compat.answer_first_match)
+        first_match = config.compat.answer_first_match
+        anywhere = config.compat.get("oni_label_anywhere", False)
+        self._parse = AnswerParser(self.prompt.answer, first_match, anywhere)
         identity = {
             **model,
             "goal": config.goal,
             "prompt": self.prompt.identity(),
             "mode": self.mode,
-            "parsing": "first_match" if config.compat.answer_first_match else "last_line",
+            "parsing": "anywhere" if anywhere else "first_match" if first_match else "last_line",
             "retry": self._retry,
             "sampling": self._sampling_identity(config),
         }

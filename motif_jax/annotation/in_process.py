@@ -9,10 +9,12 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.annotation.annotator import Question, make_annotator
-from motif_jax.annotation.answers import Answers, Heard
-from motif_jax.annotation.asking import Books, Reply, Server, labelled
+from motif_jax.annotation.answers import Answers
+from motif_jax.annotation.asking import Books, labelled
+from motif_jax.annotation.messages import Reply
 from motif_jax.annotation.online import Labelled, annotator_config, in_section
 from motif_jax.annotation.queue import Items
+from motif_jax.annotation.streams import Heard, Server
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 
 # Questions that a call of `poll` asks at most.

@@ -1,11 +1,12 @@
 """Labels while an agent trains: what a training tells an annotator that runs beside it, and what it hears.
 
-`make_source` gives what a config asks for.
+`make_source` gives what a config asks for: a process of its own (`annotation/supervised.py`), or the annotator in this one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -114,6 +115,12 @@ def _annotator() -> ConfigDict:
     config = ConfigDict()
     # lexicon; with a language model: openai, vllm; module:Class of your own.
     config.kind = "lexicon"
+    # True: in a process of its own, beside the training. False: in this one, for annotators that answer at once.
+    config.own_process = True
+    # The Python of that process, where vLLM is not installed here; empty: this one.
+    config.python = ""
+    # The GPUs of that process, as CUDA_VISIBLE_DEVICES has them; empty: those of this one.
+    config.devices = ""
     # defaultgoal, zeroknowledge, combat, gold, stairs.
     config.goal = "defaultgoal"
     # Answers are drawn with it. Runs that share a store find each other's answers where it is the same.
@@ -152,7 +159,22 @@ def check(config: ConfigDict, form: Form) -> None:
     checks.choice(config, "queue.order", queue.ORDERS)
     for name in config.queue.budget:
         checks.positive(config, f"queue.budget.{name}", allow_none=True)
-    check_store(config.annotator.store_dir)
+    with in_section():
+        check_store(config.annotator.store_dir)
+    if config.annotator.own_process:
+        if config.annotator.python:
+            runs = os.access(config.annotator.python, os.X_OK)
+            checks.require(runs, "annotator.python", config.annotator.python, "a program that can be started")
+            return  # what is installed there is seen there, when it starts
+    else:
+        for key in ("python", "devices"):
+            value = config.annotator[key]
+            checks.require(not value, f"annotator.{key}", value, "'' without annotator.own_process")
+    check_section(config, form)
+
+
+def check_section(config: ConfigDict, form: Form) -> None:
+    """Raises UserError for a bad value of the annotator's own settings."""
     with in_section():
         check_annotator(annotator_config(config), form)
 
@@ -180,5 +202,6 @@ def in_section() -> Iterator[None]:
 def make_source(config: ConfigDict, form: Form) -> LabelSource:
     """The source of labels that `config` (the sections of `default_config`, and `compat`) asks for."""
     from motif_jax.annotation.in_process import InProcessSource
+    from motif_jax.annotation.supervised import ProcessSource
 
-    return InProcessSource(config, form)
+    return ProcessSource(config, form) if config.annotator.own_process else InProcessSource(config, form)

@@ -28,18 +28,20 @@ from motif_jax.annotation.chat import (
     check_chat,
     json_option,
 )
+from motif_jax.annotation.openai_stream import OpenAIStream
 from motif_jax.annotation.replies import (
     Rubbish,
+    ServerError,
     blames_answer_limit,
     blames_content,
     blames_length,
     checked,
     verdict_log_probabilities,
 )
+from motif_jax.annotation.streams import Deliver, Stream
 from motif_jax.annotation.traffic import Traffic, retry_after
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
-from motif_jax.support.errors import UserError
 from motif_jax.support.progress import format_seconds
 
 STRUCTURED = ("structured_outputs", "response_format", "none")
@@ -66,7 +68,7 @@ class _Refused(Exception):
 class _Passing(Exception):
     """A fault that may pass: its cause, the error if it does not, and how long the server wants to be left alone."""
 
-    def __init__(self, cause: str, failure: UserError, wait: float = 0.0) -> None:
+    def __init__(self, cause: str, failure: ServerError, wait: float = 0.0) -> None:
         super().__init__(cause)
         self.cause, self.failure, self.wait = cause, failure, wait
 
@@ -93,6 +95,7 @@ class OpenAIAnnotator(ChatAnnotator):
         self._settings = settings
         self._limit: str | None = _LIMITS[0]
         self._traffic = Traffic(settings.concurrency)
+        self.at_once = settings.concurrency
         self.prices = _prices(config)
         # A server of one's own wants no key, but the client insists on some text.
         self._key = os.environ.get(settings.key_variable) or "none"
@@ -166,27 +169,58 @@ class OpenAIAnnotator(ChatAnnotator):
 
     async def _ask_all(self, questions: Sequence[Question], results: queue.SimpleQueue) -> None:
         numbered = iter(enumerate(questions))
-        async with openai.AsyncOpenAI(
-            base_url=self._settings.base_url,
-            api_key=self._key,
-            timeout=self._settings.timeout_seconds,
-            max_retries=0,
-        ) as client:
+        async with self.client() as client:
 
             async def work() -> None:
                 for position, question in numbered:
-                    results.put((position, await self._ask(client, position, question)))
+                    results.put(
+                        (position, await self.ask(client, position, question, self._settings.retries))
+                    )
 
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self._settings.concurrency, len(questions))):
                     group.create_task(work())
 
-    async def _ask(self, client: openai.AsyncOpenAI, position: int, question: Question) -> Answer:
-        """One question's whole conversation."""
+    def client(self) -> openai.AsyncOpenAI:
+        """A client of the server; it sends nothing again by itself."""
+        return openai.AsyncOpenAI(
+            base_url=self._settings.base_url,
+            api_key=self._key,
+            timeout=self._settings.timeout_seconds,
+            max_retries=0,
+        )
+
+    def open_stream(self, deliver: Deliver) -> Stream:
+        """See `Annotator`: as many requests at a time as the server bears, each sent once."""
+        return OpenAIStream(self, deliver)
+
+    async def greet(self, client: openai.AsyncOpenAI) -> None:
+        """Has the model say one token.
+
+        Raises:
+          ServerError: it does not.
+        """
+        turns = [{"role": "user", "content": "Hello."}]
+        request = {"model": self._settings.model, "messages": turns, "max_tokens": 1}
+        try:
+            await self._send(client, request)
+        except _Passing as fault:
+            raise fault.failure from fault.failure.__cause__
+        except _Refused:
+            return  # it was heard
+
+    async def ask(
+        self, client: openai.AsyncOpenAI, position: int, question: Question, retries: int
+    ) -> Answer:
+        """One question's whole conversation; each turn is sent again at most `retries` times.
+
+        Raises:
+          ServerError: the server does not answer.
+        """
         dialogue = self.open(position, question)
         while True:
             try:
-                choice = await self._complete(client, dialogue)
+                choice = await self._complete(client, dialogue, retries)
             except _Refused as error:
                 return dialogue.answer(UNKNOWN, note=str(error))
             if self.mode == "soft":
@@ -203,11 +237,11 @@ class OpenAIAnnotator(ChatAnnotator):
     def _prefill(self) -> str:
         return self.prompt.answer.prefix.rstrip()
 
-    async def _complete(self, client: openai.AsyncOpenAI, dialogue: Dialogue) -> Any:
+    async def _complete(self, client: openai.AsyncOpenAI, dialogue: Dialogue, retries: int) -> Any:
         """One turn, sent again after growing waits while the fault may pass.
 
         Raises:
-          UserError: the fault does not pass.
+          ServerError: the fault does not pass.
           _Refused: the server will not answer this question; what is kept as the reason.
         """
         request = self._request(dialogue)
@@ -217,7 +251,7 @@ class OpenAIAnnotator(ChatAnnotator):
             try:
                 usage, choice = await self._send(client, request)
             except _Passing as fault:
-                if retry == self._settings.retries:
+                if retry == retries:
                     raise fault.failure from fault.failure.__cause__
                 self._traffic.again(fault.cause)
                 await asyncio.sleep(max(wait, fault.wait))
@@ -233,7 +267,7 @@ class OpenAIAnnotator(ChatAnnotator):
 
         Raises:
           _Passing: another try may help.
-          UserError, _Refused: none will.
+          ServerError, _Refused: none will.
         """
         for most in [request.pop(name) for name in _LIMITS if name in request]:
             if self._limit is not None:
@@ -251,9 +285,9 @@ class OpenAIAnnotator(ChatAnnotator):
         except (openai.APITimeoutError, TimeoutError) as error:
             self._traffic.too_many(sent)
             what = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
-            raise _Passing("no answer in time", self._failure(what, error)) from error
+            raise _Passing("no answer in time", self._failure(what, error, passing=True)) from error
         except openai.APIConnectionError as error:
-            failure = self._failure("cannot be reached", error.__cause__ or error)
+            failure = self._failure("cannot be reached", error.__cause__ or error, passing=True)
             raise _Passing("no connection", failure) from error
         except (Rubbish, openai.APIResponseValidationError, ValueError, TypeError) as error:
             raise _Passing("rubbish", self._failure("returns rubbish", error)) from error
@@ -269,7 +303,7 @@ class OpenAIAnnotator(ChatAnnotator):
             raise self._failure(f"asks to wait {format_seconds(told)}", error)
         if error.status_code in _TOO_MANY or told:
             self._traffic.too_many(sent, told)
-        return _Passing(cause, self._failure(f"answers with {cause}", error), told)
+        return _Passing(cause, self._failure(f"answers with {cause}", error, passing=True), told)
 
     def _lasting(self, error: openai.APIStatusError, request: dict[str, Any]) -> None:
         """Raises for an answer that will be the same the next time; returns if the answer is to be limited otherwise."""
@@ -304,15 +338,13 @@ class OpenAIAnnotator(ChatAnnotator):
             raise self._failure(f"refused all of {traffic.refused} questions by their content", error)
         raise _Refused(REFUSED)
 
-    def _failure(self, what: str, error: BaseException | str) -> UserError:
+    def _failure(self, what: str, error: BaseException | str, passing: bool = False) -> ServerError:
         """The one line about a server, with its cause; the key never stands in it."""
         detail = " ".join(str(error).split())[:200] or type(error).__name__
         if self._key != "none":
             detail = detail.replace(self._key, "***")
-        failure = UserError(
-            f"the server {self._settings.base_url} {what} ({detail}); everything answered so far is kept, the same command "
-            "goes on from there"
-        )
+        advice = "everything answered so far is kept, the same command goes on from there"
+        failure = ServerError(f"the server {self._settings.base_url} {what} ({detail})", advice, passing)
         failure.__cause__ = error if isinstance(error, BaseException) else None
         return failure
 
@@ -339,7 +371,7 @@ class OpenAIAnnotator(ChatAnnotator):
             if self._settings.structured == "structured_outputs":
                 extra["structured_outputs"] = {"choice": list(self.prompt.answer.answers)}
             elif self._settings.structured == "response_format":
-                request["response_format"] = _schema(self.prompt.answer.key, self.prompt.answer.verdicts)
+                request["response_format"] = self.prompt.answer.schema
         return {**request, "extra_body": extra}
 
     def preview(self, question: Question) -> Preview:
@@ -354,17 +386,6 @@ def _prices(config: Any) -> Prices | None:
     if not (told.prompt or told.cached or told.completion):
         return None
     return Prices(told.prompt, told.prompt if told.cached is None else told.cached, told.completion)
-
-
-def _schema(key: str, verdicts: Sequence[str]) -> dict[str, Any]:
-    name = key.replace(" ", "_")
-    schema = {
-        "type": "object",
-        "properties": {name: {"type": "string", "enum": list(verdicts)}},
-        "required": [name],
-        "additionalProperties": False,
-    }
-    return {"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}}
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], results: queue.SimpleQueue) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import Any
 
-from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
+from motif_jax.datasets.verdicts import NO, PAIR, SINGLE, TIE, UNKNOWN, YES, Form
 from motif_jax.support.errors import UserError
 
 _SLOT = "{verdict}"
@@ -43,6 +44,18 @@ class AnswerForm:
         """The words that announce the verdict: 'best_description'."""
         return re.findall(r"[A-Za-z]+(?:[_ ][A-Za-z]+)*", self.prefix)[-1]
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The response_format of a request for a JSON object with the key and one of the verdicts."""
+        name = self.key.replace(" ", "_")
+        schema = {
+            "type": "object",
+            "properties": {name: {"type": "string", "enum": list(self.verdicts)}},
+            "required": [name],
+            "additionalProperties": False,
+        }
+        return {"type": "json_schema", "json_schema": {"name": "verdict", "strict": True, "schema": schema}}
+
 
 def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerForm:
     """Builds the answer form of the words for the verdicts of `form`.
@@ -67,19 +80,29 @@ def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerF
 class AnswerParser:
     """Reads verdicts in one answer form."""
 
-    def __init__(self, form: AnswerForm, first_match: bool = False) -> None:
-        """`first_match`: the published rule (compat.answer_first_match)."""
+    def __init__(self, form: AnswerForm, first_match: bool = False, anywhere: bool = False) -> None:
+        """Takes the published rules that are wanted instead of ours.
+
+        Args:
+          form: of the answers.
+          first_match: Motif's (compat.answer_first_match).
+          anywhere: ONI's (compat.oni_label_anywhere): of two verdicts the second counts wherever its word stands, else it is
+            the first; of three the first match counts, else it is the third, the tie. Nothing is unknown.
+        """
         self._labels = {word.lower(): label for label, word in enumerate(form.verdicts)}
-        self._first_match = first_match
+        self._first_match, self._anywhere = first_match, anywhere
+        self._positive = re.compile(rf"(?<!\w){re.escape(form.verdicts[YES])}(?!\w)")
         self._published = _published_pattern(form)
         self._verdict = _verdict_pattern(form)
         self._words = re.compile("|".join(map(re.escape, form.verdicts)), re.IGNORECASE)
 
     def __call__(self, text: str) -> int:
         """The label of an answer, UNKNOWN where no verdict is found."""
-        if self._first_match:
+        if self._anywhere and len(self._labels) == len(SINGLE.verdicts):
+            return YES if self._positive.search(text) else NO
+        if self._first_match or self._anywhere:
             found = self._published.search(text)
-            return self._labels[found[1].lower()] if found else UNKNOWN
+            return self._labels[found[1].lower()] if found else TIE if self._anywhere else UNKNOWN
         return self._last_line(text)
 
     def _last_line(self, text: str) -> int:

@@ -36,6 +36,7 @@ class Prompt:
       goal: the goal sentence, may be empty.
       answer: how the verdict is written.
       form: what is asked about, and the verdicts.
+      examples: lines of worked examples for the goal; may be empty.
     """
 
     system: str
@@ -44,6 +45,7 @@ class Prompt:
     goal: str
     answer: AnswerForm
     form: Form = PAIR
+    examples: str = ""
 
     def identity(self) -> dict[str, Any]:
         """The texts and their hash, for manifests and question ids."""
@@ -54,6 +56,7 @@ class Prompt:
             "goal": self.goal,
             "answer": self.answer.template,
             "verdicts": list(self.answer.verdicts),
+            **({"examples": self.examples} if self.examples else {}),
         }
         canonical = json.dumps(texts, sort_keys=True).encode()
         return {**texts, "hash": hashlib.blake2b(canonical, digest_size=16).hexdigest()}
@@ -71,6 +74,32 @@ class Prompt:
             {"role": "user", "content": self._fill(self.retry, [""] * len(self.form.items))},
         ]
 
+    def items_of(self, text: str) -> tuple[str, ...] | None:
+        """The items that a user turn of this prompt asks about; None for any other text."""
+        found = self._question_pattern.fullmatch(text)
+        if found is None:
+            return None
+        try:
+            said = {name: json.loads(found[name]) for name in self.form.items}
+        except ValueError:
+            return None
+        return tuple(said[name] for name in self.form.items)
+
+    @functools.cached_property
+    def _question_pattern(self) -> re.Pattern[str]:
+        seen: set[str] = set()
+        parts = []
+        for name, text in self._pieces(self.question):
+            parts.append(
+                re.escape(text)
+                if not name
+                else f"(?P={name})"
+                if name in seen
+                else rf'(?P<{name}>"(?:[^"\\]|\\.)*+")'
+            )
+            seen.add(name)
+        return re.compile("".join(parts))
+
     def _fill(self, template: str, items: Sequence[str]) -> str:
         quoted = dict(zip(self.form.items, map(_quote, items), strict=True))
         return "".join(quoted.get(name) or text for name, text in self._pieces(template))
@@ -81,10 +110,15 @@ class Prompt:
 
         Everything else is filled in here once. An item that holds a placeholder stays as it is.
         """
-        if not self.goal:
-            template = re.sub(r"(?m)^[ \t]*\{goal\}[ \t]*\n?", "", template)
+        for name, text in (("goal", self.goal), ("examples", self.examples)):
+            if not text:
+                template = re.sub(rf"(?m)^[ \t]*\{{{name}\}}[ \t]*\n?", "", template)
         names = [f"answer_{verdict}" for verdict in self.form.verdicts]
-        values = {"goal": self.goal, **dict(zip(names, self.answer.answers, strict=True))}
+        values = {
+            "goal": self.goal,
+            "examples": self.examples,
+            **dict(zip(names, self.answer.answers, strict=True)),
+        }
         placeholder = re.compile(rf"\{{({'|'.join([*self.form.items, *values])})\}}")
         pieces = []
         for place, piece in enumerate(placeholder.split(template)):
@@ -99,13 +133,24 @@ def prompt_path(version: str, file: str, form: Form = PAIR) -> Path:
     """The prompt file of `config.prompt`: the user's own, or the one of a version for questions of `form`."""
     if file:
         return Path(file)
-    folder = FOLDER if form is PAIR else FOLDER / form.name
-    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    known = {path.stem: path for path in prompt_files(form)}
     if version not in known:
         raise UserError(
             f"config.prompt.version={version}: must be one of {', '.join(known)}, or give prompt.file"
         )
-    return folder / f"{version}.yaml"
+    return known[version]
+
+
+def prompt_files(form: Form = PAIR) -> list[Path]:
+    """The prompt files for questions of `form` that come with the project; their names are their versions."""
+    return sorted((FOLDER if form is PAIR else FOLDER / form.name).glob("*.yaml"))
+
+
+def goals_of(path: Path) -> list[str]:
+    """The goals of a prompt file; `load_prompt` says what is wrong with one that has none."""
+    tree = _read(path)
+    goals = tree.get("goals")
+    return list(goals) if isinstance(goals, Mapping) else []
 
 
 def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> Prompt:
@@ -115,17 +160,7 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> Prompt:
       UserError: the file cannot be read, a field is missing or not a text, a placeholder is missing, or it has no such
         goal.
     """
-    try:
-        # Everything is a text in this loader: `no` is the word, not False, and 1 is a verdict.
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
-    except OSError as error:
-        raise UserError(f"prompt file {path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"prompt file {path} is not YAML: {error}") from None
-    if not isinstance(tree, Mapping):
-        raise UserError(
-            f"prompt file {path} must hold the fields system, question, retry, answer, verdicts, goals"
-        )
+    tree = _read(path)
     question = _text(tree, path, f"question.{'analysis' if mode == 'analysis' else 'verdict'}")
     for needed in form.items:
         if f"{{{needed}}}" not in question:
@@ -146,7 +181,44 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> Prompt:
     sentence = _text(tree, path, f"goals.{goal}", empty=True).strip()
     if sentence and "{goal}" not in question:
         raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{goal}}")
-    return Prompt(system, question, _text(tree, path, "retry"), sentence, answer, form)
+    examples = _examples(tree, path, goal, answer, form)
+    if examples and "{examples}" not in question:
+        raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{examples}}")
+    return Prompt(system, question, _text(tree, path, "retry"), sentence, answer, form, examples)
+
+
+def _examples(tree: Mapping[str, Any], path: Path, goal: str, answer: AnswerForm, form: Form) -> str:
+    """A line for each worked example that has a verdict for the goal."""
+    lines = []
+    for example in tree.get("examples", []):
+        names = {*form.items, "verdicts"}
+        verdicts = example.get("verdicts") if isinstance(example, Mapping) else None
+        if not isinstance(verdicts, Mapping) or set(example) != names:
+            raise UserError(f"prompt file {path}: each of examples must hold {', '.join(sorted(names))}")
+        if goal not in verdicts:
+            continue
+        if verdicts[goal] not in form.verdicts:
+            raise UserError(
+                f"prompt file {path}: the verdicts of examples must be {' or '.join(form.verdicts)}, not {verdicts[goal]}"
+            )
+        shown = " ".join(_quote(example[name]) for name in form.items)
+        lines.append(f"{shown} {answer.answers[form.verdicts.index(verdicts[goal])]}")
+    return "\n".join(lines)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        # Everything is a text in this loader: `no` is the word, not False, and 1 is a verdict.
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+    except OSError as error:
+        raise UserError(f"prompt file {path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"prompt file {path} is not YAML: {error}") from None
+    if not isinstance(tree, Mapping):
+        raise UserError(
+            f"prompt file {path} must hold the fields system, question, retry, answer, verdicts, goals"
+        )
+    return tree
 
 
 def _text(tree: Mapping[str, Any], path: Path, field: str, empty: bool = False) -> str:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from motif_jax.support.errors import UserError
+
 # Words of a refusal that blames the content of a prompt.
 _FILTER_WORDS = (
     "content_filter",
@@ -35,6 +37,19 @@ _LENGTH_WORDS = (
 )
 # Words of one that blames the longest answer asked for.
 _LIMIT_WORDS = ("too large", "cannot be greater than", "max_model_len")
+
+
+class ServerError(UserError):
+    """A server did not answer: in one line, and without the advice to a user that follows it there.
+
+    Attributes:
+      cause: what is wrong with the server.
+      passing: whether it may be better later.
+    """
+
+    def __init__(self, cause: str, advice: str, passing: bool) -> None:
+        super().__init__(f"{cause}; {advice}")
+        self.cause, self.passing = cause, passing
 
 
 class Rubbish(Exception):

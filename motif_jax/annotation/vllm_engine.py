@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +24,7 @@ from motif_jax.annotation.chat import (
     check_chat,
     json_option,
 )
+from motif_jax.annotation.streams import ListSource, Source
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -142,20 +142,23 @@ class VllmAnnotator(ChatAnnotator):
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields each answer when it is complete, and None after each step of the engine."""
-        waiting = iter(enumerate(questions))
+        return self.annotate_open(ListSource(questions))
+
+    def annotate_open(self, source: Source) -> Iterator[tuple[int, Answer] | None]:
+        """The same for questions that come as they come."""
         queued: dict[str, Dialogue] = {}
         engine = self._llm.llm_engine
         limit = self._config.vllm.in_flight
         try:
             while True:
                 while len(queued) + _CHUNK <= limit or not queued:
-                    chunk = list(itertools.islice(waiting, min(_CHUNK, limit)))
+                    chunk = source.take(min(_CHUNK, limit), wait=not queued)
                     if not chunk:
                         break
                     dialogues = [self.open(position, question) for position, question in chunk]
                     for dialogue in self._enqueue(dialogues, queued):
                         yield dialogue.position, dialogue.answer(UNKNOWN, note=TOO_LONG)
-                if not queued:
+                if chunk is None and not queued:
                     return
                 again: list[Dialogue] = []
                 for output in engine.step():

@@ -45,6 +45,7 @@ def make_config(tmp_path, **values):
     config = online.default_config()
     config.compat = ConfigDict({"oni_requeue": False})
     config.annotator.store_dir = str(tmp_path / "store")
+    config.annotator.own_process = False
     for name, value in values.items():
         config.update_from_flattened_dict({name.replace("__", "."): value})
     return config
@@ -194,6 +195,8 @@ def test_metrics_have_the_same_names_from_the_first_row_on(make):
         ("queue.size", 0, r"config.queue.size=0"),
         ("queue.budget.tokens", 0, r"config.queue.budget.tokens=0"),
         ("annotator.lexicon.file", "nowhere.yaml", r"nowhere.yaml"),
+        ("annotator.store_dir", __file__, r"config.annotator.store_dir=.*must be a folder"),
+        ("annotator.python", "python9", r"config.annotator.python='python9': must be '' without"),
     ],
 )
 def test_a_bad_value_is_named_as_the_config_has_it(tmp_path, key, value, told):

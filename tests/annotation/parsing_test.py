@@ -164,3 +164,25 @@ def test_no_text_makes_it_hang(unit, head):
     PARSE(text)
     PUBLISHED(text)
     assert time.process_time() - start < 20
+
+
+PAIR_FORM = make_form('("best": "{verdict}")', ["1", "2", "None"])
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "ours", "published"),
+    [
+        (SINGLE_FORM, 'Good.\n("good_news": "Yes")', YES, YES),
+        (SINGLE_FORM, 'Is it a Yes? Hardly.\n("good_news": "No")', NO, YES),
+        (SINGLE_FORM, "I cannot say.", UNKNOWN, NO),
+        (SINGLE_FORM, '("good_news": "Yes") ("good_news": "No")', UNKNOWN, YES),
+        (SINGLE_FORM, "Yesterday it was no.", UNKNOWN, NO),
+        (SINGLE_FORM, "", UNKNOWN, NO),
+        (PAIR_FORM, '("best": "2")', SECOND, SECOND),
+        (PAIR_FORM, '("best": "1")\n("best": "2")', SECOND, FIRST),
+        (PAIR_FORM, "Neither, I think.", UNKNOWN, TIE),
+    ],
+)
+def test_the_last_line_with_a_verdict_or_a_token_anywhere(form, text, ours, published):
+    assert AnswerParser(form)(text) == ours
+    assert AnswerParser(form, anywhere=True)(text) == published

@@ -10,7 +10,7 @@ import yaml
 
 from motif_jax.annotation.parsing import AnswerParser
 from motif_jax.annotation.prompts import FOLDER, MODES, label_name, load_prompt, model_tag, prompt_path
-from motif_jax.datasets.verdicts import NO, SINGLE, YES
+from motif_jax.datasets.verdicts import FORMS, NO, SINGLE, YES
 from motif_jax.support.errors import UserError
 
 GOALS = ("defaultgoal", "zeroknowledge", "combat", "gold", "stairs")
@@ -42,17 +42,69 @@ def test_every_published_combination(version, goal, mode):
         assert AnswerParser(prompt.answer, first_match=True)(f"Some text.\n{answer}") == label
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("goal", GOALS)
-def test_single_texts(goal, mode):
-    prompt = load_prompt(prompt_path("default", "", SINGLE), goal, mode, SINGLE)
+@pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
+def test_single_texts(version, goal, mode):
+    prompt = load_prompt(prompt_path(version, "", SINGLE), goal, mode, SINGLE)
     text = prompt.conversation("You kill it! {goal} {item}")[-1]["content"]
     assert text.count('"You kill it! {goal} {item}"') == 1
     assert prompt.goal in text
+    assert (prompt.goal == "") == (prompt.examples == "") == (goal == "zeroknowledge")
+    assert prompt.examples in text
+    assert "\n\n\n" not in text
+    assert text.count("{examples}") == 0
     assert [prompt.answer.verdicts[label] for label in (NO, YES)] == ["No", "Yes"]
     assert all(answer in text for answer in prompt.answer.answers)
     for label, answer in enumerate(prompt.answer.answers):
         assert AnswerParser(prompt.answer)(f"Some text.\n{answer}") == label
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_examples_have_both_verdicts_for_each_goal_and_goals_differ_in_them(version):
+    shown = {}
+    for goal in GOALS[:1] + GOALS[2:]:
+        prompt = load_prompt(prompt_path(version, "", SINGLE), goal, "analysis", SINGLE)
+        lines = prompt.examples.splitlines()
+        for answer in prompt.answer.answers:
+            assert any(line.endswith(answer) for line in lines)
+        shown[goal] = prompt.examples
+    assert len(set(shown.values())) == 4
+
+
+@pytest.mark.parametrize(
+    ("example", "told"),
+    [
+        ({"item": "a"}, "each of examples must hold item, verdicts"),
+        ({"verdicts": {"gold": "no"}}, "each of examples must hold item, verdicts"),
+        ({"item": "a", "verdicts": {"gold": "maybe"}}, "must be no or yes, not maybe"),
+    ],
+)
+def test_a_bad_example_is_named(tmp_path, example, told):
+    tree = yaml.load(prompt_path("default", "", SINGLE).read_text(), yaml.BaseLoader)
+    tree["examples"] = [example]
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    with pytest.raises(UserError, match=told):
+        load_prompt(path, "gold", "analysis", SINGLE)
+
+
+def test_examples_need_their_place(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(prompt_path("default", "", SINGLE).read_text().replace("    {examples}\n", ""))
+    with pytest.raises(UserError, match=r"lacks \{examples\}"):
+        load_prompt(path, "gold", "analysis", SINGLE)
+    load_prompt(path, "zeroknowledge", "analysis", SINGLE)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
+def test_a_question_is_understood_by_its_own_prompt_alone(form, version, goal, mode):
+    every = {(v, g, m): load_prompt(prompt_path(v, "", form), g, m, form) for v, g, m in EVERY if m != "soft"}
+    items = ('He said "hi" \\ {second}\nYou die...', "{goal} é")[: len(form.items)]
+    prompt = load_prompt(prompt_path(version, "", form), goal, mode, form)
+    text = prompt.conversation(*items)[-1]["content"]
+    understood = {key: said for key, other in every.items() if (said := other.items_of(text)) is not None}
+    assert understood == {(version, goal, "verdict" if mode == "soft" else mode): items}
+    assert prompt.items_of(text + "!") is None
 
 
 def test_a_file_for_another_form_is_refused():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import re
 import signal
@@ -11,7 +10,6 @@ import socket
 import subprocess
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -24,6 +22,7 @@ from motif_jax.annotation.store import AnswerStore
 from motif_jax.benchmarks._tiny_judge import good, message, pair, rule
 from motif_jax.datasets.verdicts import NO, SINGLE, UNKNOWN, YES
 from motif_jax.support.errors import UserError
+from tests.chat_server import Server
 from tests.end_to_end.annotate_datasets import (
     REPOSITORY,
     annotate,
@@ -37,90 +36,6 @@ from tests.end_to_end.annotate_datasets import (
 
 NAME = "judge_msg_defaultgoal_default"
 KEY = "sk-a-secret-that-nobody-may-see"
-
-
-class Server:
-    """Answers by the judge's rule, or as `behave(number, request)` says: (status, body, headers ...) or None for the rule."""
-
-    def __init__(self):
-        self.behave = lambda number, request: None
-        self.requests, self.times = [], []
-        self.keys = set()
-        self.most = 0
-        # Set, or set when two requests are there at the same time: until then the first one is kept waiting.
-        self.met = threading.Event()
-        self.met.set()
-        self._running = 0
-        self._lock = threading.Lock()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with outer._lock:
-                    outer.requests.append(request)
-                    outer.times.append(time.monotonic())
-                    outer.keys.add(self.headers["Authorization"])
-                    number = len(outer.requests)
-                    outer._running += 1
-                    outer.most = max(outer.most, outer._running)
-                    if outer._running > 1:
-                        outer.met.set()
-                outer.met.wait(60)
-                outer.met.set()
-                status, body, *headers = outer.behave(number, request) or (200, outer.judge(request))
-                time.sleep(0.005)
-                with outer._lock:
-                    outer._running -= 1
-                data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-                with contextlib.suppress(OSError):
-                    self.send_response(status)
-                    self.send_header("Content-Type", "application/json")
-                    for name, value in headers:
-                        self.send_header(name, value)
-                    self.send_header("Content-Length", str(len(data)))
-                    self.end_headers()
-                    self.wfile.write(data)
-
-            def log_message(self, *arguments):
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
-
-    def captions(self, request):
-        text = next(turn["content"] for turn in request["messages"] if turn["role"] == "user")
-        return [json.loads(re.search(rf'"description_{n}": (".*")}}', text)[1]) for n in (1, 2)]
-
-    def judge(self, request):
-        text = next(turn["content"] for turn in request["messages"] if turn["role"] == "user")
-        if single := re.search(r'"text": (".*")}', text):
-            words, template = ("No", "Yes"), '("good_news": "{}")'
-            word = words[good(json.loads(single[1]))]
-        else:
-            words, template = ("1", "2", "None"), '("best_description": "{}")'
-            word = words[rule(*self.captions(request))]
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant"}}
-        choice["message"]["content"] = "Thinking.\n" + template.format(word)
-        if request.get("logprobs"):
-            top = [{"token": t, "logprob": np.log(0.8 if t == word else 0.1), "bytes": []} for t in words]
-            said = next(token for token in top if token["token"] == word)
-            choice["logprobs"] = {"content": [{**said, "top_logprobs": top}]}
-        usage = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
-        return {
-            "id": "x",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "judge",
-            "choices": [choice],
-            "usage": usage,
-        }
-
-    def close(self):
-        self._http.shutdown()
-        self._http.server_close()
 
 
 @pytest.fixture

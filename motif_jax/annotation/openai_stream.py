@@ -1,0 +1,170 @@
+"""An open stream of questions to a server: one event loop, thread and client for as long as it is open."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from motif_jax.annotation.annotator import Question
+from motif_jax.annotation.replies import ServerError
+from motif_jax.annotation.streams import Deliver, Failed, Greeted, Heard, Server
+
+if TYPE_CHECKING:
+    import openai
+
+    from motif_jax.annotation.openai_client import OpenAIAnnotator
+
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 10.0
+
+
+class OpenAIStream:
+    """Each question is a task of its own; what fails is told, and sent again by nobody here."""
+
+    def __init__(self, annotator: OpenAIAnnotator, deliver: Deliver) -> None:
+        self._annotator, self._deliver = annotator, deliver
+        self._loop = asyncio.new_event_loop()
+        self._gate = Gate(self._loop, deliver)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._client: openai.AsyncOpenAI | None = None
+        self._thread = threading.Thread(target=self._run, name="openai", daemon=True)
+        self._thread.start()
+
+    def ask(self, number: int, question: Question) -> None:
+        """See `Stream`."""
+
+        async def work(client: openai.AsyncOpenAI) -> Heard:
+            start = time.monotonic()
+            answer = await self._annotator.ask(client, number, question, retries=0)
+            return Heard(number, question, answer, time.monotonic() - start)
+
+        self._loop.call_soon_threadsafe(self._begin, number, work)
+
+    def greet(self, number: int) -> None:
+        """See `Stream`: an answer of one token."""
+
+        async def work(client: openai.AsyncOpenAI) -> Greeted:
+            await self._annotator.greet(client)
+            return Greeted(number)
+
+        self._loop.call_soon_threadsafe(self._begin, number, work)
+
+    def close(self) -> None:
+        """See `Stream`."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: it is the second time
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _begin(self, number: int, work: Callable[[openai.AsyncOpenAI], Awaitable[Heard | Greeted]]) -> None:
+        task = self._loop.create_task(self._answer(number, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(
+        self, number: int, work: Callable[[openai.AsyncOpenAI], Awaitable[Heard | Greeted]]
+    ) -> None:
+        assert self._client is not None
+        try:
+            await self._gate.turn()
+            sent = time.monotonic()
+            try:
+                heard = await work(self._client)
+            except ServerError as error:
+                self._gate.failed(sent, error.cause)
+                self._deliver(Failed(number, error, error.passing))
+            else:
+                self._gate.answered()
+                self._deliver(heard)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # told to whoever opened the stream
+            self._deliver(error)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._client = self._annotator.client()
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._end())
+        except BaseException as error:  # told to whoever opened the stream
+            self._deliver(error)
+        finally:
+            self._loop.close()
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        assert self._client is not None
+        await self._client.close()
+
+
+class Gate:
+    """Lets requests through while the server answers; of those that wait while it does not, one now and then.
+
+    A failure says that the server is down if nothing was answered since its request was sent. Then a request is let through after a
+    pause, which grows, and an answer opens the gate.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, deliver: Deliver) -> None:
+        self._loop, self._deliver = loop, deliver
+        self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._failures = 0
+        self._one_may_pass = False
+        self._answered_at = float("-inf")
+        self._up = True
+        self._cause = ""
+        self._since = 0.0
+        self._told = False
+
+    async def turn(self) -> None:
+        """Waits until a request may be sent."""
+        if self._up or self._one_may_pass:
+            self._one_may_pass = False
+            return
+        future = self._loop.create_future()
+        self._waiting.append(future)
+        await future
+
+    def answered(self) -> None:
+        """Takes note of an answer."""
+        self._answered_at = time.monotonic()
+        self._failures = 0
+        if not (self._up and self._told):
+            self._change(True, "")
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._waiting:
+            self._waiting.popleft().set_result(None)
+
+    def failed(self, sent: float, cause: str) -> None:
+        """Takes note of a failure of a request that was sent at a monotonic time."""
+        if sent <= self._answered_at:
+            return
+        if self._up or cause != self._cause:
+            self._change(False, cause)
+        if self._timer is None:
+            pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 10))
+            self._failures += 1
+            self._timer = self._loop.call_later(pause * random.uniform(0.75, 1.25), self._probe)
+
+    def _probe(self) -> None:
+        self._timer = None
+        if self._waiting:
+            self._waiting.popleft().set_result(None)
+        else:
+            self._one_may_pass = True
+
+    def _change(self, up: bool, cause: str) -> None:
+        if up != self._up or not self._told:
+            self._since = time.time()
+        self._up, self._cause, self._told = up, cause, True
+        self._deliver(Server(up, self._since, cause))

@@ -1,0 +1,217 @@
+"""An embedded annotator behind the OpenAI chat protocol: a stand-in for a language model's server, without a model.
+
+It understands the questions of this project's prompt files, in all answer modes, and answers by the goal that they are asked
+with. The part of the protocol that it speaks is what our client and vLLM's have in common: /v1/models, /v1/chat/completions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from motif_jax.annotation.annotator import Annotator, Answer, Question, make_annotator
+from motif_jax.annotation.prompts import MODES, Prompt, goals_of, load_prompt, prompt_files
+from motif_jax.datasets.verdicts import FORMS, UNKNOWN, Form
+
+_MOST_BYTES = 16 << 20
+_CHARACTERS_PER_TOKEN = 4
+_PUZZLED = "I only judge what happens in games, and see no question about that here."
+# Probability of a word that is not listed, in the place of log 0.
+_LEAST = 1e-9
+
+
+class _Asked(NamedTuple):
+    """A question as it was understood."""
+
+    prompt: Prompt
+    goal: str
+    mode: str
+    items: tuple[str, ...]
+
+
+class Judge:
+    """From a chat request to the body of its reply."""
+
+    def __init__(self, config: ConfigDict) -> None:
+        """`config`: annotator, the sections that it reads, prompt_file, and model, which it is asked for by."""
+        self._config = embedded_config(config)
+        self._model: str = config.model
+        self._prompts = _prompts(config)
+        self._newest: tuple[Prompt, str, str] | None = None
+
+    def models(self) -> dict[str, Any]:
+        """The body of /v1/models."""
+        return {
+            "object": "list",
+            "data": [{"id": self._model, "object": "model", "created": 0, "owned_by": "motif_jax"}],
+        }
+
+    def reply(self, request: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Status and body for a chat request."""
+        if request.get("model") != self._model:
+            message = f"The model `{request.get('model')}` does not exist."
+            return 404, {"error": {"message": message, "type": "NotFoundError", "code": 404}}
+        turns = request.get("messages")
+        said = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
+        first = next((turn.get("content") for turn in said if turn.get("role") == "user"), None)
+        if not isinstance(first, str):
+            error = {"message": "messages must hold a user turn", "type": "BadRequestError", "code": 400}
+            return 400, {"error": error}
+        asked = self._understand(first)
+        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop"}
+        if asked is None:
+            choice["message"] = {"role": "assistant", "content": _PUZZLED}
+        else:
+            answer = self._answer(asked)
+            choice["message"] = {"role": "assistant", "content": _words(asked, answer, request)}
+            if request.get("logprobs"):
+                choice["logprobs"] = {"content": [_log_probabilities(asked, answer)]}
+                choice["message"]["content"] = choice["logprobs"]["content"][0]["token"]
+        prompt = sum(len(str(turn.get("content"))) for turn in said) // _CHARACTERS_PER_TOKEN
+        words = 1 + len(choice["message"]["content"]) // _CHARACTERS_PER_TOKEN
+        usage = {"prompt_tokens": prompt, "completion_tokens": words, "total_tokens": prompt + words}
+        about = {"id": "chatcmpl-0", "object": "chat.completion", "created": 0, "model": self._model}
+        return 200, {**about, "choices": [choice], "usage": usage}
+
+    def _understand(self, text: str) -> _Asked | None:
+        """The question in a user turn; the prompt that was understood last is tried first."""
+        newest = [] if self._newest is None else [self._newest]
+        for entry in (*newest, *self._prompts):
+            items = entry[0].items_of(text)
+            if items is not None:
+                self._newest = entry
+                return _Asked(*entry, items)
+        return None
+
+    def _answer(self, asked: _Asked) -> Answer:
+        form = asked.prompt.form
+        answers = self._annotator(form, asked.goal).annotate([Question("", asked.items, form)])
+        return next(heard for heard in answers if heard is not None)[1]
+
+    @functools.cache  # noqa: B019 (a server has one)
+    def _annotator(self, form: Form, goal: str) -> Annotator:
+        config = ConfigDict(self._config.to_dict())
+        config.goal = goal
+        return make_annotator(config, form)
+
+
+def embedded_config(config: ConfigDict) -> ConfigDict:
+    """The config with what annotators read besides: the goal is that of each question."""
+    made = ConfigDict(config.to_dict())
+    made.goal = "defaultgoal"
+    made.prompt = ConfigDict({"version": "default", "file": ""})
+    made.answer = ConfigDict({"mode": "analysis"})
+    made.captions = ConfigDict({"messages": True, "status": False})
+    return made
+
+
+def _prompts(config: ConfigDict) -> list[tuple[Prompt, str, str]]:
+    """Every prompt that there is, with its goal and mode; a file of the user's is for the forms whose placeholders it has."""
+    found = []
+    for form in FORMS:
+        files = prompt_files(form)
+        if config.prompt_file and f"{{{form.items[0]}}}" in Path(config.prompt_file).read_text("utf-8"):
+            files = [*files, Path(config.prompt_file)]
+        for path in files:
+            for goal in goals_of(path):
+                # Those of analysis and verdict; soft has the latter's question.
+                found += [(load_prompt(path, goal, mode, form), goal, mode) for mode in MODES[:2]]
+    return found
+
+
+def _words(asked: _Asked, answer: Answer, request: Mapping[str, Any]) -> str:
+    if answer.label == UNKNOWN:
+        return "I cannot tell."
+    if request.get("response_format"):
+        form = asked.prompt.answer
+        return json.dumps({form.key.replace(" ", "_"): form.verdicts[answer.label]})
+    verdict = asked.prompt.answer.answers[answer.label]
+    if asked.mode == "verdict":
+        return verdict
+    shown = ", ".join(f"{share:.2f}" for share in answer.probabilities or ())
+    return f"I went by a list of words and what they are worth{f': {shown}' if shown else ''}.\n{verdict}"
+
+
+def _log_probabilities(asked: _Asked, answer: Answer) -> dict[str, Any]:
+    """The verdict's token with those of all verdicts."""
+    form = asked.prompt.form
+    shares = answer.probabilities or form.certain(answer.label)
+    if answer.label == UNKNOWN:
+        shares = tuple(0.0 for _ in form.verdicts)
+    tokens: list[dict[str, Any]] = [
+        {"token": word, "logprob": math.log(max(share, _LEAST)), "bytes": None}
+        for word, share in zip(asked.prompt.answer.verdicts, shares, strict=True)
+    ]
+    return {**tokens[shares.index(max(shares))], "top_logprobs": tokens}
+
+
+async def serve(
+    judge: Judge, host: str, port: int, latency_seconds: float, listening: Callable[[int], None]
+) -> None:
+    """Serves until it is cancelled.
+
+    Args:
+      judge: answers.
+      host, port: where; port 0 for a free one.
+      latency_seconds: from a request to its answer, however many come together.
+      listening: called with the port when it is open.
+
+    Raises:
+      OSError: the port cannot be had.
+    """
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            while (request := await _read(reader)) is not None:
+                start = asyncio.get_running_loop().time()
+                status, body = _handle(judge, *request)
+                left = latency_seconds - (asyncio.get_running_loop().time() - start)
+                if request[0] == "POST" and left > 0:
+                    await asyncio.sleep(left)
+                data = json.dumps(body).encode()
+                head = f"HTTP/1.1 {status} {'OK' if status == 200 else 'Error'}\r\nContent-Type: application/json\r\n"
+                writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(connected, host, port)
+    async with server:
+        listening(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[str, str, bytes] | None:
+    """Method, path and body of the next request; None at the end, and for what is no HTTP."""
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = head.split("\r\n")
+    headers = {
+        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
+    length = headers.get("content-length", "0")
+    parts = first.split()
+    if len(parts) != 3 or not length.isdigit() or int(length) > _MOST_BYTES:
+        return None
+    return parts[0], parts[1], await reader.readexactly(int(length))
+
+
+def _handle(judge: Judge, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+    if method == "GET" and path.rstrip("/").endswith("/models"):
+        return 200, judge.models()
+    if method == "POST" and path.endswith("/chat/completions"):
+        with contextlib.suppress(ValueError):
+            request = json.loads(body)
+            if isinstance(request, dict):
+                return judge.reply(request)
+        return 400, {"error": {"message": "no JSON object", "type": "BadRequestError", "code": 400}}
+    return 404, {"error": {"message": f"there is no {path} here", "type": "NotFoundError", "code": 404}}

@@ -1,0 +1,64 @@
+"""Serves an embedded annotator over the OpenAI chat protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.annotation.annotator import annotator_class, check_annotator
+from motif_jax.annotation.serve import Judge, embedded_config, serve
+from motif_jax.datasets.verdicts import FORMS
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+
+NEEDS_WORKDIR = False
+_PORTS = 65_536
+
+
+def check(config: ConfigDict, workdir: Path | None) -> None:
+    """Raises UserError for a bad value, or an annotator that is no embedded one."""
+    del workdir
+    checks.positive(config, "latency_seconds", allow_zero=True)
+    inside = isinstance(config.port, int) and 0 <= config.port < _PORTS
+    checks.require(inside, "port", config.port, f"from 0 (any that is free) to {_PORTS - 1}")
+    checks.require(bool(config.model), "model", config.model, "the name that clients ask for")
+    annotator = annotator_class(config.annotator)
+    embedded = annotator.reads_items and not annotator.reads_prompt
+    checks.require(embedded, "annotator", config.annotator, "one that judges texts without a language model")
+    for form in annotator.forms:
+        check_annotator(embedded_config(config), form)
+    if config.prompt_file:
+        there = os.path.isfile(config.prompt_file)
+        checks.require(there, "prompt_file", config.prompt_file, "a prompt file, or empty")
+
+
+def run(config: ConfigDict, workdir: Path | None) -> int:
+    """Serves until it is told to stop."""
+    del workdir
+    forms = ", ".join(form.name for form in FORMS if form in annotator_class(config.annotator).forms)
+
+    def listening(port: int) -> None:
+        url = f"http://{config.host}:{port}/v1"
+        print(f"{config.annotator} answers as {config.model} ({forms}) at {url}", flush=True)
+
+    async def main() -> None:
+        task = asyncio.create_task(
+            serve(Judge(config), config.host, config.port, config.latency_seconds, listening)
+        )
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            return  # as it was asked to
+
+    try:
+        asyncio.run(main())
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UserError(f"config.port={config.port}: cannot be had on {config.host}: {reason}") from None
+    return 0

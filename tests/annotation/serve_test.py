@@ -1,0 +1,96 @@
+"""What the served lexicon replies: to this project's questions, and to anything else."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.annotation.parsing import AnswerParser
+from motif_jax.annotation.prompts import load_prompt, prompt_path
+from motif_jax.annotation.replies import verdict_log_probabilities
+from motif_jax.annotation.serve import Judge
+from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SINGLE, TIE, YES
+from tests.reward_fixtures import load_config
+
+KILL, WALL, GOLD = "You kill the newt!", "It's a wall.", "$ - 24 gold pieces."
+
+
+@pytest.fixture(scope="module")
+def judge():
+    return Judge(load_config("serve_annotator", ""))
+
+
+def ask(judge, turns, **fields):
+    status, body = judge.reply({"model": "lexicon", "messages": turns, **fields})
+    assert status == 200
+    json.dumps(body)
+    return body["choices"][0]
+
+
+@pytest.mark.parametrize("version", ["default", "reworded"])
+@pytest.mark.parametrize("mode", ["analysis", "verdict"])
+@pytest.mark.parametrize(
+    ("items", "goal", "label"),
+    [
+        ((KILL,), "defaultgoal", YES),
+        ((KILL,), "gold", NO),
+        ((GOLD,), "gold", YES),
+        (("",), "defaultgoal", NO),
+        ((KILL, WALL), "combat", FIRST),
+        ((WALL, WALL), "zeroknowledge", TIE),
+    ],
+)
+def test_a_question_is_answered_by_its_goal(judge, version, mode, items, goal, label):
+    form = SINGLE if len(items) == 1 else PAIR
+    prompt = load_prompt(prompt_path(version, "", form), goal, mode, form)
+    turns = prompt.conversation(*items)
+    content = ask(judge, turns)["message"]["content"]
+    assert AnswerParser(prompt.answer)(content) == label
+    assert (content in prompt.answer.answers) == (mode == "verdict")
+    again = ask(judge, prompt.retried(turns, "Hm."))["message"]["content"]
+    assert AnswerParser(prompt.answer)(again) == label
+    said = ask(judge, turns, response_format=prompt.answer.schema)["message"]["content"]
+    assert json.loads(said) == {prompt.answer.key: prompt.answer.verdicts[label]}
+
+
+def test_log_probabilities_of_a_prefilled_answer(judge):
+    prompt = load_prompt(prompt_path("default", "", SINGLE), "defaultgoal", "soft", SINGLE)
+    turns = [*prompt.conversation(KILL), {"role": "assistant", "content": prompt.answer.prefix}]
+    choice = ask(judge, turns, logprobs=True, top_logprobs=20)
+    said = json.loads(json.dumps(choice["logprobs"]), object_hook=lambda fields: SimpleNamespace(**fields))
+    no, yes = verdict_log_probabilities(SimpleNamespace(logprobs=said), prompt.answer.verdicts)
+    assert no < yes <= 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ({"model": "gpt"}, 404),
+        ({"model": "lexicon"}, 400),
+        ({"model": "lexicon", "messages": [1, {"role": "user", "content": 7}]}, 400),
+    ],
+)
+def test_requests_that_are_refused(judge, request_, status):
+    got, body = judge.reply(request_)
+    assert got == status
+    assert body["error"]["message"]
+
+
+def test_another_conversation_gets_no_verdict(judge):
+    content = ask(judge, [{"role": "user", "content": "Hello."}])["message"]["content"]
+    assert content
+    prompt = load_prompt(prompt_path("default", "", SINGLE), "gold", "analysis", SINGLE)
+    assert AnswerParser(prompt.answer)(content) not in (NO, YES)
+
+
+def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
+    text = prompt_path("default", "", SINGLE).read_text().replace('{"text": {item}}', "The line: {item}")
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    config = ConfigDict(load_config("serve_annotator", ""))
+    config.prompt_file = str(path)
+    prompt = load_prompt(path, "gold", "verdict", SINGLE)
+    assert ask(Judge(config), prompt.conversation(GOLD))["message"]["content"] == prompt.answer.answers[YES]
