@@ -68,7 +68,7 @@ class DataParallel:
             devices=self.devices,
             donate_argnums=(0,) if donate_state else (),
         )
-        return _in_turn(program) if self.platform == "cpu" and self.device_count > 1 else program
+        return in_turn(program) if self.platform == "cpu" and self.device_count > 1 else program
 
     def replicate(self, tree: Any) -> Any:
         """Places a copy of `tree` on every local device."""
@@ -93,7 +93,7 @@ class DataParallel:
         return jax.device_put(split, NamedSharding(self._mesh, PartitionSpec(AXIS)))
 
 
-def _in_turn(program: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def in_turn(program: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """`program` with a call that starts only when the one before it has ended.
 
     For the CPU, which runs all devices' programs with a thread each: a launch that has to wait, because too many of its

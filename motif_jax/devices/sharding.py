@@ -1,0 +1,127 @@
+"""Models that do not fit one device: parameters and optimiser split over a mesh of devices, programs as if there were one.
+
+A core is what `devices.parallel` takes, a function of one device's state and batch that reduces over `AXIS`. Here it sees the whole batch as
+if one device did everything, and the compiler splits arrays and work (Xu et al. 2021). So whatever runs data parallel runs sharded
+too, with `Sharded` in the place of `DataParallel`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from motif_jax.devices.parallel import AXIS, DataParallel, in_turn
+from motif_jax.language.sharding import AXES, BATCH, path_names
+from motif_jax.support.errors import UserError
+
+# (names on an array's path, its shape) -> how it is split
+SpecOf = Callable[[tuple[str, ...], tuple[int, ...]], PartitionSpec]
+
+
+def mesh_of(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:
+    """A mesh over `devices`, `sizes` of them along each of `AXES`; those along `tensor`, which talk most, are neighbours.
+
+    Raises:
+      UserError: the sizes do not make up the devices.
+    """
+    if set(sizes) != set(AXES) or any(size < 1 for size in sizes.values()):
+        raise UserError(f"sharding {dict(sizes)}: {', '.join(AXES)} must each be at least 1")
+    if math.prod(sizes.values()) != len(devices):
+        product = " x ".join(f"{axis} {sizes[axis]}" for axis in AXES)
+        raise UserError(
+            f"sharding {product} is for {math.prod(sizes.values())} devices, there are {len(devices)}"
+        )
+    return Mesh(np.array(devices).reshape([sizes[axis] for axis in AXES]), AXES)
+
+
+class Sharded(DataParallel):
+    """Runs cores on a mesh of devices over which the state is split.
+
+    Args:
+      sizes: devices along `data`, `fsdp` and `tensor`.
+      spec_of: how an array of a state is split (`language.sharding.spec_of` with a model's config and these sizes).
+      devices: by default every device of every process.
+
+    Raises:
+      UserError: the sizes do not make up the devices.
+    """
+
+    def __init__(
+        self, sizes: Mapping[str, int], spec_of: SpecOf, devices: Sequence[jax.Device] | None = None
+    ) -> None:
+        super().__init__(devices)
+        self.mesh, self._spec_of = mesh_of(sizes, self.devices), spec_of
+        self._parts = math.prod(sizes[axis] for axis in BATCH)
+
+    @property
+    def device_count(self) -> int:
+        """The parts into which this process splits its batch."""
+        return max(1, self._parts * len(self.local_devices) // len(self.devices))
+
+    @property
+    def global_device_count(self) -> int:
+        """The parts of a batch over all processes."""
+        return self._parts
+
+    def shardings(self, tree: Any) -> Any:
+        """How a state (arrays or shapes) is split: a tree of `NamedSharding`."""
+        return jax.tree_util.tree_map_with_path(
+            lambda path, leaf: NamedSharding(self.mesh, self._spec_of(path_names(path), np.shape(leaf))), tree
+        )
+
+    def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:
+        """Returns `fn(state, batch)`; see `DataParallel.wrap`. A state that comes back is split as the one that went in."""
+
+        @functools.cache
+        def program(structure: Any, shardings: tuple[NamedSharding, ...]) -> Callable[[Any, Any], Any]:
+            def whole(state: Any, batch: Any) -> Any:
+                # One part that is the whole batch: what the core adds up over `AXIS` is complete already.
+                found = jax.vmap(core, (None, 0), axis_name=AXIS)(state, batch)
+                found = jax.tree.map(lambda leaf: leaf[0], found)
+                if isinstance(found, tuple) and jax.tree.structure(found[0]) == structure:
+                    kept = jax.tree.unflatten(structure, shardings)
+                    return (jax.lax.with_sharding_constraint(found[0], kept), *found[1:])
+                return found
+
+            return jax.jit(whole, donate_argnums=(0,) if donate_state else ())
+
+        def run(state: Any, batch: Any) -> Any:
+            leaves, structure = jax.tree.flatten(state)
+            return program(structure, tuple(leaf.sharding for leaf in leaves))(state, batch)
+
+        return in_turn(run) if self.platform == "cpu" and len(self.local_devices) > 1 else run
+
+    def replicate(self, tree: Any) -> Any:
+        """Places `tree` on the devices, each array split as its path says; every process hands in the whole."""
+
+        def place(leaf: Any, sharding: NamedSharding) -> jax.Array:
+            if isinstance(leaf, jax.Array):  # from device to device, as from another mesh
+                return jax.device_put(leaf, sharding)
+            array = np.asarray(leaf)
+            # A part at a time: no device ever holds the whole.
+            return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+        return jax.tree.map(place, tree, self.shardings(tree))
+
+    def put_batch(self, tree: Any, batch_axis: Any) -> Any:
+        """Places this process's batch; see `DataParallel.put_batch`. Leaves are [1, ...], the split axis as long as it was.
+
+        Raises:
+          ValueError: an axis does not divide evenly over the parts.
+        """
+
+        def put(x: Any, axis: int) -> jax.Array:
+            if x.shape[axis] % self.device_count:
+                raise ValueError(
+                    f"a batch axis of {x.shape[axis]} does not divide over {self.device_count} parts"
+                )
+            spec = PartitionSpec(None, *[None] * axis, BATCH)
+            return jax.make_array_from_process_local_data(NamedSharding(self.mesh, spec), np.asarray(x)[None])
+
+        return jax.tree.map(put, tree, jax.tree.broadcast(batch_axis, tree))

@@ -1,0 +1,143 @@
+"""Which parameter is split how over devices, a table for each architecture.
+
+Devices stand in a mesh of three axes. Batches are split over `data` and `fsdp`. Parameters, their gradients and what an optimiser keeps of
+them are split over `fsdp` (Zhao et al. 2023: each device holds a part, the whole of a layer is there while it is computed) and over `tensor`
+(Shoeybi et al. 2019: each device computes its heads and its part of the feed-forward width). `data` alone holds copies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import PartitionSpec
+
+from motif_jax.language.config import ModelConfig
+
+DATA, FSDP, TENSOR = "data", "fsdp", "tensor"
+AXES = (DATA, FSDP, TENSOR)
+# What a batch's rows are split over.
+BATCH = (DATA, FSDP)
+
+
+class Row(NamedTuple):
+    """The parameters whose path ends like `pattern`, and the mesh axis of each of their own."""
+
+    pattern: str
+    spec: tuple[str | None, ...]
+
+
+_BLOCK = (
+    Row("attention/query/kernel", (FSDP, TENSOR)),  # [width, heads * head_width]
+    Row("attention/key/kernel", (FSDP, TENSOR)),
+    Row("attention/value/kernel", (FSDP, TENSOR)),
+    Row("attention/output/kernel", (TENSOR, FSDP)),
+    Row("feed_forward/activated/kernel", (FSDP, TENSOR)),  # [width, feed_forward]
+    Row("feed_forward/down/kernel", (TENSOR, FSDP)),
+)
+_GATE = (Row("feed_forward/factor/kernel", (FSDP, TENSOR)),)
+_BIASES = (
+    Row("attention/query/bias", (TENSOR,)),
+    Row("attention/key/bias", (TENSOR,)),
+    Row("attention/value/bias", (TENSOR,)),
+)
+_EMBEDDING = (Row("embedding", (TENSOR, FSDP)),)  # [vocabulary, width]
+_HEAD = (Row("head/kernel", (FSDP, TENSOR)),)
+_POSITIONS = (Row("position_embedding", (None, FSDP)),)
+# Of `heads.Heads`: those of the vocabulary's width are as large as the model's own head.
+_ADDED = (Row("hidden_*/kernel", (FSDP, TENSOR)), Row("output/kernel", (FSDP, TENSOR)))
+
+# The first row that fits says how; what none names (norms, small biases) is whole on every device.
+TABLES: dict[str, tuple[Row, ...]] = {
+    "t5": (
+        *_BLOCK,
+        *(
+            row._replace(pattern=f"cross_{row.pattern}")
+            for row in _BLOCK
+            if row.pattern.startswith("attention")
+        ),
+        *_GATE,
+        *_EMBEDDING,
+        *_HEAD,
+        Row("relative_bias", (None, TENSOR)),  # [buckets, heads]
+        *_ADDED,
+    ),
+    "gpt2": (
+        *_BLOCK,
+        *_BIASES,
+        Row("feed_forward/activated/bias", (TENSOR,)),
+        *_EMBEDDING,
+        *_POSITIONS,
+        *_HEAD,
+        *_ADDED,
+    ),
+    "llama": (*_BLOCK, *_GATE, *_BIASES, *_EMBEDDING, *_HEAD, *_ADDED),
+    "qwen2": (*_BLOCK, *_GATE, *_BIASES, *_EMBEDDING, *_HEAD, *_ADDED),
+    "roberta": (
+        *_BLOCK,
+        *_BIASES,
+        Row("feed_forward/activated/bias", (TENSOR,)),
+        *_EMBEDDING,
+        *_POSITIONS,
+        *_ADDED,
+    ),
+}
+
+
+def spec_of(
+    path: Sequence[str], shape: Sequence[int], config: ModelConfig, sizes: Mapping[str, int]
+) -> PartitionSpec:
+    """How one array is split.
+
+    Args:
+      path: names from the top of whatever tree it lies in (parameters, an optimiser's state, a training's); its end is looked up.
+      shape: of the array. An axis that its mesh axis does not divide stays whole (GPT-2's 50,257 tokens divide by nothing:
+        `vocabulary.extend` makes more rows).
+      config: of the model.
+      sizes: devices along each axis of the mesh.
+    """
+    names = "/".join(path).split(
+        "/"
+    )  # the keys of low-rank additions and quantised kernels are paths themselves
+    if names[-1] in ("codes", "scales"):  # of a quantised kernel, which they lie like
+        names[-1] = "kernel"
+    whole = "/" + "/".join(names)
+    row = next((row for row in TABLES[config.architecture] if fnmatchcase(whole, f"*/{row.pattern}")), None)
+    if row is None or len(row.spec) != len(shape):
+        return PartitionSpec()
+    fits = [
+        axis if axis is not None and size % sizes[axis] == 0 else None
+        for axis, size in zip(row.spec, shape, strict=True)
+    ]
+    return PartitionSpec(*fits)
+
+
+def path_names(path: Sequence[Any]) -> tuple[str, ...]:
+    """The names on a path that jax gives of a tree."""
+    return tuple(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
+
+
+def split_bytes(tree: Any, config: ModelConfig, sizes: Mapping[str, int]) -> int:
+    """Bytes of a tree of arrays, or of their shapes, that one device holds."""
+    total = 0
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        spec = spec_of(path_names(path), leaf.shape, config, sizes)
+        parts = math.prod(sizes[axis] for axis in spec if axis is not None)
+        total += math.prod(leaf.shape) * leaf.dtype.itemsize // parts
+    return total
+
+
+def describe(config: ModelConfig, sizes: Mapping[str, int]) -> list[str]:
+    """A line for each parameter of a model: name, shape, the mesh axes it is split over, its share on a device."""
+    from motif_jax.language.model import LanguageModel
+
+    lines, shapes = [], jax.eval_shape(LanguageModel(config).init, jax.random.key(0))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        spec = spec_of(path_names(path), leaf.shape, config, sizes)
+        parts = math.prod(sizes[axis] for axis in spec if axis is not None)
+        how = ", ".join(axis or "-" for axis in spec) or "whole"
+        lines.append(f"{'/'.join(path_names(path))} {list(leaf.shape)} ({how}) 1/{parts}")
+    return lines

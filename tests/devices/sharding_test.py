@@ -1,0 +1,213 @@
+"""A training over a mesh is the training of one device, in whatever way it is split, and goes on on another mesh."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import PartitionSpec
+
+from motif_jax.devices.sharding import Sharded, mesh_of
+from motif_jax.language import config, sharding, training
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.training import Batch, TrainState
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from tests.language import recipes
+
+STEPS, ROWS = 20, 8
+# Of every size a whole number of parts, and a vocabulary that none of them divides.
+GPT2 = config.parse({**recipes.CONFIGS["gpt2"], "n_layer": 1})
+MESHES = [
+    (1, 1, 1),
+    (2, 1, 1),
+    (1, 2, 1),
+    (1, 1, 2),
+    (4, 1, 1),
+    (1, 4, 1),
+    (1, 1, 4),
+    (2, 2, 1),
+    (2, 1, 2),
+    (1, 2, 2),
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_quickly() -> Any:
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def sizes_of(mesh: tuple[int, int, int]) -> dict[str, int]:
+    return dict(zip(sharding.AXES, mesh, strict=True))
+
+
+def devices(mesh: tuple[int, int, int], settings: config.ModelConfig) -> Sharded:
+    sizes = sizes_of(mesh)
+    spec_of = functools.partial(sharding.spec_of, config=settings, sizes=sizes)
+    return Sharded(sizes, lambda path, shape: spec_of(path, shape), jax.devices()[: int(np.prod(mesh))])
+
+
+def batch(settings: config.ModelConfig) -> Batch:
+    """Two micro-batches; rows have unequal numbers of tokens that count."""
+    draws = np.random.default_rng(0)
+    shape = (2, ROWS, 6)
+    tokens = draws.integers(3, settings.vocab_size, shape).astype(np.int32)
+    lengths = draws.integers(1, 7, (2, ROWS, 1))
+    valid = np.arange(6) < lengths
+    encoder = settings.encoder_layers > 0
+    weights = (valid & (np.arange(6) > 0)).astype(np.float32)
+    return Batch(tokens, valid, np.roll(tokens, -1, axis=2), weights, *((tokens, valid) if encoder else ()))
+
+
+def update_of(settings: config.ModelConfig) -> Any:
+    model = LanguageModel(settings)
+
+    def sums_of(params: Any, frozen: Any, batch: Batch, key: Any) -> training.Sums:
+        states = training.states_of(model, params, batch)
+        return training.token_sums(
+            functools.partial(model.logits, params), states, batch.targets, batch.weights
+        )
+
+    reduce = functools.partial(jax.lax.psum, axis_name="device")
+    return sums_of, training.make_update(sums_of, optax.adam(1e-3), reduce)
+
+
+def first_state(settings: config.ModelConfig) -> TrainState:
+    params = jax.jit(LanguageModel(settings).init)(jax.random.key(0))
+    return jax.device_get(TrainState(params, optax.adam(1e-3).init(params), np.int32(0)))
+
+
+def train(settings: config.ModelConfig, mesh: tuple[int, int, int]) -> tuple[Any, Any, Any, Sharded]:
+    """Gradient before and losses of `STEPS` steps, the state behind them, and where it lies."""
+    sums_of, update = update_of(settings)
+    parallel = devices(mesh, settings)
+
+    def core(state: TrainState, batches: Batch) -> tuple[TrainState, Any]:
+        gradient, _ = jax.lax.psum(training.gradient_sums(sums_of, state.params, None, batches), "device")
+
+        def step(state: TrainState, _: None) -> tuple[TrainState, jax.Array]:
+            state, metrics = update(state, None, batches)
+            return state, metrics["loss"]
+
+        state, losses = jax.lax.scan(step, state, None, STEPS)
+        return state, (gradient, losses)
+
+    run = parallel.wrap(core, donate_state=True)
+    state, found = run(parallel.replicate(first_state(settings)), parallel.put_batch(batch(settings), 1))
+    return *jax.device_get(found), state, parallel
+
+
+@functools.cache
+def alone(architecture: str) -> tuple[Any, Any, Any]:
+    """The same on one device without any of this."""
+    settings = small(architecture)
+    sums_of, update = update_of(settings)
+
+    @functools.partial(jax.vmap, in_axes=(None, 0), axis_name="device")
+    def run(state: TrainState, batches: Batch) -> Any:
+        gradient, _ = training.gradient_sums(sums_of, state.params, None, batches)
+        losses = []
+        for _ in range(STEPS):
+            state, metrics = step(state, batches)
+            losses.append(metrics["loss"])
+        return gradient, jnp.stack(losses), state
+
+    step = jax.jit(lambda state, batches: update(state, None, batches))
+    found = run(first_state(settings), jax.tree.map(lambda leaf: leaf[None], batch(settings)))
+    return jax.device_get(jax.tree.map(lambda leaf: leaf[0], found))
+
+
+def small(architecture: str) -> config.ModelConfig:
+    if architecture == "gpt2":
+        return GPT2
+    values = dict(recipes.CONFIGS["t5_gated" if architecture == "t5" else architecture])
+    layers = {"num_layers": 1, "num_decoder_layers": 1} if architecture == "t5" else {"num_hidden_layers": 1}
+    # T5's fresh gradients are near nothing at its published scale.
+    return config.parse({**values, **layers, "num_heads": 2, "vocab_size": 64})
+
+
+def assert_equal_training(architecture: str, mesh: tuple[int, int, int]) -> Sharded:
+    gradient, losses, state, parallel = train(small(architecture), mesh)
+    expected_gradient, expected_losses, expected = alone(architecture)
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
+    assert losses[-1] < losses[0] - 0.05
+
+    def flat(tree: Any) -> np.ndarray:
+        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(jax.device_get(tree))])
+
+    first = flat(first_state(small(architecture)).params)
+    for a, b, limit in (
+        (flat(gradient), flat(expected_gradient), 1e-4),
+        (flat(state.params) - first, flat(expected.params) - first, 1e-3),
+    ):
+        assert np.linalg.norm(a - b) <= limit * np.linalg.norm(b)
+    # What came back lies as what went in.
+    placed = parallel.shardings(state)
+    assert jax.tree.all(
+        jax.tree.map(lambda leaf, how: leaf.sharding.is_equivalent_to(how, leaf.ndim), state, placed)
+    )
+    return parallel
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", MESHES)
+def test_a_training_does_not_depend_on_how_it_is_split(mesh: tuple[int, int, int]) -> None:
+    assert_equal_training("gpt2", mesh)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["t5", "llama", "qwen2"])
+def test_nor_does_that_of_any_architecture(architecture: str) -> None:
+    assert_equal_training(architecture, (1, 2, 2))
+
+
+def test_every_device_holds_its_part_of_parameters_and_optimiser() -> None:
+    parallel, state = devices((1, 2, 2), GPT2), first_state(GPT2)
+    placed = parallel.replicate(state)
+    kernel = placed.opt_state[0].mu["decoder"]["block_0"]["feed_forward"]["activated"]["kernel"]
+    assert kernel.sharding.spec == PartitionSpec("fsdp", "tensor")
+    assert [shard.data.shape for shard in kernel.addressable_shards] == [(8, 32)] * 4
+    # 61 tokens divide by nothing; norms are small.
+    assert placed.params["embedding"].sharding.spec == PartitionSpec(None, "fsdp")
+    assert placed.params["decoder"]["final_norm"]["norm"]["scale"].sharding.spec == PartitionSpec()
+    held = sum(shard.data.nbytes for leaf in jax.tree.leaves(placed) for shard in leaf.addressable_shards[:1])
+    assert held == sharding.split_bytes(state, GPT2, sizes_of((1, 2, 2)))
+    assert held < 0.4 * sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(state))
+    assert jax.tree.all(jax.tree.map(np.array_equal, jax.device_get(placed), state))
+
+
+def test_a_batch_is_split_over_data_and_fsdp_alone() -> None:
+    parallel = devices((2, 1, 2), GPT2)
+    assert (parallel.device_count, parallel.global_device_count) == (2, 2)
+    placed = parallel.put_batch({"x": np.arange(24).reshape(3, 8)}, 1)["x"]
+    assert placed.shape == (1, 3, 8)
+    assert {shard.data.shape for shard in placed.addressable_shards} == {(1, 3, 4)}
+    with pytest.raises(ValueError, match="7 does not divide over 2"):
+        parallel.put_batch(np.zeros((3, 7)), 1)
+
+
+def test_a_checkpoint_goes_on_on_another_mesh(tmp_path: Path) -> None:
+    state = first_state(GPT2)
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(3, {"state": devices((1, 2, 2), GPT2).replicate(state)}, asynchronous=False)
+        found = checkpoints.restore(3, {"state": state})["state"]
+    placed = devices((1, 4, 1), GPT2).replicate(found)
+    assert jax.tree.all(jax.tree.map(np.array_equal, jax.device_get(placed), state))
+    kernel = placed.params["decoder"]["block_0"]["attention"]["query"]["kernel"]
+    assert [shard.data.shape for shard in kernel.addressable_shards] == [(4, 16)] * 4
+
+
+def test_sizes_that_do_not_make_up_the_devices_are_refused() -> None:
+    with pytest.raises(UserError, match="data 2 x fsdp 2 x tensor 2 is for 8 devices, there are 4"):
+        mesh_of(sizes_of((2, 2, 2)), jax.devices()[:4])
+    with pytest.raises(UserError, match="at least 1"):
+        mesh_of({**sizes_of((4, 1, 1)), "tensor": 0}, jax.devices()[:4])

@@ -1,0 +1,58 @@
+"""The tables name what is large, of every architecture."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+from jax.sharding import PartitionSpec
+
+from motif_jax.language import config, sharding
+from motif_jax.language.model import LanguageModel
+from tests.language.models import NAMES
+from tests.language.recipes import CONFIGS
+
+SIZES = {"data": 1, "fsdp": 2, "tensor": 2}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_matrix_is_split_both_ways_and_every_row_of_a_table_is_used(name: str) -> None:
+    values = {**CONFIGS[name], "vocab_size": 64}
+    values |= {"num_heads": 4} if name.startswith("t5") else {}
+    values |= {"tie_word_embeddings": False} if name in ("gpt2", "qwen2") else {}
+    values |= {"attention_bias": True} if name == "llama" else {}
+    settings = config.parse(values)
+    shapes = jax.eval_shape(LanguageModel(settings).init, jax.random.key(0))
+    specs = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        names = sharding.path_names(path)
+        specs["/".join(names)] = spec = sharding.spec_of(names, leaf.shape, settings, SIZES)
+        matrix = names[-1] in ("kernel", "embedding")
+        assert not matrix or set(spec) == {"fsdp", "tensor"}, names
+    lines = sharding.describe(settings, SIZES)
+    assert len(lines) == len(specs)
+    assert any(line.startswith("embedding [64, 16] (tensor, fsdp) 1/4") for line in lines)
+    used = {row.pattern for row in sharding.TABLES[settings.architecture] if row not in sharding._ADDED}
+    if name == "t5":  # the other kind has the gate and the head
+        used -= {"feed_forward/factor/kernel", "head/kernel"}
+    for pattern in used:
+        assert any(("/" + path).endswith("/" + pattern) for path in specs), pattern
+
+
+@pytest.mark.parametrize(
+    ("path", "shape", "expected"),
+    [
+        ("params/q1/output/kernel", (32, 64), ("fsdp", "tensor")),
+        ("0/mu/decoder/block_0/attention/output/kernel", (16, 16), ("tensor", "fsdp")),
+        ("decoder/block_0/attention/query/codes", (16, 16), ("fsdp", "tensor")),
+        ("decoder/block_0/attention/query/scales", (16,), ()),
+        ("decoder/block_0/attention/query/a", (16, 2), ()),
+        ("embedding", (61, 16), (None, "fsdp")),
+        ("count", (), ()),
+    ],
+)
+def test_what_lies_round_the_parameters_is_split_like_them(
+    path: str, shape: tuple[int, ...], expected: tuple[str | None, ...]
+) -> None:
+    settings = config.parse(CONFIGS["llama"])
+    names = path.rsplit("/", 1)  # as additions and codes have it: a whole path as one key
+    assert sharding.spec_of(names, shape, settings, SIZES) == PartitionSpec(*expected)
