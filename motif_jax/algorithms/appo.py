@@ -280,7 +280,8 @@ def _value_metrics(output: Output, valid: Array, axis_name: str | None) -> Metri
     }
 
 
-def _reward_metrics(rewards: Rewards, recorded: Array, axis_name: str | None) -> Metrics:
+def reward_metrics(rewards: Rewards, recorded: Array, axis_name: str | None) -> Metrics:
+    """Means of the rewards over the recorded rows."""
     return {
         "reward/extrinsic_mean": reductions.mean(rewards.extrinsic, recorded, axis_name),
         "reward/intrinsic_mean": reductions.mean(rewards.intrinsic, recorded, axis_name),
@@ -366,7 +367,7 @@ def make_update(
             batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
         rewards = compute_rewards(config.reward, batch, network.spec.count_field)
         recorded = trajectory.recorded(batch)
-        described = _reward_metrics(rewards, recorded, axis_name)
+        described = reward_metrics(rewards, recorded, axis_name)
         if settings.epochs * settings.minibatches == 1:
             state, metrics = step(state, batch, rewards.total, axis_name)
         else:

@@ -55,11 +55,6 @@ class Rows(NamedTuple):
     ratio: Array
 
 
-def shaped_reward(reward: Array, scale: float) -> Array:
-    """The task's reward times `scale` where it is positive, else 0, as published; float32 of its shape."""
-    return jnp.where(reward > 0, scale * reward, 0.0)
-
-
 def targets(
     value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, trace: float
 ) -> Targets:

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import jax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import appo
+from motif_jax.algorithms import appo, ppo_update
 from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 
 
 class Algorithm(Protocol):
-    """What a training needs of an algorithm; `appo` is one.
+    """What a training needs of an algorithm; `appo` and `ppo_update` are two.
 
     Its state is a NamedTuple, all of which a checkpoint holds but `reward_params`. It has at least `params`, the network's;
     `step`, int32 scalar, the updates done; and `reward_params`, those of a reward that is computed in the update.
@@ -32,7 +32,7 @@ class Algorithm(Protocol):
         """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars), see `appo.make_update`."""
 
 
-ALGORITHMS: dict[str, Algorithm] = {"appo": appo}
+ALGORITHMS: dict[str, Algorithm] = {"appo": appo, "ppo": ppo_update}
 
 
 def algorithm_of(config: ConfigDict) -> Algorithm:

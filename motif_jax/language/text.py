@@ -14,7 +14,7 @@ import numpy as np
 from motif_jax.language import beams, config, generation, scoring, weights
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
-from motif_jax.language.tokens import Rows, Tokenizer, bucket, padded
+from motif_jax.language.tokens import Rows, Tokenizer, bucket, candidate_rows, padded
 from motif_jax.support.errors import UserError
 
 
@@ -62,7 +62,7 @@ class TextModel:
         """
         self._require_decoder("scores")
         each = [candidates if _is_shared(candidates) else candidates[i] for i in range(len(prompts))]
-        encoded = {key: self._candidates(list(key)) for key in dict.fromkeys(map(tuple, each))}  # type: ignore[arg-type]
+        encoded = {key: candidate_rows(self.tokenizer, list(key)) for key in dict.fromkeys(map(tuple, each))}  # type: ignore[arg-type]
         longest = max((len(row) for rows in encoded.values() for row in rows), default=0)
         count = max((len(rows) for rows in encoded.values()), default=0)
         found = []
@@ -143,18 +143,6 @@ class TextModel:
 
     def _require_decoder(self, does: str) -> None:
         config.require_decoder(self.model.config, does)
-
-    def _candidates(self, texts: list[str]) -> list[list[int]]:
-        rows = self.tokenizer.encode(texts, special=False)
-        for text, row in zip(texts, rows, strict=True):
-            if not row:
-                raise UserError(f"candidate {text!r} has no tokens")
-        places: dict[tuple[int, ...], str] = {}
-        for text, row in zip(texts, rows, strict=True):
-            if tuple(row) in places:
-                raise UserError(f"candidates {places[tuple(row)]!r} and {text!r} have the same tokens")
-            places[tuple(row)] = text
-        return rows
 
     def _prompts(self, texts: list[str], more: int) -> Rows:
         """Prompts as rows of a bucket's length, and so many that one program serves every part of a list."""

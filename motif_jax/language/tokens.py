@@ -97,6 +97,23 @@ class Tokenizer:
         self._backend.save(str(Path(folder) / FILE))
 
 
+def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """Tokens of texts between which a model chooses, without special ones.
+
+    Raises:
+      UserError: one has no tokens, or two have the same.
+    """
+    rows = tokenizer.encode(texts, special=False)
+    places: dict[tuple[int, ...], str] = {}
+    for text, row in zip(texts, rows, strict=True):
+        if not row:
+            raise UserError(f"candidate {text!r} has no tokens")
+        if tuple(row) in places:
+            raise UserError(f"candidates {places[tuple(row)]!r} and {text!r} have the same tokens")
+        places[tuple(row)] = text
+    return rows
+
+
 def bucket(length: int, most: int | None = None) -> int:
     """The padded length for rows of `length` tokens: 16, 24, 32, 48, 64, 96, ..., at most `most`."""
     size = _SMALLEST

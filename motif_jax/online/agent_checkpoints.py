@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from motif_jax.networks.agent import AgentNetwork
+from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards import IntrinsicReward
 from motif_jax.support.checkpoints import ANY, JSON, Checkpoints
 from motif_jax.support.errors import UserError
@@ -111,7 +111,7 @@ def take_reward(snapshot: Snapshot, reward: IntrinsicReward | None) -> None:
         reward.restore(snapshot.take({_REWARD: ANY})[_REWARD])
 
 
-def restore_params(checkpoints: Checkpoints, step: int | None, network: AgentNetwork) -> Any:
+def restore_params(checkpoints: Checkpoints, step: int | None, network: PolicyNetwork) -> Any:
     """Reads only the network's parameters of checkpoint `step` (None: the newest), as numpy arrays.
 
     Raises:

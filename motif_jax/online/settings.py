@@ -17,7 +17,8 @@ from motif_jax.actors.slots import require_memory
 from motif_jax.algorithms import schedules
 from motif_jax.devices import hosts, memory, precision
 from motif_jax.envs import registry
-from motif_jax.networks.agent import AgentNetwork, make_agent_network
+from motif_jax.networks.policy import PolicyNetwork
+from motif_jax.online import agent_networks
 from motif_jax.rewards.trained import cpu_device
 from motif_jax.support import capacity, metrics, nonfinite
 from motif_jax.support import config as checks
@@ -50,7 +51,9 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
         if "message_count_off" in switches:
             switches["message_count_off"] &= config.reward.intrinsic_coefficient == 0
         options["compat"] = switches
-    return options if spec.section is None else options | config.environment[spec.section].to_dict()
+    if spec.section is not None:
+        options |= config.environment[spec.section].to_dict()
+    return options | agent_networks.environment_options(config)
 
 
 def training_options(config: ConfigDict) -> dict[str, Any]:
@@ -139,14 +142,14 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
     ]
 
 
-def make_network(config: ConfigDict) -> AgentNetwork:
+def make_network(config: ConfigDict) -> PolicyNetwork:
     """The network of a config's agent.
 
     Raises:
       UserError: the environment does not show what the network reads.
     """
     spec = registry.spec(config.environment.name, **training_options(config))
-    return make_agent_network(config.network, spec)
+    return agent_networks.make(config, spec)
 
 
 def make_optimizer(config: ConfigDict) -> Any:
@@ -157,7 +160,15 @@ def make_optimizer(config: ConfigDict) -> Any:
 def optimizer_steps(config: ConfigDict) -> int:
     """Optimiser steps of the whole run, at least: batches with ends of episodes hold fewer environment steps."""
     updates = -(-config.train_for_env_steps // config.batch_size)
-    return updates * config.algorithm.epochs * config.algorithm.minibatches
+    return updates * config.algorithm.epochs * _minibatches(config)
+
+
+def _minibatches(config: ConfigDict) -> int:
+    """Of an epoch: of whole rollouts, or of steps where the algorithm says how many a minibatch has."""
+    settings = config.algorithm
+    return (
+        config.batch_size // settings.minibatch_size if "minibatch_size" in settings else settings.minibatches
+    )
 
 
 def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
@@ -260,11 +271,14 @@ def check(config: ConfigDict) -> ConfigDict:
     registry.check(config.environment.name)
     for key in (
         "train_for_env_steps batch_size rollout max_waiting_batches environment.max_episode_steps stats_episodes "
-        "environment.recall.cues environment.recall.delay actors.workers actors.envs_per_worker "
+        "actors.workers actors.envs_per_worker "
         "actors.groups_per_worker actors.timeout_seconds actors.start_timeout_seconds actors.max_failures "
-        "save_every_steps save_every_seconds keep_checkpoints log_every_seconds algorithm.epochs algorithm.minibatches"
+        "save_every_steps save_every_seconds keep_checkpoints log_every_seconds algorithm.epochs"
     ).split():
         checks.positive(config, key)
+    for key in ("environment.recall.cues", "environment.recall.delay", "algorithm.minibatches"):
+        if checks.has(config, key):
+            checks.positive(config, key)
     for key in ("actors.warmup_steps", "actors.warmup_seconds", "record_every"):
         checks.positive(config, key, allow_zero=True)
     seeded = not (config.record_every and config.compat.seed_noop)
@@ -295,7 +309,7 @@ def check(config: ConfigDict) -> ConfigDict:
 def check_devices(config: ConfigDict) -> None:
     """Raises UserError where a resolved config does not fit the devices that there are, the same on every host."""
     learners, actors = len(learner_devices(config)), len(actor_devices(config))
-    count, minibatches = config.hosts.count, config.algorithm.minibatches
+    count, minibatches = config.hosts.count, config.algorithm.get("minibatches", 1)
     rollouts = config.batch_size // config.rollout
     over = f"{count} hosts of {learners}" if count > 1 else str(learners)
     checks.require(

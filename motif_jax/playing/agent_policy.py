@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,11 @@ from ml_collections import ConfigDict
 from motif_jax.algorithms import finite
 from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.networks.agent import make_agent_network
 from motif_jax.networks.policy import PolicyNetwork
-from motif_jax.online import agent_checkpoints, reward_choice, settings
+from motif_jax.online import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.config import is_natural
+from motif_jax.support.config import has, is_natural
 from motif_jax.support.errors import UserError
 
 # What playing needs of a training's config.
@@ -68,20 +67,13 @@ def read_config(folder: str | Path) -> ConfigDict:
     config = ConfigDict(run_folder.read_config(folder))
     if config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
-    missing = [key for key in _NEEDED if not _has(config, key.split("."))]
+    missing = [key for key in _NEEDED if not has(config, key)]
     if missing:
         raise UserError(
             f"{Path(folder) / 'config.json'} is damaged (it has no {', '.join(missing)}): put back a copy of the file, "
             "or train in another folder"
         )
     return reward_choice.apply(config, folder)
-
-
-def _has(config: Any, parts: Sequence[str]) -> bool:
-    """Whether `config` has what the names of `parts` lead to."""
-    return not parts or (
-        isinstance(config, ConfigDict) and parts[0] in config and _has(config[parts[0]], parts[1:])
-    )
 
 
 def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
@@ -139,7 +131,7 @@ def load(
     trained_on, options = environment_of(config)
     spec = registry.spec(environment or trained_on, **options)
     _check_actions(spec, registry.spec(trained_on, **options), f"{folder} plays {trained_on}", environment)
-    network = make_agent_network(config.network, spec)
+    network = agent_networks.make(config, spec)
     saved = Path(folder) / agent_checkpoints.FOLDER
     with Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)

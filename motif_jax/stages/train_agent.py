@@ -34,15 +34,14 @@ def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a value that is not allowed, or a folder that holds another run."""
     from motif_jax.algorithms import schedules
     from motif_jax.algorithms.registry import algorithm_of
-    from motif_jax.networks import agent
-    from motif_jax.online import reward_choice, settings
+    from motif_jax.online import agent_networks, reward_choice, settings
     from motif_jax.rewards import tape
 
     run_folder.check_identity(workdir, config, IDENTITY, settings.NEW_KEYS)
     tape.check_tape(config, IDENTITY, settings.NEW_KEYS)
     settings.configure_jax(config)
     config = reward_choice.apply(config, workdir)
-    agent.check(config)
+    agent_networks.check(config)
     schedules.check(config)
     algorithm_of(config).check(settings.check(config))
 

@@ -19,8 +19,7 @@ COMPAT_SWITCHES = frozenset(
     """sober_mask oracle_patch_edge crop_row_offset seed_noop message_count_off vtrace_bootstrap
     timeout_as_terminal running_statistics quantile_two_decimals glyph_crop_centre answer_first_match
     oni_ranking_raw_reward oni_requeue oni_untrained_reward oni_label_anywhere oni_extended_steps glam_raw_logit_score
-    glam_pad_plus_one
-    glam_value_broadcast glam_fixed_kind_per_env bc_pad_in_loss ilql_utterance_int_reward
+    glam_pad_plus_one glam_value_broadcast glam_french_goal glam_fixed_kind_per_env bc_pad_in_loss ilql_utterance_int_reward
     ilql_policy_loss_norm wordle_recolour""".split()
 )
 
@@ -65,6 +64,16 @@ def dotted(config: ConfigDict, key: str) -> Any:
     for part in key.split("."):
         value = value[part]
     return value
+
+
+def has(config: ConfigDict, key: str) -> bool:
+    """Whether `config` has what a dotted `key` leads to."""
+    value: Any = config
+    for part in key.split("."):
+        if not isinstance(value, ConfigDict) or part not in value:
+            return False
+        value = value[part]
+    return True
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from motif_jax.algorithms import ppo
+from motif_jax.algorithms import ppo, total_reward
 from tests.conftest import load_golden
 
 GOLDEN = load_golden("glam_ppo.json")
@@ -23,7 +23,7 @@ def test_targets_are_those_of_the_published_collector(number):
     case = GOLDEN["rollouts"][number]
     reward, done, value = (array(case[name]) for name in ("env_rewards", "dones", "values"))
     assert value.shape == (case["steps"], case["num_envs"])
-    shaped = ppo.shaped_reward(reward, 20.0)
+    shaped = total_reward.scale_reward(reward, 20.0, 100.0)
     np.testing.assert_allclose(shaped, case["shaped_rewards"], rtol=1e-6)
     # Published: a timeout ends like any other end, so that no row carries a last value.
     discount = case["gamma"] * (1 - done)
@@ -73,7 +73,8 @@ def test_statistics_of_episodes_are_those_of_the_published_log(case):
 
 def test_shaped_rewards():
     for reward, (shaped, bonus) in GOLDEN["reward_shaping"]:
-        assert float(ppo.shaped_reward(jnp.float32(reward), 20.0)) == pytest.approx(shaped)
+        # Below 0 a reward counts as 0 (`algorithm.positive_reward`); no level of the games takes anything away.
+        assert float(total_reward.scale_reward(max(reward, 0.0), 20.0, 20.0)) == pytest.approx(shaped)
         assert bonus == 0
 
 

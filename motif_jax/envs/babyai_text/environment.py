@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.envs.babyai_text import catalogue, missions
-from motif_jax.envs.babyai_text.prompts import Window
+from motif_jax.envs.babyai_text.prompts import PromptTokens, Window
 from motif_jax.envs.babyai_text.sentences import VIEW, clauses
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
 from motif_jax.support import seeds
@@ -33,6 +33,8 @@ def make_spec(
     language: str = "",
     observations: int = 3,
     actions: Sequence[str] = catalogue.ACTIONS,
+    tokenizer: str = "",
+    prompt_tokens: int = 0,
 ) -> EnvironmentSpec:
     """The spec of `BabyAIText` with these options.
 
@@ -53,6 +55,7 @@ def make_spec(
             "mission": ArraySpec((MISSION_BYTES,), "uint8"),
             "text": ArraySpec((TEXT_BYTES,), "uint8"),
             "text_count": ArraySpec((), "int32"),
+            **({"tokens": ArraySpec((prompt_tokens,), "int32")} if tokenizer else {}),
             **{field: optional[field] for field in fields},
         },
         num_actions=len(actions),
@@ -128,6 +131,8 @@ class BabyAIText:
       language: of clauses and prompts, '' for the level's own.
       observations: how many stand in a prompt.
       actions: their names in a prompt; those beyond the sixth change nothing.
+      tokenizer: a tokenizer.json, by which `tokens` int32 [prompt_tokens] shows the prompt, -1 behind it; '' for none.
+      prompt_tokens: tokens of the longest prompt.
     """
 
     make_spec = staticmethod(make_spec)
@@ -143,6 +148,8 @@ class BabyAIText:
         language: str = "",
         observations: int = 3,
         actions: Sequence[str] = catalogue.ACTIONS,
+        tokenizer: str = "",
+        prompt_tokens: int = 0,
     ) -> None:
         self.spec = make_spec(
             name,
@@ -153,6 +160,8 @@ class BabyAIText:
             language=language,
             observations=observations,
             actions=actions,
+            tokenizer=tokenizer,
+            prompt_tokens=prompt_tokens,
         )
         level = catalogue.find(name)
         assert level is not None
@@ -166,6 +175,7 @@ class BabyAIText:
         self._fields = frozenset(fields)
         self._worlds: dict[str | None, Any] = {}
         self._bot: Any = None
+        self._tokenizer = PromptTokens(tokenizer, prompt_tokens) if tokenizer else None
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         """Starts the episode of `seed` and writes its first observation into `out`."""
@@ -253,9 +263,12 @@ class BabyAIText:
         out["text"][...] = encoded(text, TEXT_BYTES, "an observation")
         out["text_count"][...] = self._counts[text]
         fields = self._fields
-        if "prompt" in fields:
+        if "prompt" in fields or self._tokenizer is not None:
             prompt = self._window.prompt(self._goal, self._actions, self._language)
-            out["prompt"][...] = encoded(prompt, PROMPT_BYTES, "a prompt")
+            if "prompt" in fields:
+                out["prompt"][...] = encoded(prompt, PROMPT_BYTES, "a prompt")
+            if self._tokenizer is not None:
+                self._tokenizer.write(prompt, out["tokens"])
         if "bot_action" in fields:
             out["bot_action"][...] = self._bot.action(played)
         if fields & {"grid", "lit", "pose"}:

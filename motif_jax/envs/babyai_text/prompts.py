@@ -8,7 +8,11 @@ from __future__ import annotations
 import collections
 from collections.abc import Sequence
 
+import numpy as np
+from tokenizers import Tokenizer
+
 from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH
+from motif_jax.support.errors import UserError
 
 _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
 _GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
@@ -49,3 +53,32 @@ class Window:
             if number < len(self._done):
                 parts.append(self._done[number])
         return "".join(parts)
+
+
+class PromptTokens:
+    """Prompts as tokens, made where the environments are stepped.
+
+    Args:
+      file: a tokenizer.json.
+      most: tokens of the longest prompt.
+    """
+
+    def __init__(self, file: str, most: int) -> None:
+        self._backend = Tokenizer.from_file(file)
+        self._backend.no_padding()
+        self._backend.no_truncation()
+        self._most = most
+
+    def write(self, prompt: str, out: np.ndarray) -> None:
+        """Writes the prompt's tokens, with those that the tokenizer puts round a text, into int32 [most], -1 behind them.
+
+        Raises:
+          UserError: they are more.
+        """
+        tokens = self._backend.encode(prompt).ids
+        if len(tokens) > self._most:
+            raise UserError(
+                f"config.network.prompt_tokens={self._most}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
+            )
+        out[: len(tokens)] = tokens
+        out[len(tokens) :] = -1

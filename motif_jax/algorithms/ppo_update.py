@@ -1,0 +1,223 @@
+"""The update of `algorithm.name=ppo`: several epochs of PPO over a batch of rollouts, in minibatches of steps.
+
+Unlike `appo` it takes its targets once, from the values that the rollouts were played with, and shuffles single steps: for
+policies without memory, such as language models that read all they need in their prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import appo, ppo, reductions, schedules, trajectory
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.networks.policy import PolicyNetwork
+from motif_jax.support import config as checks
+
+Array = jax.Array
+Metrics = dict[str, Array]
+
+
+class TrainState(NamedTuple):
+    """All that an update changes, and the frozen parameters of a reward computed inside it.
+
+    Attributes:
+      params: the network's parameters.
+      opt_state: the optimiser's state.
+      step: int32 scalar, updates done; the version of `params`.
+      env_steps: int32 [2], environment steps learned from, as `schedules.add_steps` counts them.
+      key: random key, moved on by each update.
+      reward_params: parameters of `reward_fn`; an empty tuple without one.
+    """
+
+    params: Any
+    opt_state: Any
+    step: Array
+    env_steps: Array
+    key: Array
+    reward_params: Any = ()
+
+
+def check(config: ConfigDict) -> None:
+    """Checks the values of `config.algorithm` and the coefficients of `config.reward`.
+
+    Raises:
+      UserError: a value is not allowed; says the key and what is.
+    """
+    for key in ("gamma", "gae_lambda"):
+        checks.fraction(config, f"algorithm.{key}")
+    for key in ("clip_ratio", "clip_value", "epochs", "minibatch_size", "microbatch_size", "broadcast_rows"):
+        checks.positive(config, f"algorithm.{key}")
+    for key in ("value_coefficient", "entropy_coefficient"):
+        checks.positive(config, f"algorithm.{key}", allow_zero=True)
+    for key in ("extrinsic_coefficient", "intrinsic_coefficient", "count_exponent"):
+        checks.positive(config, f"reward.{key}", allow_zero=True)
+    for key in ("extrinsic_scale", "extrinsic_clip"):
+        checks.positive(config, f"reward.{key}")
+    size, settings = config.batch_size, config.algorithm
+    minibatch, micro = settings.minibatch_size, settings.microbatch_size
+    checks.require(
+        size % minibatch == 0, "algorithm.minibatch_size", minibatch, f"a divisor of config.batch_size={size}"
+    )
+    allowed = f"a divisor of config.algorithm.minibatch_size={minibatch}"
+    checks.require(minibatch % micro == 0, "algorithm.microbatch_size", micro, allowed)
+
+
+def make_state(
+    network: PolicyNetwork, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
+) -> TrainState:
+    """A new training state; the same key gives the same state."""
+    init_key, key = jax.random.split(key)
+    params = network.init(init_key)
+    step = jnp.zeros((), jnp.int32)
+    return TrainState(params, optimizer.init(params), step, schedules.no_steps(), key, reward_params)
+
+
+def make_update(
+    network: PolicyNetwork,
+    optimizer: optax.GradientTransformationExtraArgs,
+    config: ConfigDict,
+    *,
+    reward_fn: appo.RewardFunction | None = None,
+) -> Callable[..., tuple[TrainState, Metrics]]:
+    """Builds the update.
+
+    Args:
+      network: the agent's network, without a memory.
+      optimizer: from `schedules.make_optimizer` without a number of steps.
+      config: the whole configuration; reads `algorithm` (gamma, gae_lambda, clip_ratio, clip_value, value_coefficient,
+        entropy_coefficient, epochs, minibatch_size in steps of all devices, microbatch_size: so many of a device are run at a
+        time, normalise_advantage, positive_reward: what the task takes away counts as 0, as published; broadcast_rows, see
+        `ppo.value_rows`), `reward`, `compat.glam_value_broadcast` and `train_for_env_steps`.
+      reward_fn: see `appo.make_update`.
+
+    Returns:
+      update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
+    """
+    settings = config.algorithm
+
+    def update(
+        state: TrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
+    ) -> tuple[TrainState, Metrics]:
+        trajectory.check(batch)
+        if reward_fn is not None:
+            rows = {name: x[:-1] for name, x in batch.observation.items()}
+            batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
+        if settings.positive_reward:
+            batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
+        rewards = appo.compute_rewards(config.reward, batch, network.spec.count_field)
+        samples = _samples(network, settings, state.params, batch, rewards.total, axis_name)
+        observation = {name: _flat(batch.observation[name][:-1]) for name in network.fields}
+        devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
+        size = settings.minibatch_size // devices
+        key, deal = jax.random.split(state.key)
+        if axis_name is not None:
+            deal = jax.random.fold_in(deal, jax.lax.axis_index(axis_name))
+        order = ppo.minibatches(deal, len(samples.action), size, settings.epochs)
+        share = schedules.share_done(state.env_steps, config.train_for_env_steps)
+
+        def part(current: TrainState, chosen: Array) -> tuple[TrainState, Metrics]:
+            seen, some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), (observation, samples))
+            if config.compat.get("glam_value_broadcast"):
+                some = _with_peers(some, min(settings.broadcast_rows, size))
+            gradients, metrics = _gradient(network, settings, current.params, seen, some, axis_name)
+            updates, opt_state = optimizer.update(gradients, current.opt_state, current.params, share=share)
+            metrics["optimizer/learning_rate"] = opt_state[-1].rate
+            metrics["optimizer/gradient_norm"] = optax.tree.norm(gradients)
+            metrics["optimizer/update_norm"] = optax.tree.norm(updates)
+            params = optax.apply_updates(current.params, updates)
+            return current._replace(params=params, opt_state=opt_state), metrics
+
+        state, metrics = jax.lax.scan(part, state._replace(key=key), order.reshape(-1, size))
+        metrics = {name: appo.EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
+        recorded = trajectory.recorded(batch)
+        taken = reductions.total(recorded.astype(jnp.int32), axis_name)
+        state = state._replace(step=state.step + 1, env_steps=schedules.add_steps(state.env_steps, taken))
+        return state, {**metrics, **_describe_batch(samples, rewards, recorded, axis_name)}
+
+    return update
+
+
+def _flat(x: Array) -> Array:
+    """Rows of one rollout after the other: [T, B, ...] to [B T, ...]."""
+    return jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])
+
+
+def _samples(
+    network: PolicyNetwork,
+    config: ConfigDict,
+    params: Any,
+    batch: TrajectoryBatch,
+    reward: Array,
+    axis_name: str | None,
+) -> ppo.Samples:
+    """What the losses compare with, computed once before the first step: each sample a row [B T]."""
+    after = {name: batch.observation[name][-1:] for name in network.fields}
+    _, bootstrap, _ = network.apply(params, after, batch.initial_state, batch.first[-1:])
+    discount = config.gamma * (1.0 - trajectory.done(batch))
+    value = batch.behaviour_value
+    targets = ppo.targets(value, bootstrap[0], reward, discount, batch.last[:-1], config.gae_lambda)
+    valid = trajectory.recorded(batch)
+    advantage = targets.advantage
+    if config.normalise_advantage:
+        advantage = ppo.normalised(advantage, valid, axis_name)
+    return ppo.Samples(
+        *map(_flat, (batch.action, batch.behaviour_log_prob, value, advantage, targets.value, valid))
+    )
+
+
+def _with_peers(samples: ppo.Samples, size: int) -> ppo.Samples:
+    """The samples with values and targets of `size` of them each, for `compat.glam_value_broadcast`."""
+    return samples._replace(
+        behaviour_value=ppo.together(samples.behaviour_value, size), target=ppo.together(samples.target, size)
+    )
+
+
+def _gradient(
+    network: PolicyNetwork,
+    config: ConfigDict,
+    params: Any,
+    observation: Mapping[str, Array],
+    samples: ppo.Samples,
+    axis_name: str | None,
+) -> tuple[Any, Metrics]:
+    """Gradient of a minibatch's mean loss, run in parts that add up to it, and what there is to say of it."""
+    count = jnp.maximum(reductions.total(samples.valid.astype(jnp.float32), axis_name), 1.0)
+    micro = min(config.microbatch_size, len(samples.action))
+    parts = jax.tree.map(lambda x: x.reshape(-1, micro, *x.shape[1:]), (dict(observation), samples))
+
+    def loss(params: Any, seen: Mapping[str, Array], some: ppo.Samples) -> tuple[Array, ppo.Rows]:
+        rows = {name: x[None] for name, x in seen.items()}
+        first = jnp.zeros((1, micro), bool)
+        logits, value, _ = network.apply(params, rows, network.initial_state(micro), first)
+        found = ppo.loss_rows(logits[0], value[0], some, config.clip_ratio, config.clip_value)
+        whole = ppo.combine(found, config.value_coefficient, config.entropy_coefficient)
+        return jnp.sum(jnp.where(some.valid, whole, 0.0)) / count, found
+
+    def add(total: Any, part: tuple[Mapping[str, Array], ppo.Samples]) -> tuple[Any, ppo.Rows]:
+        gradients, rows = jax.grad(loss, has_aux=True)(params, *part)
+        return jax.tree.map(jnp.add, total, gradients), rows
+
+    zero = jax.tree.map(jnp.zeros_like, params)
+    gradients, rows = jax.lax.scan(add, zero, parts)
+    gradients = jax.tree.map(lambda x: reductions.psum(x, axis_name), gradients)
+    rows = jax.tree.map(lambda x: x.reshape(-1), rows)
+    return gradients, ppo.describe(rows, samples.valid, config.clip_ratio, axis_name)
+
+
+def _describe_batch(
+    samples: ppo.Samples, rewards: appo.Rewards, recorded: Array, axis_name: str | None
+) -> Metrics:
+    """What there is to say of the batch before it is learned from."""
+    center, spread = reductions.mean_and_std(samples.advantage, samples.valid, axis_name)
+    return {
+        "advantage/mean": center,
+        "advantage/std": spread,
+        **appo.reward_metrics(rewards, recorded, axis_name),
+        "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
+    }

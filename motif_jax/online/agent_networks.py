@@ -1,0 +1,59 @@
+"""The networks that `config.network.kind` names: those made for games, and language models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.networks import agent
+from motif_jax.networks.policy import PolicyNetwork
+from motif_jax.support import config as checks
+
+GAME, LANGUAGE = "game", "language"
+KINDS = (GAME, LANGUAGE)
+
+
+def kind_of(config: ConfigDict) -> str:
+    """`config.network.kind`; runs that were made before the key was new have a game's."""
+    return config.network.get("kind", GAME)
+
+
+def check(config: ConfigDict) -> None:
+    """Checks the values of `config.network`.
+
+    Raises:
+      UserError: a value is not allowed; says the key and what is.
+    """
+    checks.require(kind_of(config) in KINDS, "network.kind", kind_of(config), f"one of {', '.join(KINDS)}")
+    if kind_of(config) == GAME:
+        return agent.check(config)
+    from motif_jax.language import agent as language_agent
+
+    return language_agent.check(config)
+
+
+def environment_options(config: ConfigDict) -> dict[str, Any]:
+    """What the environment is to be told of the network, JSON-able: a language model's tokenizer."""
+    if kind_of(config) == GAME:
+        return {}
+    from motif_jax.language.text import fetch
+    from motif_jax.language.tokens import FILE
+
+    file = Path(fetch(config.network.model)) / FILE
+    return {"tokenizer": str(file.resolve()), "prompt_tokens": config.network.prompt_tokens}
+
+
+def make(config: ConfigDict, spec: EnvironmentSpec) -> PolicyNetwork:
+    """The network of `config.network` for an environment.
+
+    Raises:
+      UserError: the environment does not show what the network reads.
+    """
+    if kind_of(config) == GAME:
+        return agent.make_agent_network(config.network, spec)
+    from motif_jax.language import agent as language_agent
+
+    return language_agent.make(config.network, spec)

@@ -1,0 +1,190 @@
+"""The update of algorithm ppo: in parts, on devices, and what it takes from a batch."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.algorithms import ppo_update, schedules
+from motif_jax.algorithms.registry import algorithm_of
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.support import resources
+from motif_jax.support.errors import UserError
+
+STEPS, ROLLOUTS, WIDTH, ACTIONS = 6, 4, 5, 3
+
+
+class Linear:
+    """A policy and a value, linear in what is seen."""
+
+    spec = EnvironmentSpec({"x": ArraySpec((WIDTH,), "float32")}, ACTIONS)
+    fields = ("x",)
+
+    def init(self, key: jax.Array) -> Any:
+        policy, value = jax.random.split(key)
+        return {
+            "policy": jax.random.normal(policy, (WIDTH, ACTIONS)),
+            "value": jax.random.normal(value, (WIDTH,)),
+        }
+
+    def prepare(self, params: Any) -> Any:
+        return params
+
+    def initial_state(self, batch_size: int) -> Any:
+        return jnp.zeros((batch_size, 0))
+
+    def apply(self, params: Any, observation: Any, state: Any, first: Any) -> Any:
+        return observation["x"] @ params["policy"], observation["x"] @ params["value"], state
+
+
+def config(**changes):
+    made = resources.config("train_language_agent", "")
+    made.batch_size, made.rollout = STEPS * ROLLOUTS, STEPS
+    made.optimizer.learning_rate = 1e-2
+    made.train_for_env_steps = 10_000
+    made.algorithm.update({"minibatch_size": 12, "microbatch_size": 12, "broadcast_rows": 4, "epochs": 2})
+    made.update_from_flattened_dict(changes)
+    return made
+
+
+def batch(seed=0, network=None):
+    rng = np.random.default_rng(seed)
+    shape = (STEPS, ROLLOUTS)
+    x = jnp.asarray(rng.standard_normal((STEPS + 1, ROLLOUTS, WIDTH)), jnp.float32)
+    last = np.zeros((STEPS + 1, ROLLOUTS), bool)
+    last[3, 1] = True
+    truncated = np.zeros(shape, bool)
+    truncated[2, 1] = True
+    terminated = rng.random(shape) < 0.2
+    terminated[2:4, 1] = False
+    first = np.zeros((STEPS + 1, ROLLOUTS), bool)
+    first[0] = first[4, 1] = True
+    return TrajectoryBatch(
+        observation={"x": x},
+        first=jnp.asarray(first),
+        last=jnp.asarray(last),
+        action=jnp.asarray(rng.integers(0, ACTIONS, shape), jnp.int32),
+        behaviour_log_prob=jnp.asarray(np.log(rng.uniform(0.2, 0.5, shape)), jnp.float32),
+        behaviour_value=jnp.asarray(rng.standard_normal(shape), jnp.float32),
+        parameter_version=jnp.zeros(shape, jnp.int32),
+        reward=jnp.asarray(rng.standard_normal(shape), jnp.float32),
+        intrinsic_reward=jnp.zeros(shape),
+        terminated=jnp.asarray(terminated),
+        truncated=jnp.asarray(truncated),
+        initial_state=jnp.zeros((ROLLOUTS, 0)),
+    )
+
+
+@functools.cache
+def compiled(changes):
+    settings, network = config(**dict(changes)), Linear()
+    optimizer = schedules.make_optimizer(settings.optimizer)
+    state = ppo_update.make_state(network, optimizer, jax.random.key(0))
+    return state, jax.jit(ppo_update.make_update(network, optimizer, settings))
+
+
+def run(made=None, times=1, **changes):
+    state, update = compiled(tuple(changes.items()))
+    for _ in range(times):
+        state, metrics = update(state, made or batch())
+    return state, metrics
+
+
+def test_it_is_chosen_by_name_and_counts_what_it_learned_from():
+    assert algorithm_of(config()) is ppo_update
+    state, metrics = run()
+    assert int(state.step) == 1
+    # The final observation of the truncated episode is no step.
+    assert int(state.env_steps[1]) == STEPS * ROLLOUTS - 1
+    assert {"loss/policy", "loss/value", "policy/entropy", "policy/kl", "optimizer/gradient_norm"} <= set(
+        metrics
+    )
+    assert all(np.isfinite(value) for value in metrics.values())
+
+
+@pytest.mark.parametrize("broadcast", [False, True])
+def test_parts_of_a_minibatch_give_what_the_whole_gives(broadcast):
+    switch = {"compat.glam_value_broadcast": broadcast}
+    whole, _ = run(**switch)
+    parts, _ = run(**switch, **{"algorithm.microbatch_size": 3})
+    for one, other in zip(jax.tree.leaves(whole.params), jax.tree.leaves(parts.params), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_the_published_values_are_pulled_to_each_other():
+    mended, _ = run()
+    published, _ = run(**{"compat.glam_value_broadcast": True})
+    assert not np.allclose(mended.params["value"], published.params["value"], atol=1e-4)
+    np.testing.assert_allclose(mended.params["policy"], published.params["policy"], atol=0.2)
+
+
+def test_what_a_task_takes_away_counts_only_where_it_is_to():
+    plain = batch()
+    none = plain._replace(reward=jnp.maximum(plain.reward, 0))
+    kept, _ = run(plain, **{"algorithm.positive_reward": False})
+    floored, _ = run(plain)
+    already, _ = run(none, **{"algorithm.positive_reward": False})
+    np.testing.assert_array_equal(floored.params["policy"], already.params["policy"])
+    assert not np.allclose(floored.params["policy"], kept.params["policy"], atol=1e-4)
+
+
+def test_a_truncated_episode_goes_on_in_the_value_of_its_last_observation():
+    plain = batch()
+    lower = plain._replace(behaviour_value=plain.behaviour_value.at[3, 1].add(-50.0))
+    params = [run(made)[0].params["policy"] for made in (plain, lower)]
+    assert not np.allclose(*params, atol=1e-3)
+    # Its own row is in no loss: only what bootstraps from it moves.
+    ended = [made._replace(truncated=jnp.zeros_like(made.truncated)) for made in (plain, lower)]
+    ended = [made._replace(terminated=made.terminated.at[2, 1].set(True)) for made in ended]
+    params = [run(made)[0].params["policy"] for made in ended]
+    np.testing.assert_allclose(*params, rtol=1e-6)
+
+
+def test_a_step_moves_towards_what_had_an_advantage():
+    """The value learns the targets, the policy the better action, over updates of one batch."""
+    made = batch(3)
+    _, before = run(made, 1)
+    _, after = run(made, 30)
+    assert after["loss/value"] < before["loss/value"]
+    assert after["loss/policy"] < before["loss/policy"]
+
+
+def test_devices_agree_and_learn_from_all_rows():
+    """Two devices with two rollouts each: replicas stay equal, and losses count every row once."""
+    settings = config(
+        **{"algorithm.epochs": 1, "algorithm.minibatch_size": 24, "algorithm.microbatch_size": 6}
+    )
+    made, network = batch(), Linear()
+    optimizer = schedules.make_optimizer(settings.optimizer)
+    update = ppo_update.make_update(network, optimizer, settings)
+    state = ppo_update.make_state(network, optimizer, jax.random.key(0))
+    one, metrics = jax.jit(update)(state, made)
+    halves = jax.tree.map(lambda x: jnp.stack(jnp.split(x, 2, axis=1)), made._replace(initial_state=()))
+    halves = halves._replace(initial_state=jnp.zeros((2, 2, 0)))
+    mapped = jax.jit(jax.vmap(lambda s, b: update(s, b, axis_name="d"), in_axes=(None, 0), axis_name="d"))
+    two, both = mapped(state, halves)
+    for whole, parts in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
+        np.testing.assert_array_equal(parts[0], parts[1])
+        np.testing.assert_allclose(parts[0], whole, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(both["loss/policy"][0], metrics["loss/policy"], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("algorithm.minibatch_size", 7, "algorithm.minibatch_size=7.*batch_size=24"),
+        ("algorithm.microbatch_size", 5, "algorithm.microbatch_size=5.*minibatch_size=12"),
+        ("algorithm.gamma", 1.5, "algorithm.gamma"),
+        ("algorithm.epochs", 0, "algorithm.epochs"),
+        ("algorithm.entropy_coefficient", -1.0, "algorithm.entropy_coefficient"),
+    ],
+)
+def test_bad_values_are_one_line(key, value, said):
+    with pytest.raises(UserError, match=said):
+        ppo_update.check(config(**{key: value}))

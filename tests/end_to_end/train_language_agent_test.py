@@ -1,0 +1,76 @@
+"""A language model as an agent through the real flags: trained, killed, continued, evaluated, watched."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.language import talkers
+from tests.processes import REPOSITORY, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def command(config: str, workdir: Path, **flags: object) -> list[str]:
+    changes = [f"--config.{key.replace('__', '.')}={value}" for key, value in flags.items()]
+    return [
+        sys.executable,
+        "-m",
+        "motif_jax.launch",
+        f"--config=configs/{config}",
+        f"--workdir={workdir}",
+        *changes,
+    ]
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "JAX_NUM_CPU_DEVICES": "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def launch(tmp_path: Path, config: str, workdir: Path, **flags: object) -> subprocess.CompletedProcess[str]:
+    line = command(config, workdir, **flags)
+    return subprocess.run(
+        line, cwd=REPOSITORY, env=environment(tmp_path), capture_output=True, text=True, timeout=400
+    )
+
+
+def test_it_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
+    model, agent = talkers.write(tmp_path / "model"), tmp_path / "agent"
+    flags = {"network__model": model, "network__prompt_tokens": 160, "save_every_seconds": 0.01}
+    line = command("train_language_agent.py:smoke", agent, **flags, train_for_env_steps=1_000_000)
+    process = subprocess.Popen(
+        line, cwd=REPOSITORY, env=environment(tmp_path), stderr=subprocess.PIPE, text=True
+    )
+    checkpoints = agent / "checkpoints"
+    wait_until(
+        lambda: process.poll() is not None or len([*checkpoints.glob("[0-9]*")]) > 1, "two checkpoints"
+    )
+    process.send_signal(signal.SIGKILL)
+    said = process.communicate(timeout=30)[1]
+    assert process.returncode == -signal.SIGKILL, said[-2000:]
+    saved = max(int(path.name) for path in checkpoints.glob("[0-9]*"))
+    done = launch(tmp_path, "train_language_agent.py:smoke", agent, **flags, train_for_env_steps=saved + 100)
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = [json.loads(row) for row in (agent / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["step"] >= saved + 100
+    assert {"loss/policy", "loss/value", "policy/ratio_max", "episode/success"} <= set(rows[-1])
+    # The policy that plays in turns with learning is the one that learns: at the first minibatch nothing has moved.
+    assert abs(rows[-1]["policy/ratio_mean"] - 1) < 0.1
+
+    done = launch(tmp_path, "evaluate.py", tmp_path / "evaluation", policy=agent, episodes=3)
+    assert done.returncode == 0, done.stderr[-2000:]
+    evaluation = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
+    assert evaluation["episodes"] == 3
+
+    done = launch(
+        tmp_path, "train_language_agent.py:smoke", tmp_path / "bad", network__model=tmp_path / "none"
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "bad").exists()
