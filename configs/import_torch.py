@@ -3,8 +3,10 @@
     python -m motif_jax.launch --config=configs/import_torch.py --workdir=runs/imported --config.file=checkpoint_9.pth \
         --config.quantiles=reward_metrics/train_norm_quantiles.csv
     python -m motif_jax.launch --config=configs/import_torch.py:agent --workdir=runs/imported_agent --config.file=FILE.pth
+    python -m motif_jax.launch --config=configs/import_torch.py:oni --workdir=runs/imported_oni --config.file=FILE.pth
 
-Out comes a run folder that agents, evaluate and explain_reward use like one trained here, model.safetensors, and
+The last reads an agent of ONI (28 actions) with the labels that its checkpoint holds; `:reward` with its file reads the network of a
+learned ranking (its mean and variance are not in the file). Out comes a run folder that agents, evaluate and explain_reward use like one trained here, model.safetensors, and
 mapping.json: which tensor of the file became which layer. Seconds. Tensors are matched by shape, order and hints in
 their names; where that leaves a choice it is asked for: --config.names="reward_head/weight=THEIR.weight,...". The same
 command again finds it done; a folder with something else is refused.
@@ -30,12 +32,12 @@ def _sibling(name: str, variant: str) -> ConfigDict:
 
 
 def get_config(variant: str | None = None) -> ConfigDict:
-    if variant not in (None, "", "reward", "agent"):
-        raise unknown_variant(variant, ("", "reward", "agent"))
+    if variant not in (None, "", "reward", "agent", "oni"):
+        raise unknown_variant(variant, ("", "reward", "agent", "oni"))
     config = ConfigDict()
     config.stage = "import_torch"
     config.seed = 0
-    config.kind = variant or "reward"
+    config.kind = "agent" if variant == "oni" else variant or "reward"
     config.file = placeholder(str)
     config.names = ""  # choices by hand: LAYER/weight=NAME IN THE FILE, with commas between
     if config.kind == "reward":
@@ -44,6 +46,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.variance = placeholder(float)  # None: the file's reward_var
         config.quantile_row = -1  # which of its rows belongs to this checkpoint; -1: the last
         config.reward = _sibling("train_reward", "faithful")  # what the model reads: config.reward.network
+    elif variant == "oni":
+        config.agent = _sibling("oni", "faithful")
+        config.agent.environment.name = "NetHackScoreExtendedActions-v1"  # the task that it was trained on
     else:
         config.agent = _sibling("train_agent", "faithful")  # its network and task
     return config

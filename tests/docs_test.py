@@ -88,6 +88,7 @@ STANDS_FOR_ANOTHER = re.compile(r"[A-Z_]+|.*[${<].*|\.\.\.")
 CONFIGS = [
     *(f"configs/{path.name}" for path in sorted((REPOSITORY / "configs").glob("*.py"))),
     "configs/import_torch.py:agent",
+    "configs/import_torch.py:oni",
     *(f"configs/benchmark.py:{name}" for name in benchmarks.names()),
 ]
 

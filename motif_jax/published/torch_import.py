@@ -43,7 +43,7 @@ class TorchCheckpoint:
 
     Attributes:
       path: the file.
-      tensors: (name, array) of its `model`, in the file's order.
+      tensors: (name, array) of the model that was asked for, in the file's order.
       content: everything, tensors as arrays.
     """
 
@@ -63,11 +63,17 @@ class TorchCheckpoint:
         return float(array.reshape(()))
 
 
-def read(path: str | Path) -> TorchCheckpoint:
-    """Reads a checkpoint; UserError if the file is none, or holds no tensors."""
+def read(path: str | Path, *parts: str) -> TorchCheckpoint:
+    """Reads a checkpoint; UserError if the file is none, or holds no tensors.
+
+    Args:
+      path: the file.
+      parts: where the tensors may lie in it, the first that is there; else they are all that it holds.
+    """
     content = torch_file.read_checkpoint(path)
     content = content if isinstance(content, dict) else {"model": content}
-    tensors = list(torch_file.tensors(content.get("model", content)))
+    part = next((content[name] for name in parts if content.get(name)), content)
+    tensors = list(torch_file.tensors(part))
     if not tensors:
         raise UserError(f"{path} holds no tensors of a model")
     return TorchCheckpoint(Path(path), tensors, content)
@@ -94,7 +100,7 @@ def reward(checkpoint: TorchCheckpoint, config: ConfigDict) -> tuple[TrainedRewa
     """Makes a reward of a published reward checkpoint.
 
     Args:
-      checkpoint: keys model, reward_mean, reward_var, num_iter.
+      checkpoint: keys model (of an agent with a learned reward: reward_model), reward_mean, reward_var, num_iter.
       config: of the import stage: `reward` (a config of train_reward), names, quantiles, quantile_row, and mean
         and variance, which come before those of the file.
 

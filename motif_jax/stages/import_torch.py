@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
@@ -12,7 +12,10 @@ from motif_jax.support import config as checks
 from motif_jax.support import import_origin
 from motif_jax.support.files import FolderLock, atomic_write_json
 
-MODEL, MAPPING = "model.safetensors", "mapping.json"
+if TYPE_CHECKING:
+    from motif_jax.published.torch_import import TorchCheckpoint
+
+MODEL, MAPPING, LABELS = "model.safetensors", "mapping.json", "labels.json"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -52,7 +55,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
         if _is_done(config, workdir):
             print(f"{workdir} holds this import of {config.file} already")
             return
-        checkpoint = torch_import.read(config.file)
+        # An agent's checkpoint may hold the reward that it learned from beside it.
+        parts = ("reward_model", "model") if config.kind == "reward" else ("model",)
+        checkpoint = torch_import.read(config.file, *parts)
         if config.kind == "reward":
             reward, match = torch_import.reward(checkpoint, config)
         else:
@@ -85,8 +90,25 @@ def run(config: ConfigDict, workdir: Path) -> None:
             )
             print(f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown}")
         else:
-            torch_import.write_agent(params, config.agent, int(checkpoint.number("env_steps") or 0), workdir)
+            agent = _with_labels(config.agent, checkpoint, workdir)
+            torch_import.write_agent(params, agent, int(checkpoint.number("env_steps") or 0), workdir)
         print(f"written to {workdir}")
+
+
+def _with_labels(agent: ConfigDict, checkpoint: TorchCheckpoint, workdir: Path) -> ConfigDict:
+    """Writes the labels that an ONI checkpoint holds, and returns the agent's config with them as its reward."""
+    from motif_jax.published import oni_checkpoint
+
+    labels = oni_checkpoint.labels(checkpoint)
+    if labels is None:
+        return agent
+    atomic_write_json(workdir / LABELS, labels)
+    share = sum(labels.values()) / max(1, len(labels))
+    print(f"{len(labels):,} labels, {100 * share:.3g} % helpful: {workdir / LABELS}")
+    agent = agent.copy_and_resolve_references()
+    if oni_checkpoint.MODEL not in checkpoint.content:
+        agent.reward.kind, agent.reward.table = "table", str(workdir / LABELS)
+    return agent
 
 
 def _agent_network(config: ConfigDict) -> Any:

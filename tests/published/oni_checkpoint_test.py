@@ -1,0 +1,106 @@
+"""Published checkpoints of ONI: the agent of 28 actions, and the labels; nothing in the file is run or built."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax import rewards
+from motif_jax.networks import layout
+from motif_jax.playing import agent_policy
+from motif_jax.published import oni_checkpoint, torch_import
+from motif_jax.stages import import_torch
+from motif_jax.support.errors import UserError
+from tests import torch_files
+from tests.reward_fixtures import load_config
+from tests.torch_files import tensor
+
+LABELS = {"You kill the newt!": 1, "": 0, "It's a wall.": 0, "Kaboom": 1}
+
+
+@pytest.fixture
+def foreign():
+    """A class of the published package, which may be pickled and never be made."""
+    module = types.ModuleType("published_package")
+
+    class OnlineDataset:
+        def __init__(self, **attributes):
+            self.__dict__.update(attributes)
+
+        def __setstate__(self, state):
+            raise AssertionError("an object of the file was built")
+
+    OnlineDataset.__module__, OnlineDataset.__qualname__ = module.__name__, "OnlineDataset"
+    module.OnlineDataset = OnlineDataset
+    sys.modules[module.__name__] = module
+    yield OnlineDataset
+    del sys.modules[module.__name__]
+
+
+def read(path, content):
+    return torch_import.read(
+        torch_files.write(path, {"model": {"a": tensor(np.ones(2, "f"))}, **content}), "model"
+    )
+
+
+def test_the_table_of_labels_is_read(tmp_path):
+    content = {"llm_message_rewards": {**LABELS, "x": np.float32(1.0), "y": tensor(np.ones(1, "f"))}}
+    assert oni_checkpoint.labels(read(tmp_path / "a.pth", content)) == {**LABELS, "x": 1, "y": 1}
+    assert oni_checkpoint.labels(read(tmp_path / "b.pth", {})) is None
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"size": 256, "data": list(LABELS.items())},
+        {"size": 256, "labels": LABELS},
+        {"texts": {"data": [list(pair) for pair in LABELS.items()]}},
+    ],
+)
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, attributes, protocol):
+    content = {"model": {"a": tensor(np.ones(2, "f"))}, "reward_model_dataset": foreign(**attributes)}
+    path = torch_files.write(tmp_path / "a.pth", content, protocol=protocol)
+    del sys.modules["published_package"].OnlineDataset
+    assert oni_checkpoint.labels(torch_import.read(path, "model")) == LABELS
+
+
+@pytest.mark.parametrize(
+    ("labels", "line"),
+    [
+        ({"a" * 257: 1}, "llm_message_rewards: .*257 bytes"),
+        ({"You see.": 2}, "'You see.' is 2, neither 0 nor 1"),
+        ({"You see.": float("nan")}, "is nan, neither"),
+    ],
+)
+def test_labels_that_are_none_are_refused(tmp_path, labels, line):
+    with pytest.raises(UserError, match=line):
+        oni_checkpoint.labels(read(tmp_path / "a.pth", {"llm_message_rewards": labels}))
+
+
+@pytest.mark.slow
+def test_an_agent_of_28_actions_plays_and_is_rated_by_its_labels(tmp_path):
+    config = load_config("import_torch", "oni")
+    network = import_torch._agent_network(config.agent)
+    params = jax.tree.map(lambda leaf: np.asarray(leaf), network.init(jax.random.key(3)))
+    named = layout.to_torch(params)
+    ordered = sorted(named, key=torch_import._agent_order)
+    model = {f"net.{number}.{name.split('/')[1]}": tensor(named[name]) for number, name in enumerate(ordered)}
+    content = {"model": model, "env_steps": 777, "llm_message_rewards": LABELS}
+    config.file = str(torch_files.write(tmp_path / "checkpoint.pth", content))
+    workdir = tmp_path / "run"
+    import_torch.check(config, workdir)
+    import_torch.run(config, workdir)
+    assert json.loads((workdir / "labels.json").read_text()) == LABELS
+    policy, step = agent_policy.load(workdir)
+    assert step == 777
+    for ours, theirs in zip(jax.tree.leaves(policy._params), jax.tree.leaves(params), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    trained = agent_policy.read_config(workdir)
+    assert rewards.rates(trained.reward)
+    assert agent_policy.environment_of(trained)[0] == "NetHackScoreExtendedActions-v1"
