@@ -1,0 +1,74 @@
+# Sourced by the scripts that run a language model's server beside a training. Needs `python` to be set.
+
+asking=''
+
+# ask URL MODEL SECONDS: asks the server one question; fails unless it answers within that time. Only an answer proves that
+# a server works: vLLM's health and model pages go on answering while its engine hangs.
+ask() {
+  "$python" - "$@" <<'PY'
+import json
+import sys
+import urllib.request
+
+url, model, seconds = sys.argv[1:4]
+question = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "Say yes."}]}
+request = urllib.request.Request(
+    f"{url}/chat/completions", json.dumps(question).encode(), {"Content-Type": "application/json"}
+)
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+try:
+    with opener.open(request, timeout=float(seconds)) as reply:
+        json.load(reply)["choices"][0]["message"]
+except Exception as error:
+    sys.exit(f"no answer: {type(error).__name__}: {error}")
+PY
+}
+
+# keep_server LOG URL MODEL COMMAND...: starts the server with that command, in a process of its own that starts it again
+# when it dies or stops answering, and ends it when this shell is gone, however it went. Descriptor 9 is the thread that
+# both hang by: nothing else may hold it (see `without_thread`).
+keep_server() {
+  exec 9> >(exec setsid bash "$(dirname "${BASH_SOURCE[0]}")/keep_server.sh" "$python" "$@")
+  keeper=$!
+}
+
+# without_thread COMMAND...: becomes the command, without descriptor 9.
+without_thread() {
+  exec 9>&-
+  exec "$@"
+}
+
+# await_answer LOG URL MODEL: returns when the server has answered a question. It ends the script where the server has died
+# or LLM_WAIT_SECONDS (3600) have passed.
+await_answer() {
+  local deadline=$((SECONDS + ${LLM_WAIT_SECONDS:-3600}))
+  echo "waiting for the first answer of $3 at $2 (its log: $1)" >&2
+  while true; do
+    # In the background: bash acts on a signal only between commands, or while it waits.
+    ask "$2" "$3" 60 2>/dev/null 9>&- &
+    asking=$!
+    if wait "$asking"; then break; fi
+    if ! kill -0 "$keeper" 2>/dev/null; then
+      echo "error: the server of $3 ended before its first answer; the end of $1:" >&2
+      tail -n 20 "$1" >&2
+      exit 2
+    fi
+    if [ "$SECONDS" -ge "$deadline" ]; then
+      echo "error: the server of $3 has not answered a question within LLM_WAIT_SECONDS=${LLM_WAIT_SECONDS:-3600}; see $1" >&2
+      exit 2
+    fi
+    sleep "${LLM_POLL_SECONDS:-2}" 9>&- &
+    asking=$!
+    wait "$asking" || true
+  done
+  asking=''
+  echo "$3 answers" >&2
+  echo answered >&9
+}
+
+# end_server: ends the server and waits until it is gone. The keeper does the same when this shell dies.
+end_server() {
+  exec 9>&-
+  [ -z "$asking" ] || kill "$asking" 2>/dev/null || true
+  while kill -0 "$keeper" 2>/dev/null; do sleep 0.1; done
+}

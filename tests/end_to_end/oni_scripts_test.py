@@ -1,0 +1,333 @@
+"""The scripts that run a language model's server beside a training, with a pretended vLLM and a pretended training."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.slurm_scripts_test import SCONTROL, SLURM_VARIABLES, SRUN
+from tests.processes import REPOSITORY, Program, ended, free_port, processes_with, wait_until
+
+# In place of vLLM: answers when there is the file `ready`; with `dead` it ends, with `hangs` it accepts and never answers. Its
+# model page answers always, as vLLM's does. A child of its own is there to be ended too.
+VLLM = """#!{python}
+import http.server, os, signal, subprocess, sys, time
+folder = os.environ["FAKE_FOLDER"]
+open(folder + "/vllm_arguments", "a").write(" ".join(sys.argv[1:]) + "|" + os.environ.get("CUDA_VISIBLE_DEVICES", "") + "\\n")
+if os.path.exists(folder + "/dead"):
+    sys.exit("CUDA out of memory")
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.reply()
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        while os.path.exists(folder + "/hangs"):
+            time.sleep(0.05)
+        if not os.path.exists(folder + "/ready"):
+            self.send_error(503)
+        else:
+            open(folder + "/asked", "a").write("x")
+            self.reply()
+    def reply(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{{"choices": [{{"message": {{"content": "Yes"}}}}]}}')
+    def log_message(self, *_):
+        pass
+port = int(sys.argv[sys.argv.index("--port") + 1])
+http.server.ThreadingHTTPServer.daemon_threads = True
+server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+open(folder + "/server_pid", "w").write(str(os.getpid()))
+server.serve_forever()
+"""
+# In place of python for the stage: writes its arguments down, and waits to be stopped or ends with FAKE_CODE.
+PYTHON = """#!/usr/bin/env bash
+case " $* " in
+  *" motif_jax.launch "*) ;;
+  *) exec {python} "$@" ;;
+esac
+printf '%s\\n' "$@" "CUDA_VISIBLE_DEVICES=${{CUDA_VISIBLE_DEVICES:-}}" > "$FAKE_FOLDER/arguments.tmp"
+trap 'echo saved > "$FAKE_FOLDER/saved"; exit 75' USR1 TERM
+echo "$$" > "$FAKE_FOLDER/training_pid"
+mv "$FAKE_FOLDER/arguments.tmp" "$FAKE_FOLDER/arguments"
+while [ "$FAKE_CODE" = wait ]; do sleep 0.05; done
+exit "$FAKE_CODE"
+"""
+
+
+class Run:
+    """A folder with the pretended programs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port, self.programs = folder, free_port(), []
+        programs = {"vllm": VLLM, "fake_python": PYTHON, "srun": SRUN, "scontrol": SCONTROL}
+        for name, text in programs.items():
+            path = folder / name
+            own = name in ("vllm", "fake_python")
+            path.write_text(text.format(python=sys.executable) if own else text)
+            path.chmod(0o755)
+
+    def start(self, *command: str, **environment: str) -> Program:
+        """Starts a script of launch/."""
+        clean = {name: value for name, value in os.environ.items() if not SLURM_VARIABLES.match(name)}
+        variables = {
+            **clean,
+            "PATH": f"{self.folder}{os.pathsep}{os.environ['PATH']}",
+            "PYTHON": str(self.folder / "fake_python"),
+            "VLLM": str(self.folder / "vllm"),
+            "FAKE_FOLDER": str(self.folder),
+            "FAKE_CODE": "wait",
+            "PORT": str(self.port),
+            "WORKDIR": str(self.folder / "run"),
+            "CUDA_VISIBLE_DEVICES": "",
+            "LLM_POLL_SECONDS": "0.1",
+            "LLM_CHECK_SECONDS": "1",
+            "LLM_ANSWER_SECONDS": "1",
+            **environment,
+        }
+        program = Program(["bash", *command], self.folder / f"log_{len(self.programs)}", variables)
+        self.programs.append(program)
+        return program
+
+    def touch(self, name: str) -> None:
+        """Makes the file that changes how the server behaves."""
+        (self.folder / name).touch()
+
+    def has(self, name: str) -> bool:
+        """Whether the programs wrote this file."""
+        return (self.folder / name).exists()
+
+    def lines(self, name: str) -> list[str]:
+        """The lines of a file that they wrote."""
+        return (self.folder / name).read_text().splitlines()
+
+    def pid(self, name: str) -> int:
+        """A process id that they wrote."""
+        return int((self.folder / name).read_text())
+
+    def nothing_is_left(self) -> None:
+        """Waits until every process of this run has ended."""
+        wait_until(
+            lambda: not processes_with("FAKE_FOLDER", str(self.folder)), "the end of all processes", 60
+        )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    made = Run(tmp_path)
+    with ended(made.programs):
+        yield made
+    for pid in processes_with("FAKE_FOLDER", str(tmp_path)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def page(run: Run) -> int:
+    """The status of the model page."""
+    with (
+        contextlib.suppress(OSError),
+        urllib.request.urlopen(f"http://127.0.0.1:{run.port}/v1/models") as reply,
+    ):
+        return reply.status
+    return 0
+
+
+def test_training_begins_when_the_server_has_answered_and_both_end_together(run: Run) -> None:
+    program = run.start("launch/oni.sh", "models/Tiny-Judge", "--config.seed=3", FAKE_CODE="0")
+    wait_until(lambda: page(run) == 200, "the model page", 60)
+    time.sleep(0.5)
+    assert not run.has("arguments"), "a model page is no answer"
+    run.touch("ready")
+    assert program.wait(60) == 0, program.text()
+    run.nothing_is_left()
+    assert run.lines("arguments")[:-1] == [
+        "-m",
+        "motif_jax.launch",
+        "--config=configs/oni.py",
+        f"--workdir={run.folder}/run",
+        "--config.annotator.kind=openai",
+        f"--config.annotator.openai.base_url=http://127.0.0.1:{run.port}/v1",
+        "--config.annotator.openai.model=Tiny-Judge",
+        "--config.seed=3",
+    ]
+    served = f"serve models/Tiny-Judge --host 127.0.0.1 --port {run.port} --served-model-name Tiny-Judge"
+    assert run.lines("vllm_arguments") == [f"{served}|"]
+
+
+@pytest.mark.parametrize("code", ["2", "75", "134"])
+def test_the_trainings_code_is_the_scripts(run: Run, code: str) -> None:
+    run.touch("ready")
+    assert run.start("launch/oni.sh", "judge", FAKE_CODE=code).wait(60) == int(code)
+    run.nothing_is_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGKILL])
+def test_however_it_is_stopped_the_training_saves_and_nothing_is_left(
+    run: Run, number: signal.Signals
+) -> None:
+    run.touch("ready")
+    program = run.start("launch/oni.sh", "judge")
+    wait_until(lambda: run.has("arguments"), "the training", 60)
+    program.send(number)
+    assert program.wait(60) == (-9 if number == signal.SIGKILL else 75), program.text()
+    run.nothing_is_left()
+    assert run.has("saved")
+
+
+def test_it_is_stopped_while_it_waits_for_the_server(run: Run) -> None:
+    program = run.start("launch/oni.sh", "judge")
+    wait_until(lambda: run.has("server_pid"), "the server", 60)
+    program.send(signal.SIGTERM)
+    assert program.wait(60) == 75, program.text()
+    run.nothing_is_left()
+    assert not run.has("arguments")
+
+
+def test_a_server_that_dies_is_started_again(run: Run) -> None:
+    run.touch("ready")
+    program = run.start("launch/oni.sh", "judge")
+    wait_until(lambda: run.has("arguments"), "the training", 60)
+    for _ in range(2):
+        before = run.pid("server_pid")
+        os.kill(before, signal.SIGKILL)
+        wait_until(lambda: page(run) == 200 and run.pid("server_pid") != before, "another server", 60)  # noqa: B023
+    assert program.process.poll() is None
+    assert "ended with 137: started again" in program.text()
+    program.send(signal.SIGTERM)
+    assert program.wait(60) == 75
+    run.nothing_is_left()
+
+
+def test_a_server_that_hangs_is_started_again(run: Run) -> None:
+    run.touch("ready")
+    program = run.start("launch/oni.sh", "judge", LLM_CHECKS="2")
+    wait_until(lambda: run.has("arguments"), "the training", 60)
+    before = run.pid("server_pid")
+    run.touch("hangs")
+    wait_until(lambda: "does not answer: killed" in program.text(), "its death", 60)
+    (run.folder / "hangs").unlink()
+    wait_until(lambda: page(run) == 200 and run.pid("server_pid") != before, "another server", 60)
+    program.send(signal.SIGTERM)
+    assert program.wait(60) == 75
+    run.nothing_is_left()
+
+
+def test_before_the_first_answer_a_fault_ends_the_start(run: Run) -> None:
+    run.touch("dead")
+    program = run.start("launch/oni.sh", "judge")
+    assert program.wait(60) == 2
+    assert "error: the server of judge ended before its first answer" in program.text()
+    assert "CUDA out of memory" in program.text()
+    run.nothing_is_left()
+    (run.folder / "dead").unlink()
+    program = run.start("launch/oni.sh", "judge", LLM_WAIT_SECONDS="2")
+    assert program.wait(60) == 2
+    assert "has not answered a question within LLM_WAIT_SECONDS=2" in program.text()
+    run.nothing_is_left()
+    assert not run.has("arguments")
+
+
+def test_a_port_that_is_taken_is_told(run: Run) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", run.port)):
+        program = run.start("launch/oni.sh", "judge")
+        assert program.wait(60) == 2
+    assert program.text().startswith(f"error: PORT={run.port}: somebody listens there")
+    assert not run.has("vllm_arguments")
+
+
+def test_gpus_are_divided_between_server_and_training(run: Run) -> None:
+    run.touch("ready")
+    program = run.start("launch/oni.sh", "judge", FAKE_CODE="0", GPUS="2", CUDA_VISIBLE_DEVICES="4,5,6")
+    assert program.wait(60) == 0, program.text()
+    assert run.lines("vllm_arguments")[0].endswith("--tensor-parallel-size 2|4,5")
+    assert run.lines("arguments")[-1] == "CUDA_VISIBLE_DEVICES=6"
+    program = run.start(
+        "launch/oni.sh", "judge", FAKE_CODE="0", CUDA_VISIBLE_DEVICES="4", LLM_FLAGS="--seed 1"
+    )
+    assert program.wait(60) == 0, program.text()
+    assert run.lines("vllm_arguments")[1].endswith("--gpu-memory-utilization 0.6 --seed 1|4")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "give a model"),
+        (["judge", "many"], "GPUS=many: must be a number"),
+        (["judge", "1", "99999"], "PORT=99999: must be a number from 1 to 65535"),
+    ],
+)
+def test_a_server_of_nothing_is_refused(run: Run, arguments: list[str], line: str) -> None:
+    program = run.start("launch/llm_server.sh", *arguments)
+    assert program.wait(60) == 2
+    assert program.text().startswith(f"error: {line}")
+    program = run.start("launch/llm_server.sh", "judge", VLLM="no_such_vllm")
+    assert program.wait(60) == 2
+    assert "no_such_vllm was not found" in program.text()
+    assert not run.has("vllm_arguments")
+
+
+JOB = {
+    "MODEL": "models/Tiny-Judge/",
+    "SLURM_JOB_ID": "31",
+    "SLURM_SUBMIT_DIR": str(REPOSITORY),
+    "SLURM_GPUS_ON_NODE": "1",
+    "SLURM_GPUS_ON_NODE_HET_GROUP_1": "2",
+    "SLURM_NTASKS_PER_NODE_HET_GROUP_1": "1",
+    "SLURM_CPUS_PER_TASK_HET_GROUP_1": "8",
+    "SLURM_JOB_NUM_NODES_HET_GROUP_1": "1",
+}
+HOSTNAME = "#!/usr/bin/env bash\necho 127.0.0.1\n"
+
+
+def start_job(run: Run, *arguments: str, **environment: str) -> Program:
+    """Starts the heterogeneous job; the pretended server is no step, whose flags would be taken for the training's."""
+    hostname = run.folder / "hostname"
+    hostname.write_text(HOSTNAME)
+    hostname.chmod(0o755)
+    own = {"LLM_SERVER": "bash launch/llm_server.sh", **JOB, **environment}
+    return run.start("launch/oni.sbatch", *arguments, **own)
+
+
+@pytest.mark.parametrize(("code", "again"), [("0", False), ("2", False), ("134", True)])
+def test_a_job_of_two_components(run: Run, code: str, again: bool) -> None:
+    run.touch("ready")
+    program = start_job(run, "--config.seed=3", FAKE_CODE=code)
+    assert program.wait(60) == int(code), program.text()
+    run.nothing_is_left()
+    given = run.lines("arguments")
+    assert f"--config.annotator.openai.base_url=http://127.0.0.1:{run.port}/v1" in given
+    assert "--config.annotator.openai.model=Tiny-Judge" in given
+    assert "--config.devices.learner=all" in given, "the GPUs of the second component, not of the server's"
+    assert given[-2] == "--config.seed=3"
+    assert "--het-group=1" in run.lines("srun_flags")
+    assert run.has("requeued") == again
+
+
+def test_a_job_whose_time_ends_is_queued_again(run: Run) -> None:
+    run.touch("ready")
+    program = start_job(run)
+    wait_until(lambda: run.has("arguments"), "the training", 60)
+    program.send(signal.SIGUSR1)
+    assert program.wait(60) == 75, program.text()
+    run.nothing_is_left()
+    assert run.has("saved")
+    assert run.lines("requeued") == ["requeue 31"]
+
+
+def test_the_server_of_a_job_is_a_step_of_the_first_component(run: Run) -> None:
+    run.touch("dead")
+    program = start_job(run, LLM_SERVER="")
+    assert program.wait(60) == 2, program.text()
+    assert {"--het-group=0", "--ntasks=1"} <= set(run.lines("srun_flags"))
+    run.nothing_is_left()
