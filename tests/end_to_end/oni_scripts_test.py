@@ -192,6 +192,7 @@ def test_it_is_stopped_while_it_waits_for_the_server(run: Run) -> None:
     assert not run.has("arguments")
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_is_started_again(run: Run) -> None:
     run.touch("ready")
     program = run.start("launch/oni.sh", "judge")
@@ -207,6 +208,7 @@ def test_a_server_that_dies_is_started_again(run: Run) -> None:
     run.nothing_is_left()
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_is_started_again(run: Run) -> None:
     run.touch("ready")
     program = run.start("launch/oni.sh", "judge", LLM_CHECKS="2")
