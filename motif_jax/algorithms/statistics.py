@@ -45,8 +45,14 @@ class RunningMoments:
     variance: float = 1.0
     count: float = 1e-4
 
-    def update(self, batch: np.ndarray) -> None:
-        """Merges numbers [n], n >= 1; of a single number the variance counts as 0."""
+    def update(self, batch: np.ndarray, decay: float = 1.0) -> None:
+        """Merges numbers [n], n >= 1; of a single number the variance counts as 0.
+
+        Args:
+          batch: the numbers.
+          decay: what went before counts so much of what it did, in (0, 1].
+        """
+        self.count *= decay
         batch = np.asarray(batch, np.float64).reshape(-1)
         size = batch.size
         batch_variance = batch.var(ddof=1) if size > 1 else 0.0

@@ -97,10 +97,12 @@ class MessageEncoder(nn.Module):
     Attributes:
       shape: sizes, one of `SHAPES`.
       dtype: dtype of the computation; parameters are float32.
+      orthogonal: how the linear layers start; False: weights and bias uniform in +-1 / sqrt(inputs), PyTorch's own.
     """
 
     shape: MessageShape
     dtype: jnp.dtype = jnp.float32
+    orthogonal: bool = True
 
     @nn.compact
     def __call__(self, messages: jax.Array, max_length: int | None = None) -> jax.Array:
@@ -127,7 +129,8 @@ class MessageEncoder(nn.Module):
         x = jnp.swapaxes(x, 1, 2).reshape(x.shape[0], -1)
         for number, units in enumerate(shape.linear, start=1):
             name = "message_fc" if len(shape.linear) == 1 else f"message_fc{number}"
-            x = nn.relu(Dense(units, dtype=self.dtype, name=name)(x))
+            limit = None if self.orthogonal else 1.0 / math.sqrt(x.shape[-1])
+            x = nn.relu(Dense(units, dtype=self.dtype, limit=limit, name=name)(x))
         return x
 
 

@@ -24,6 +24,8 @@ KINDS: dict[str, type[IntrinsicReward] | str] = {
     "none": NoReward,
     "retrieval": RetrievalReward,
     "table": TableReward,
+    "classification": "motif_jax.online.classification:ClassificationReward",
+    "ranking": "motif_jax.online.ranking:RankingReward",
 }
 
 

@@ -7,11 +7,12 @@ changes another run's reward at the same places.
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,8 @@ class OnlineReward(IntrinsicReward):
         self.tape = Tape(self.config.tape) if self.config.tape else None
         self.source: LabelSource | None = None if self.tape else online.make_source(run.config, self.form)
         self._log = _open_log(run)
+        # Questions whose labels lay behind the checkpoint, and their answers, which the store has.
+        self._lost: list[tuple[str, ...]] = []
         self._stored: list[Labelled] = []
         self._restored = False
         # As many batches as may be made beyond the one before which a checkpoint lies.
@@ -112,12 +115,11 @@ class OnlineReward(IntrinsicReward):
     def start(self) -> None:
         """See `IntrinsicReward.start`; a server that does not answer ends the start."""
         if not self._restored:
-            # What was logged before the first checkpoint: the answer store has its labels.
-            self._log.cut(0)
+            self._cut(0)
         if self.source is not None:
             self.source.start()
-            # Labels behind the checkpoint were cut off: the store has them.
-            self._stored = self.source.known(self.unlabelled())
+            self._stored = self.source.known(list(dict.fromkeys([*self.unlabelled(), *self._lost])))
+            self._lost = []
 
     def close(self) -> None:
         """Ends the annotator's process and lets go of the log."""
@@ -161,11 +163,16 @@ class OnlineReward(IntrinsicReward):
         return items, met.counts[missing].tolist(), None
 
     def own(self) -> Any:
-        """What a checkpoint holds of the kind: a tree of arrays that are never changed."""
+        """What the kind adds to a `Moment`; None for nothing."""
         return None
 
-    def take_own(self, own: Any) -> None:
-        """Takes up what `own` gave, after the labels."""
+    def pack_own(self, own: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What a checkpoint holds of it: nested dictionaries of arrays, and JSON-able data."""
+        raise NotImplementedError
+
+    def take_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        """Takes up what `pack_own` gave, after the labels."""
+        raise NotImplementedError
 
     # What all kinds do.
 
@@ -247,6 +254,13 @@ class OnlineReward(IntrinsicReward):
         self.telemetry.paid(counts, labelled, paid, number - self._changed)
         self.telemetry.used(number - self.met.first_number[first], time.time() - self.met.first_time[first])
 
+    def _cut(self, length: int) -> None:
+        """Cuts the log to a checkpoint's length."""
+        kept = sum(1 for _ in read_log(self._log.path, length))
+        behind = itertools.islice(read_log(self._log.path), kept, None)
+        self._lost = [record.items for record in behind if isinstance(record, Label)]
+        self._log.cut(length)
+
     def unlabelled(self) -> list[tuple[str, ...]]:
         """Everything met so far that may have been asked about and has no label."""
         return [(text,) for text, label in zip(self.met.texts, self.met.label, strict=False) if label < 0]
@@ -268,11 +282,13 @@ class OnlineReward(IntrinsicReward):
                 moment = self._moments[0]._replace(number=number)
             met = self.met.pack()
         self._log.sync()
-        book = {**moment._replace(own=None)._asdict(), "counts": self.telemetry.state()}
+        book: dict[str, Any] = {**moment._asdict(), "own": None, "counts": self.telemetry.state()}
         if self.source is not None:
             book["source"] = self.source.state()
-        state = {"book": _as_bytes(book), "met": met}
-        return state if moment.own is None else {**state, "own": moment.own}
+        arrays = {}
+        if moment.own is not None:
+            arrays["own"], book["own"] = self.pack_own(moment.own)
+        return {"book": _as_bytes(book), "met": met, **arrays}
 
     def restore(self, state: dict[str, Any]) -> None:
         """See `IntrinsicReward.restore`; cuts the label log to what the checkpoint knows."""
@@ -284,11 +300,11 @@ class OnlineReward(IntrinsicReward):
 
     def _restore(self, state: dict[str, Any]) -> None:
         book = json.loads(np.asarray(state["book"]).tobytes())
-        counts, source = book.pop("counts"), book.pop("source", None)
+        counts, source, own = book.pop("counts"), book.pop("source", None), book.pop("own")
         moment = Moment(**book)
         if self._log.length < moment.length:
             raise UserError(f"{self._log.path} is shorter than the checkpoint says: {_TAPE_REMEDY}")
-        self._log.cut(moment.length)
+        self._cut(moment.length)
         self.met = TextsMet.unpack(np.asarray(state["met"]))
         # What was met behind the checkpoint is met again; labels come from the log alone.
         self.met.forget_labels()
@@ -301,7 +317,8 @@ class OnlineReward(IntrinsicReward):
         self.step, self.version = moment.step, moment.version
         self._changed, self._labels = moment.changed, moment.labels
         self.telemetry.restore(counts)
-        self.take_own(state.get("own"))
+        if own is not None:
+            self.take_own(state["own"], own)
         moment = moment._replace(own=self.own())
         self._moments.clear()
         self._moments.append(moment)

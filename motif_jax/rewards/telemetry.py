@@ -59,6 +59,11 @@ class LearningTelemetry:
         with self._lock:
             self._lost += seconds
 
+    def seconds(self) -> float:
+        """Since the last reading."""
+        with self._lock:
+            return max(1e-9, time.perf_counter() - self._since)
+
     def state(self) -> list[int]:
         """What a run that goes on must know; JSON-able."""
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from motif_jax.support.errors import UserError
 # So many texts are computed at a time, never more or fewer: a program of another size rounds differently, and a text
 # whose reward lies at a threshold would be paid or not with those beside it.
 CHUNK = 32
-_SHORT_MESSAGE = 96
+SHORT_MESSAGE = 96
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,31 +119,56 @@ class TrainedReward:
         if not self.network.architecture.message_only:
             needed = ", ".join(self.network.architecture.fields)
             raise UserError(f"{self.folder}: this reward reads {needed}, not the message alone")
-        messages = pad_messages(messages)
-        if not len(messages):
-            return np.zeros((self.members, 0), np.float32)
-        long = messages[:, _SHORT_MESSAGE:].any(axis=1)
-        running = []
-        for group, length in ((~long, _SHORT_MESSAGE), (long, None)):
-            chosen = np.flatnonzero(group)
-            for start in range(0, chosen.size, CHUNK):
-                part = chosen[start : start + CHUNK]
-                padded = np.zeros((CHUNK, messages.shape[1]), np.uint8)
-                padded[: part.size] = messages[part]
-                program = _message_program(self.network.architecture, self.members, length)
-                with jax.default_device(cpu_device()):
-                    running.append((part, program(params, padded)))
-        # All are on their way before the first is waited for.
-        values = np.empty((self.members, len(messages)), np.float32)
-        for part, rewards in running:
-            values[:, part] = np.asarray(rewards)[:, : part.size]
-        return values
+        return messages_in_chunks(self.network.architecture, self.members, params, messages)
 
     def compile_messages(self, params: Any) -> None:
         """Compiles the programs of `of_messages`, for short and long messages, on the device where `params` lie."""
         long = np.zeros((2, 256), np.uint8)
         long[1] = 1
         self.members_of_messages(params, long)
+
+
+def messages_in_chunks(
+    architecture: RewardArchitecture, members: int, params: Any, messages: np.ndarray
+) -> np.ndarray:
+    """Raw rewards float32 [members, N] of messages uint8 [N, L]; see `in_chunks`."""
+    program_of = functools.partial(_message_program, architecture, members)
+    return in_chunks(program_of, params, messages, members)
+
+
+def in_chunks(
+    program_of: Callable[[int | None], Callable[[Any, np.ndarray], jax.Array]],
+    params: Any,
+    messages: np.ndarray,
+    members: int,
+) -> np.ndarray:
+    """Outputs float32 [members, N] of messages uint8 [N, L], L <= 256: of each the same, whatever it is computed with.
+
+    Args:
+      program_of: the program (params, messages uint8 [CHUNK, 256]) -> [members, CHUNK] for messages whose bytes from a
+        length on are zero (None: 256).
+      params: of the model; the programs run where they lie, or else on the CPU.
+      messages: the messages.
+      members: of the model.
+    """
+    messages = pad_messages(messages)
+    if not len(messages):
+        return np.zeros((members, 0), np.float32)
+    long = messages[:, SHORT_MESSAGE:].any(axis=1)
+    running = []
+    for group, length in ((~long, SHORT_MESSAGE), (long, None)):
+        chosen = np.flatnonzero(group)
+        for start in range(0, chosen.size, CHUNK):
+            part = chosen[start : start + CHUNK]
+            padded = np.zeros((CHUNK, messages.shape[1]), np.uint8)
+            padded[: part.size] = messages[part]
+            with jax.default_device(cpu_device()):
+                running.append((part, program_of(length)(params, padded)))
+    # All are on their way before the first is waited for.
+    values = np.empty((members, len(messages)), np.float32)
+    for part, outputs in running:
+        values[:, part] = np.asarray(outputs)[:, : part.size]
+    return values
 
 
 def cpu_device() -> jax.Device | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 from motif_jax import rewards
 from motif_jax.envs import registry
 from motif_jax.online.learner import Learner
-from motif_jax.rewards.label_log import FILE, Label, Payment, read_log
+from motif_jax.online.reward_trainer import Trainer
+from motif_jax.rewards.label_log import FILE, Label, Payment, Training, read_log
 from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -28,16 +28,11 @@ def labels(folder: Path) -> list[Label]:
     return [record for record in read_log(folder / FILE) if isinstance(record, Label)]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def compiled_quickly() -> Iterator[None]:
-    names = (
-        "jax_disable_most_optimizations jax_compilation_cache_dir jax_persistent_cache_min_compile_time_secs"
-    ).split()
-    before = {name: jax.config.values[name] for name in names}
-    jax.config.update(names[0], True)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+def saved_book(folder: Path) -> Any:
+    return json.loads(np.asarray(oni_runs.saved(folder, "reward")[1]["book"]).tobytes())
 
 
 class CrashError(Exception):
@@ -189,13 +184,28 @@ def test_a_reward_that_learns_needs_text_and_a_training(tmp_path: Path) -> None:
         )
 
 
-KINDS: dict[str, dict[str, Any]] = {"retrieval": {}, "probability": {"reward__value": "probability"}}
+SMALL = {
+    "reward__encoder": "lt_cnn_small",
+    "reward__training__batch_size": 8,
+    "reward__training__learning_rate": 1e-2,
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "retrieval": {"reward__value": "probability"},
+    "classification": {
+        **SMALL,
+        "reward__value": "probability",
+        "reward__training__schedule": "published",
+        "reward__training__steps_per_arrival": 3,
+    },
+    "ranking": {**SMALL, "reward__decay": 0.9, "reward__training__members": 2},
+}
 
 
 def of_kind(name: str, **changes: Any) -> Any:
-    return oni_config("retrieval", **{**KINDS[name], **changes})
+    return oni_config(name, **{**KINDS[name], **changes})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_a_tape_ends_with_the_same_parameters_also_when_both_stop_and_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -209,20 +219,34 @@ def test_a_tape_ends_with_the_same_parameters_also_when_both_stop_and_go_on(
         train(replayed, of_kind(name, train_for_env_steps=total, reward__tape=str(recorded)))
     assert len(annotator.made) == count, "a tape asks nobody"
     oni_runs.assert_equal_runs(recorded, replayed)
+    trainings = [record for record in read_log(replayed / FILE) if isinstance(record, Training)]
+    assert (name == "retrieval") == (not trainings)
+    assert any(isinstance(record, Payment) for record in read_log(replayed / FILE))
     strip: Any = lambda record: record._replace(seconds=0) if isinstance(record, Label) else record  # noqa: E731
     assert list(map(strip, read_log(recorded / FILE))) == list(map(strip, read_log(replayed / FILE)))
 
 
-def test_a_tape_of_threads_brings_labels_at_the_same_updates(
+@pytest.mark.slow
+def test_a_tape_of_threads_brings_labels_and_steps_at_the_same_updates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oni_runs.answer(monkeypatch, delay=3)
+    # However slow the machine, steps end before the run does.
+    take = Trainer.take
+    monkeypatch.setattr(Trainer, "take", lambda self: take(self) if self.idle else self.wait())
     recorded, replayed = tmp_path / "recorded", tmp_path / "replayed"
-    train(recorded, oni_config("retrieval", serial=False))
-    train(replayed, oni_config("retrieval", serial=False, reward__tape=str(recorded)))
+    train(recorded, of_kind("classification", serial=False))
+    train(replayed, of_kind("classification", serial=False, reward__tape=str(recorded)))
+    last = min(saved_book(folder)["number"] for folder in (recorded, replayed))
 
     def places(folder: Path) -> set[tuple[Any, ...]]:
-        return {(label.number, label.items, label.label) for label in labels(folder)}
+        return {
+            (record.number, record.items, record.label)
+            if isinstance(record, Label)
+            else (record.number, record.first, record.amount, record.size)
+            for record in read_log(folder / FILE)
+            if not isinstance(record, Payment) and record.number < last
+        }
 
-    assert places(recorded)
+    assert len({len(place) for place in places(recorded)}) == 2, "labels and gradient steps"
     assert places(recorded) == places(replayed)

@@ -1,0 +1,117 @@
+"""Learning to classify messages from labels: the loss and the training step of one device (Zheng et al. 2024, ONI).
+
+    L = mean over labels of  - sum_k q_k log softmax(z)_k
+
+q is the target distribution over (no, yes): one-hot for a label, or the annotator's own probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from motif_jax.networks.classifier import MessageClassifier
+
+# An array of jax, on the host of numpy.
+Field = Any
+
+
+class ClassificationState(NamedTuple):
+    """State of a classifier's training; an ensemble has a leading axis of members in both."""
+
+    params: Any
+    opt_state: Any
+
+
+class LabelBatch(NamedTuple):
+    """Labelled messages of one step.
+
+    Attributes:
+      messages: uint8 [B, 256].
+      targets: float32 [B], the probability of yes.
+      weights: float32 [B], 0 for padding.
+    """
+
+    messages: Field
+    targets: Field
+    weights: Field
+
+
+def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
+    """-sum_k q_k log softmax(logits)_k float32 [...] of logits [..., 2] and the probability of yes, [...]."""
+    chex.assert_equal_shape_prefix([logits, targets], targets.ndim)
+    # By the difference alone, as the softmax of two is.
+    difference = logits[..., 1] - logits[..., 0]
+    return targets * jax.nn.softplus(-difference) + (1.0 - targets) * jax.nn.softplus(difference)
+
+
+def correct(logits: jax.Array, targets: jax.Array) -> jax.Array:
+    """Which classes [..., 2] are those of the targets [...]: bool [...]. Equal logits mean no, as argmax does."""
+    return (logits[..., 1] > logits[..., 0]) == (targets > 0.5)
+
+
+def make_loss(
+    network: MessageClassifier, members: int, max_length: int | None
+) -> Callable[[Any, LabelBatch, jax.Array | None], tuple[jax.Array, dict[str, jax.Array]]]:
+    """Returns `loss(params, batch, key) -> (value, metrics)`.
+
+    The value is summed over the members of an ensemble; the metrics are `loss` (mean over members) and `accuracy` (of the
+    batch as it is trained on, dropout on, mean over members). `key` None leaves dropout off.
+    """
+
+    def of_one(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        logits = network.logits(params, batch.messages, max_length, key)
+        weight = jnp.maximum(jnp.sum(batch.weights), 1e-12)
+        loss = jnp.sum(cross_entropy(logits, batch.targets) * batch.weights) / weight
+        return loss, jnp.sum(correct(logits, batch.targets) * batch.weights) / weight
+
+    def loss(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
+        chex.assert_rank([batch.messages, batch.targets, batch.weights], [2, 1, 1])
+        if members == 1:
+            value, accuracy = of_one(params, batch, key)
+        else:
+            keys = None if key is None else jax.random.split(key, members)
+            axes = (0, None, None if key is None else 0)
+            value, accuracy = jax.vmap(of_one, in_axes=axes)(params, batch, keys)
+        return jnp.sum(value), {"loss": jnp.mean(value), "accuracy": jnp.mean(accuracy)}
+
+    return loss
+
+
+def make_train_step(
+    network: MessageClassifier,
+    optimizer: optax.GradientTransformation,
+    members: int = 1,
+    max_length: int | None = None,
+) -> Callable[
+    [ClassificationState, LabelBatch, jax.Array | None], tuple[ClassificationState, dict[str, jax.Array]]
+]:
+    """Returns `step(state, batch, key) -> (state, metrics)`, an optimiser step; see `make_loss`; with `gradient_norm`."""
+    gradient_of = jax.value_and_grad(make_loss(network, members, max_length), has_aux=True)
+    update = optimizer.update if members == 1 else jax.vmap(optimizer.update)
+
+    def step(
+        state: ClassificationState, batch: LabelBatch, key: jax.Array | None
+    ) -> tuple[ClassificationState, dict[str, jax.Array]]:
+        (_, metrics), gradient = gradient_of(state.params, batch, key)
+        updates, opt_state = update(gradient, state.opt_state, state.params)
+        metrics["gradient_norm"] = optax.tree.norm(gradient)
+        return ClassificationState(optax.apply_updates(state.params, updates), opt_state), metrics
+
+    return step
+
+
+def init_state(
+    network: MessageClassifier, optimizer: optax.GradientTransformation, key: jax.Array, members: int = 1
+) -> ClassificationState:
+    """A fresh state; the members of an ensemble differ in their initial parameters, which `key` decides."""
+    if members == 1:
+        params = network.init(key)
+        return ClassificationState(params, optimizer.init(params))
+    params = jax.vmap(network.init)(jax.random.split(key, members))
+    return ClassificationState(params, jax.vmap(optimizer.init)(params))

@@ -1,0 +1,92 @@
+"""The classifier of messages that an online reward trains: helpful or not (Zheng et al. 2024, ONI-classification).
+
+The message encoder of the reward network, then two linear layers of 512 with ReLU, dropout and two logits. All layers start as
+PyTorch's own do. Golden numbers: oni_classifier.npz.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from motif_jax.networks.layers import Dense
+from motif_jax.networks.message import SHAPES, MessageEncoder
+
+HIDDEN = 512
+DROPOUT = 0.1
+
+
+class ClassifierModule(nn.Module):
+    """Flax module of the classifier; use it through `MessageClassifier`."""
+
+    message: str = "lt_cnn"
+    dropout: float = DROPOUT
+
+    @nn.compact
+    def __call__(
+        self, messages: jax.Array, max_length: int | None = None, training: bool = False
+    ) -> tuple[jax.Array, jax.Array]:
+        """Returns (features [N, F] of the encoder, logits [N, 2])."""
+        features = MessageEncoder(SHAPES[self.message], orthogonal=False, name="message")(
+            messages, max_length
+        )
+        x = features
+        for name, units in (("classifier_fc1", HIDDEN), ("classifier_fc2", HIDDEN)):
+            x = nn.relu(Dense(units, limit=1.0 / math.sqrt(x.shape[-1]), name=name)(x))
+        x = nn.Dropout(self.dropout, deterministic=not training)(x)
+        return features, Dense(2, limit=1.0 / math.sqrt(x.shape[-1]), name="classifier_head")(x)
+
+
+class MessageClassifier:
+    """Pure functions of the classifier: parameters and messages in, logits out.
+
+    Args:
+      message: the encoder, a name in `networks.message.SHAPES`.
+      dropout: probability, before the head, while it is trained.
+    """
+
+    def __init__(self, message: str = "lt_cnn", dropout: float = DROPOUT) -> None:
+        self.message, self.dropout = message, dropout
+        self.module = ClassifierModule(message, dropout)
+
+    def init(self, key: jax.Array) -> Any:
+        """Fresh parameters, float32."""
+        return self.module.init(key, jnp.zeros((1, 256), jnp.uint8))["params"]
+
+    def features(self, params: Any, messages: jax.Array) -> jax.Array:
+        """Features [N, F] of messages uint8 [N, 256]."""
+        outputs: Any = self.module.apply({"params": params}, messages)
+        return outputs[0]
+
+    def logits(
+        self,
+        params: Any,
+        messages: jax.Array,
+        max_length: int | None = None,
+        dropout_key: jax.Array | None = None,
+    ) -> jax.Array:
+        """Logits of no and yes.
+
+        Args:
+          params: from `init`.
+          messages: uint8 [N, 256].
+          max_length: bytes of the messages from here on are zero (static; None: 256).
+          dropout_key: for training; None leaves dropout off.
+
+        Returns:
+          float32 [N, 2].
+        """
+        chex.assert_rank(messages, 2)
+        rngs = None if dropout_key is None else {"dropout": dropout_key}
+        training = rngs is not None
+        outputs: Any = self.module.apply({"params": params}, messages, max_length, training, rngs=rngs)
+        return outputs[1]
+
+    def probability(self, params: Any, messages: jax.Array, max_length: int | None = None) -> jax.Array:
+        """Probability of yes, float32 [N]."""
+        return jax.nn.softmax(self.logits(params, messages, max_length), axis=-1)[:, 1]

@@ -1,0 +1,252 @@
+"""Online rewards whose values come from a network that is trained on the labels: what classification and ranking share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.online import reward_schedule
+from motif_jax.online.reward_schedule import Schedule, draws
+from motif_jax.online.reward_trainer import Job, Model, Outcome, Trainer
+from motif_jax.rewards.intrinsic import ObservationSpec, RewardSetup
+from motif_jax.rewards.label_log import Label, Training
+from motif_jax.rewards.label_set import WIDTH, LabelSet
+from motif_jax.rewards.message_table import MessageTable
+from motif_jax.rewards.online import OnlineReward
+from motif_jax.rewards.trained import cpu_device
+from motif_jax.support import config as checks
+from motif_jax.support import seeds
+
+TARGETS = ("label", "probability")
+CAPACITY = 1 << 16
+_UNTRAINED = "oni_untrained_reward"
+
+
+class Position(NamedTuple):
+    """Where the training of a reward stands.
+
+    Attributes:
+      state: (params, opt_state).
+      taken: gradient steps.
+      owed: gradient steps that are still to be taken.
+      tried: labels whose verdict was compared with the reward's before they were trained on.
+    """
+
+    state: Any
+    taken: int
+    owed: int
+    tried: int
+
+
+class LearnedReward(OnlineReward):
+    """An online reward with a network.
+
+    A kind gives `make_model`, `certain`, `compute`. Until the first training it pays nothing, unless
+    `compat.oni_untrained_reward` lets a fresh network pay (published).
+
+    Attributes:
+      labels: what it is trained on.
+      taken: gradient steps so far.
+      table: values of texts under the present parameters.
+    """
+
+    # The target of each label of the form.
+    certain: tuple[float, ...]
+    # Published: below 25,000 labels the steps of an arrival run through shuffled epochs.
+    epochs = False
+
+    def __init__(self, setup: RewardSetup) -> None:
+        super().__init__(setup)
+        config, run = self.config, self.run.config
+        training = config.training
+        self.labels = LabelSet(len(self.form.items), self.certain, training.target == "probability")
+        self.schedule = Schedule(training.schedule, training.steps_per_arrival, training.steps_per_update)
+        self._device = setup.device or cpu_device()
+        self._pays_untrained = bool(run.compat.get(_UNTRAINED, False))
+        self.model = self.make_model()
+        state = self.model.init(seeds.derive(run.seed, "reward") % (1 << 31))
+        state = jax.device_put(state, _training_device(training.device, self._device))
+        # In one thread everything happens in its order: the outcome is there when the batch is paid.
+        self._trainer = Trainer(self.model, state, training.batch_size, beside=not run.serial)
+        self.taken = self._tried = 0
+        self._right = self._counted = 0
+        self._busy = 0.0
+        self._last: dict[str, float] = {}
+        self.table = MessageTable(self.compute, self._params(), 0, CAPACITY)
+
+    @classmethod
+    def check(cls, config: ConfigDict) -> None:
+        """See `IntrinsicReward.check`."""
+        super().check(config)
+        whole = ConfigDict({"reward": config})
+        for key in "batch_size learning_rate steps_per_arrival steps_per_update members".split():
+            checks.positive(whole, f"reward.training.{key}")
+        checks.positive(whole, "reward.training.deviations", allow_zero=True)
+        checks.choice(whole, "reward.training.schedule", Schedule.NAMES)
+        checks.choice(whole, "reward.training.target", TARGETS)
+        several = config.training.members > 1 or config.training.deviations == 0
+        checks.require(
+            several, "reward.training.deviations", config.training.deviations, "0 without several members"
+        )
+        place = config.training.device
+        checks.require(place == "auto" or checks.is_natural(str(place)), "reward.training.device", place,
+                       "'auto' or the number of a device")  # fmt: skip
+
+    @classmethod
+    def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
+        """See `IntrinsicReward.check_run`."""
+        super().check_run(config, spec)
+        assert spec.text_field is not None
+        width = spec.observation[spec.text_field].shape[-1]
+        allowed = f"a task whose texts have at most {WIDTH} bytes, not {width}"
+        checks.require(width <= WIDTH, "environment.name", config.environment.name, allowed)
+        if config.reward.training.device != "auto":
+            _training_device(config.reward.training.device, None)
+
+    # What a kind says.
+
+    def make_model(self) -> Model:
+        """What is trained."""
+        raise NotImplementedError
+
+    def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
+        """What the table holds of texts uint8 [N, L]: float32 [N]."""
+        raise NotImplementedError
+
+    # What both do.
+
+    @property
+    def trained(self) -> bool:
+        """Whether it may pay."""
+        return self.taken > 0 or self._pays_untrained
+
+    def start(self) -> None:
+        """See `IntrinsicReward.start`."""
+        super().start()
+        long = np.zeros((2, WIDTH), np.uint8)
+        long[1] = 1
+        self.compute(self.table.params, long)
+
+    def close(self) -> None:
+        """See `IntrinsicReward.close`."""
+        self._trainer.close()
+        super().close()
+
+    def take(self, labels: Sequence[Label]) -> list[Label]:
+        """See `OnlineReward.take`; here the first label of a text stays, as the networks were trained on it."""
+        taken = [label for label in labels if self.is_new(label)]
+        for label in taken:
+            self.labels.add(label)
+        return taken
+
+    def is_new(self, label: Label) -> bool:
+        """Takes note of a label; whether its texts had none."""
+        row = self.met.rows(label.items, label.step, label.number)[0]
+        if self.met.label[row] >= 0:
+            return False
+        self.met.label[row] = label.label
+        return True
+
+    def advance(self, number: int, arrived: int) -> Training | None:
+        """See `OnlineReward.advance`."""
+        self.schedule.update(arrived, len(self.labels))
+        done = self._took_up(number)
+        if self._trainer.idle and (amount := self.schedule.amount()):
+            self._trainer.begin(self._job(amount, len(self.labels)))
+            done = done or self._took_up(number)
+        return done
+
+    def _took_up(self, number: int) -> Training | None:
+        outcome = self._trainer.take()
+        return None if outcome is None else self._took(outcome, number)
+
+    def train(self, training: Training) -> None:
+        """See `OnlineReward.train`."""
+        if training.first != self.taken:
+            raise ValueError(f"a tape with step {training.first} where {self.taken} were taken")
+        self._trainer.begin(self._job(training.amount, training.size))
+        outcome = self._trainer.wait()
+        self._took(outcome, training.number)
+
+    def _job(self, amount: int, size: int) -> Job:
+        config, epochs = self.config.training, self.epochs and self.config.training.schedule == "published"
+        epochs = epochs and size < reward_schedule.LARGE
+        chosen = draws(self.run.config.seed, self.taken, amount, size, config.batch_size, epochs)
+        return Job(self.taken, list(chosen), self.labels.first(size), np.arange(self._tried, size))
+
+    def _took(self, outcome: Outcome, number: int) -> Training:
+        """Takes up what steps led to, before batch `number`."""
+        job, amount = outcome.job, len(outcome.job.draws)
+        self.schedule.taken(amount)
+        self.taken += amount
+        self._tried = size = len(job.examples.labels)
+        self.table.swap(self._params(), self.taken)
+        self._busy += outcome.seconds
+        self._right, self._counted = self._right + outcome.right, self._counted + outcome.counted
+        for name in ("loss", "accuracy", "gradient_norm"):
+            self._last[name] = float(np.mean(getattr(outcome, name)))
+        return Training(number, self.step, job.first, amount, size)
+
+    def _params(self) -> Any:
+        return jax.device_put(self._trainer.state.params, self._device)
+
+    def own(self) -> Position:
+        """See `OnlineReward.own`."""
+        return Position(self._trainer.state, self.taken, self.schedule.owed, self._tried)
+
+    def pack_own(self, own: Position) -> tuple[dict[str, Any], dict[str, Any]]:
+        """See `OnlineReward.pack_own`."""
+        leaves = jax.tree.leaves(own.state.opt_state)
+        arrays = {
+            "params": jax.tree.map(np.asarray, own.state.params),
+            "optimizer": {f"{place:03d}": np.asarray(leaf) for place, leaf in enumerate(leaves)},
+        }
+        return arrays, {"taken": own.taken, "owed": own.owed, "tried": own.tried}
+
+    def take_own(self, arrays: Mapping[str, Any], numbers: Mapping[str, Any]) -> None:
+        """See `OnlineReward.take_own`."""
+        state = self._trainer.state
+        params = jax.tree.map(_like, state.params, arrays["params"])
+        leaves = [arrays["optimizer"][name] for name in sorted(arrays["optimizer"])]
+        opt_state = jax.tree.unflatten(jax.tree.structure(state.opt_state), leaves)
+        opt_state = jax.tree.map(_like, state.opt_state, opt_state)
+        self._trainer.state = state._replace(params=params, opt_state=opt_state)
+        self.taken, self.schedule.owed, self._tried = numbers["taken"], numbers["owed"], numbers["tried"]
+        self.table.swap(self._params(), self.taken)
+
+    def metrics(self) -> dict[str, float]:
+        """See `IntrinsicReward.metrics`."""
+        seconds, row = self.telemetry.seconds(), super().metrics()
+        row |= {
+            "reward/training_steps": float(self.taken),
+            "reward/training_steps_owed": float(self.schedule.owed),
+            "reward/training_share": self._busy / seconds,
+            "reward/loss": self._last.get("loss", 0.0),
+            "reward/accuracy": self._last.get("accuracy", 0.0),
+            "reward/gradient_norm": self._last.get("gradient_norm", 0.0),
+            "reward/accuracy_before_training": self._right / self._counted if self._counted else 0.0,
+        }
+        self._right = self._counted = 0
+        self._busy = 0.0
+        return row
+
+
+def _like(old: Any, new: Any) -> Any:
+    if np.shape(old) != np.shape(new):
+        raise ValueError(f"a reward's parameters of shape {np.shape(new)} in place of {np.shape(old)}")
+    (device,) = old.devices()
+    return jax.device_put(np.asarray(new, old.dtype), device)
+
+
+def _training_device(place: str, beside: jax.Device | None) -> jax.Device | None:
+    """The device that `reward.training.device` means; 'auto' is where values are computed."""
+    if place == "auto":
+        return beside
+    devices = jax.local_devices()
+    allowed = f"'auto' or a number below {len(devices)}, the devices here"
+    checks.require(int(place) < len(devices), "reward.training.device", place, allowed)
+    return devices[int(place)]

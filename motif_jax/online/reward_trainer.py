@@ -1,0 +1,187 @@
+"""Trains the network of an online reward on the labels that there are, in a thread beside the learner or at once."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from motif_jax.rewards.label_set import Examples
+from motif_jax.rewards.trained import SHORT_MESSAGE
+from motif_jax.support.errors import UserError
+
+
+class Model(Protocol):
+    """What is trained.
+
+    Attributes:
+      items: texts of an example.
+    """
+
+    items: int
+
+    def init(self, seed: int) -> Any:
+        """A fresh state (params, opt_state)."""
+
+    def step(
+        self,
+        state: Any,
+        messages: np.ndarray,
+        labels: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray,
+        step: int,
+        length: int | None,
+    ) -> tuple[Any, dict[str, jax.Array]]:
+        """One gradient step, compiled once for each `length`.
+
+        Args:
+          state: (params, opt_state), which stays as it is.
+          messages: uint8 [B, items, 256].
+          labels, targets, weights: [B], see `Examples`; weight 0 for padding.
+          step: number of the step in the run.
+          length: bytes of the messages from here on are zero; None: 256.
+        """
+
+    def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
+        """How many of the chosen examples the model has right, and of how many."""
+
+
+class Job(NamedTuple):
+    """Gradient steps to be taken.
+
+    Attributes:
+      first: steps of the run before them.
+      draws: the examples of each step.
+      examples: that there are.
+      new: int [n], examples that no step has drawn from yet.
+    """
+
+    first: int
+    draws: Sequence[np.ndarray]
+    examples: Examples
+    new: np.ndarray
+
+
+class Outcome(NamedTuple):
+    """What steps led to.
+
+    Attributes:
+      job: the steps.
+      state: (params, opt_state) after them.
+      loss, accuracy, gradient_norm: float [steps] of each, accuracy before it.
+      right, counted: of the examples in `job.new`, before any of the steps.
+      seconds: how long they took.
+    """
+
+    job: Job
+    state: Any
+    loss: list[float]
+    accuracy: list[float]
+    gradient_norm: list[float]
+    right: int
+    counted: int
+    seconds: float
+
+
+def take_steps(model: Model, state: Any, job: Job, batch_size: int) -> Outcome:
+    """Takes the steps of a job.
+
+    Raises:
+      UserError: the loss is not finite.
+    """
+    begin, examples = time.perf_counter(), job.examples
+    right, counted = model.right(state.params, examples, job.new)
+    rows = []
+    for number, chosen in enumerate(job.draws, start=job.first):
+        size, padding = len(chosen), batch_size - len(chosen)
+        padded = np.pad(chosen, (0, padding))
+        messages = examples.messages[examples.places[padded]]
+        length = None if messages[..., SHORT_MESSAGE:].any() else SHORT_MESSAGE
+        weights = (np.arange(batch_size) < size).astype(np.float32)
+        state, metrics = model.step(
+            state, messages, examples.labels[padded], examples.targets[padded], weights, number, length
+        )
+        rows.append({name: float(value) for name, value in metrics.items()})
+        if not np.isfinite(rows[-1]["loss"]):
+            raise UserError(
+                f"the training of the reward diverged at its step {number} (loss {rows[-1]['loss']}): a smaller "
+                "--config.reward.training.learning_rate in another --workdir"
+            )
+    columns = {name: [row[name] for row in rows] for name in ("loss", "accuracy", "gradient_norm")}
+    return Outcome(job, state, **columns, right=right, counted=counted, seconds=time.perf_counter() - begin)
+
+
+class Trainer:
+    """Takes one job at a time.
+
+    Args:
+      model: what is trained.
+      state: (params, opt_state) to begin with.
+      batch_size: examples of a full batch; smaller ones are padded.
+      beside: whether in a thread, so that nobody waits.
+
+    Attributes:
+      state: after the last job that was taken back.
+    """
+
+    def __init__(self, model: Model, state: Any, batch_size: int, beside: bool) -> None:
+        self._model, self.state, self._batch_size, self._beside = model, state, batch_size, beside
+        self._outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self._thread is None
+
+    def begin(self, job: Job) -> None:
+        """Starts a job; the one before must have been taken back."""
+        assert self._thread is None
+        if not self._beside:
+            self._outcomes.put(take_steps(self._model, self.state, job, self._batch_size))
+            return
+
+        def work() -> None:
+            try:
+                self._outcomes.put(take_steps(self._model, self.state, job, self._batch_size))
+            except BaseException as error:
+                self._outcomes.put(error)
+
+        self._thread = threading.Thread(target=work, name="reward training", daemon=True)
+        self._thread.start()
+
+    def take(self) -> Outcome | None:
+        """The outcome of the job that has ended, None if there is none; its state is the trainer's from now on.
+
+        Raises:
+          UserError: the training diverged.
+        """
+        try:
+            return self._taken(self._outcomes.get_nowait())
+        except queue.Empty:
+            return None
+
+    def wait(self) -> Outcome:
+        """As `take`, after waiting for the job."""
+        return self._taken(self._outcomes.get())
+
+    def _taken(self, outcome: Outcome | BaseException) -> Outcome:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if isinstance(outcome, BaseException):
+            raise outcome
+        self.state = outcome.state
+        return outcome
+
+    def close(self) -> None:
+        """Waits for the job that runs; its outcome is lost."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None

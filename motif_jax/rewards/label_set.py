@@ -1,0 +1,95 @@
+"""The labels of a run as a network is trained on them: distinct texts, and examples of one text or of two."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from motif_jax.rewards.label_log import Label
+from motif_jax.support.errors import UserError
+
+WIDTH = 256
+_FIRST_ROOM = 256
+
+
+class Examples(NamedTuple):
+    """The first examples of a set; nothing in it changes when the set grows.
+
+    Attributes:
+      messages: uint8 [M, 256], distinct texts, padded with zeros.
+      places: int32 [N, items], rows of `messages`.
+      labels: int8 [N], a verdict's place in its form.
+      targets: float32 [N], the probability of yes, or of the first of two, that is to be learned.
+    """
+
+    messages: np.ndarray
+    places: np.ndarray
+    labels: np.ndarray
+    targets: np.ndarray
+
+
+def as_bytes(text: str) -> np.ndarray:
+    """A text uint8 [256] as networks read it: latin-1, zeros behind (annotators read it without inner zeros).
+
+    Raises:
+      UserError: it has more than 256 bytes.
+    """
+    data = text.encode("latin-1")
+    if len(data) > WIDTH:
+        raise UserError(f"a text of {len(data)} bytes: a reward network reads at most {WIDTH}")
+    return np.frombuffer(data.ljust(WIDTH, b"\0"), np.uint8)
+
+
+class LabelSet:
+    """Grows by labels, whose order is that of the label log. One thread adds; any thread reads what `first` gave.
+
+    Args:
+      items: texts of an example.
+      certain: the target of each label.
+      soft: whether the annotator's own probability is the target, where it gave one.
+    """
+
+    def __init__(self, items: int, certain: tuple[float, ...], soft: bool = False) -> None:
+        self._certain, self._soft, self._size = certain, soft, 0
+        self._rows: dict[str, int] = {}
+        self._messages = np.zeros((_FIRST_ROOM, WIDTH), np.uint8)
+        self._places = np.zeros((_FIRST_ROOM, items), np.int32)
+        self._labels = np.zeros(_FIRST_ROOM, np.int8)
+        self._targets = np.zeros(_FIRST_ROOM, np.float32)
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        return self._size
+
+    def add(self, label: Label) -> None:
+        """Adds an example."""
+        size = self._size
+        if size == len(self._labels):
+            # New arrays: a training reads the old ones meanwhile.
+            self._places, self._labels = _doubled(self._places), _doubled(self._labels)
+            self._targets = _doubled(self._targets)
+        self._places[size] = [self._row(text) for text in label.items]
+        self._labels[size] = label.label
+        soft = label.probability if self._soft else None
+        self._targets[size] = self._certain[label.label] if soft is None else soft
+        self._size += 1
+
+    def _row(self, text: str) -> int:
+        row = self._rows.get(text)
+        if row is None:
+            row = self._rows[text] = len(self._rows)
+            if row == len(self._messages):
+                self._messages = _doubled(self._messages)
+            self._messages[row] = as_bytes(text)
+        return row
+
+    def first(self, size: int) -> Examples:
+        """The first `size` examples."""
+        if size > self._size:
+            raise ValueError(f"{size} examples of {self._size}")
+        return Examples(self._messages, self._places[:size], self._labels[:size], self._targets[:size])
+
+
+def _doubled(array: np.ndarray) -> np.ndarray:
+    return np.concatenate([array, np.zeros_like(array)])

@@ -1,0 +1,113 @@
+"""The classifier of messages and its training against the published one's numbers, and ensembles of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from motif_jax.algorithms import classification
+from motif_jax.algorithms.classification import ClassificationState, LabelBatch
+from motif_jax.networks import layout
+from motif_jax.networks.classifier import MessageClassifier
+from tests.golden_numbers import GRADIENT, UPDATE, assert_golden, recipe_tensors
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def network() -> MessageClassifier:
+    return MessageClassifier(dropout=0.0)
+
+
+def recipe(network: MessageClassifier, golden: Any) -> Any:
+    shapes = jax.eval_shape(network.init, jax.random.key(0))
+    return layout.from_torch(recipe_tensors(golden("oni/oni_classifier_shapes.json")), shapes)
+
+
+def test_forward_and_thresholds_equal_golden(network: MessageClassifier, golden: Any) -> None:
+    g, params = golden("oni/oni_classifier.npz"), recipe(network, golden)
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 471_554
+    messages = jnp.asarray(g["message"])
+    np.testing.assert_allclose(network.features(params, messages), g["message_features"], **CLOSE)
+    np.testing.assert_allclose(network.logits(params, messages), g["logits"], **CLOSE)
+    probability = np.asarray(network.probability(params, messages))
+    np.testing.assert_allclose(probability, g["probability_of_class_1"], **CLOSE)
+    for threshold in (0.3, 0.5, 0.7):
+        np.testing.assert_array_equal(probability > threshold, g[f"prediction_at_{threshold}"])
+    params["classifier_head"]["bias"] = g["shifted/classifier_head_bias"]
+    np.testing.assert_allclose(network.logits(params, messages), g["shifted/logits"], **CLOSE)
+    shifted = np.asarray(network.probability(params, messages)) > 0.5
+    np.testing.assert_array_equal(shifted, g["shifted/prediction_at_0.5"])
+    assert 0 < shifted.mean() < 1
+
+
+def test_one_step_equals_golden(network: MessageClassifier, golden: Any) -> None:
+    g, params = golden("oni/oni_classifier.npz"), recipe(network, golden)
+    optimizer = optax.adam(float(g["train/learning_rate"]), eps=float(g["train/adam_eps"]))
+    # Rows of padding count for nothing.
+    messages = np.concatenate([g["train/message"], np.full((3, 256), 7, np.uint8)])
+    targets = np.concatenate([g["train/labels"], [1, 0, 1]]).astype(np.float32)
+    batch = LabelBatch(messages, targets, (np.arange(35) < 32).astype(np.float32))
+    gradient, metrics = jax.jit(jax.grad(classification.make_loss(network, 1, None), has_aux=True))(
+        params, batch, None
+    )
+    np.testing.assert_allclose(metrics["loss"], g["train/loss"], rtol=1e-5)
+    assert float(metrics["accuracy"]) == pytest.approx(float(g["train/accuracy"]))
+    assert_golden(layout.to_torch(gradient), g, "train/gradient", GRADIENT)
+    state = ClassificationState(params, optimizer.init(params))
+    new, _ = jax.jit(classification.make_train_step(network, optimizer))(state, batch, None)
+    change = jax.tree.map(lambda a, b: np.asarray(a, np.float64) - b, new.params, params)
+    assert_golden(layout.to_torch(change), g, "train/update", UPDATE)
+
+
+def test_fresh_parameters_are_pytorchs_own() -> None:
+    tensors = layout.to_torch(MessageClassifier().init(jax.random.key(3)))
+    for name, tensor in tensors.items():
+        if name == "embedding/weight":
+            assert np.std(tensor) == pytest.approx(1, abs=0.05)
+            continue
+        fan_in = np.prod(tensors[name.split("/")[0] + "/weight"].shape[1:])
+        assert np.abs(tensor).max() <= 1 / np.sqrt(fan_in)
+        if tensor.size > 50:
+            assert np.abs(tensor).max() > 0.9 / np.sqrt(fan_in)
+    values = np.asarray(
+        MessageClassifier().probability(
+            MessageClassifier().init(jax.random.key(3)), np.random.default_rng(0).integers(32, 99, (9, 256), np.uint8)
+        )
+    )  # fmt: skip
+    assert np.all((values > 0.45) & (values < 0.55))
+
+
+def test_members_learn_as_each_would_alone_and_soft_targets_pull_halfway() -> None:
+    network = MessageClassifier("lt_cnn_small", dropout=0.0)
+    optimizer = optax.adam(1e-3)
+    rng = np.random.default_rng(0)
+    messages = rng.integers(32, 127, (8, 256)).astype(np.uint8)
+    batch = LabelBatch(messages, np.linspace(0, 1, 8, dtype=np.float32), np.ones(8, np.float32))
+    together = classification.init_state(network, optimizer, jax.random.key(1), 2)
+    after, _ = jax.jit(classification.make_train_step(network, optimizer, 2, 96))(together, batch, None)
+    for member in range(2):
+        one: Any = jax.tree.map(lambda leaf, m=member: leaf[m], together)
+        alone, _ = jax.jit(classification.make_train_step(network, optimizer, 1, 96))(one, batch, None)
+        jax.tree.map(
+            lambda a, b, m=member: np.testing.assert_allclose(a[m], b, rtol=1e-4, atol=2e-5),
+            after.params,
+            alone.params,
+        )
+    loss = classification.cross_entropy(jnp.array([[0.0, 0.0], [0.0, 2.0]]), jnp.array([0.5, 0.5]))
+    np.testing.assert_allclose(loss, [np.log(2), np.log1p(np.exp(2.0)) - 1], rtol=1e-6)
+
+
+def test_dropout_changes_the_loss_by_its_key() -> None:
+    network = MessageClassifier("lt_cnn_small", dropout=0.5)
+    params = network.init(jax.random.key(0))
+    messages = np.full((4, 256), 65, np.uint8)
+    one, same, other = (network.logits(params, messages, 96, jax.random.key(key)) for key in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert np.abs(np.asarray(one) - np.asarray(other)).max() > 0
