@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,9 +18,9 @@ from motif_jax.networks.message import SHAPES
 from motif_jax.online.learned_reward import LearnedReward
 from motif_jax.rewards.intrinsic import Met
 from motif_jax.rewards.label_set import Examples
+from motif_jax.rewards.learned import cautious, classifier_probabilities
 from motif_jax.rewards.message_table import Values
 from motif_jax.rewards.retrieval import VALUES
-from motif_jax.rewards.trained import in_chunks
 from motif_jax.support import config as checks
 
 
@@ -75,31 +74,13 @@ class ClassifierModel:
 
     def probabilities(self, params: Any, texts: np.ndarray) -> np.ndarray:
         """Probabilities of yes float32 [members, N] of texts uint8 [N, L]."""
-        program_of = functools.partial(_program, self._network.message, self.members)
-        return in_chunks(program_of, params, texts, self.members)
+        return classifier_probabilities(self._network.message, self.members, params, texts)
 
     def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
         """See `Model.right`."""
         texts = examples.messages[examples.places[chosen, 0]]
         yes = self.probabilities(params, texts).mean(axis=0) > 0.5
         return int((yes == (examples.labels[chosen] == 1)).sum()), len(chosen)
-
-
-@functools.lru_cache(maxsize=16)
-def _program(message: str, members: int, length: int | None) -> Callable[[Any, np.ndarray], jax.Array]:
-    network = MessageClassifier(message)
-
-    def run(params: Any, texts: jax.Array) -> jax.Array:
-        if members == 1:
-            return network.probability(params, texts, length)[None]
-        return jax.vmap(network.probability, in_axes=(0, None, None))(params, texts, length)
-
-    return jax.jit(run)
-
-
-def cautious(members: np.ndarray, deviations: float) -> np.ndarray:
-    """Mean less so many standard deviations over the members: float32 [N] of [members, N]."""
-    return np.asarray(members.mean(axis=0) - deviations * members.std(axis=0), np.float32)
 
 
 class ClassificationReward(LearnedReward):

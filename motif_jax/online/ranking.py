@@ -17,11 +17,11 @@ from motif_jax.algorithms.statistics import RunningMoments
 from motif_jax.datasets.verdicts import PAIR, TIE
 from motif_jax.networks.message import SHAPES
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
-from motif_jax.online.classification import cautious
 from motif_jax.online.learned_reward import LearnedReward, Position
 from motif_jax.rewards.intrinsic import Met, RewardSetup
 from motif_jax.rewards.label_log import Label
 from motif_jax.rewards.label_set import Examples, as_bytes
+from motif_jax.rewards.learned import cautious
 from motif_jax.rewards.message_table import Values
 from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.trained import messages_in_chunks

@@ -139,6 +139,9 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         if itself or config.policy == policies.AGENT:
             which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
             policy, step = agent_policy.load(folder, which, name)
+        if trained.reward.intrinsic_coefficient and trained.reward.get("kind") in rewards.LEARNED:
+            # What it paid when the checkpoint was written.
+            own = ConfigDict({**trained.reward, "kind": _MOTIF, "dir": str(folder), "step": step})
     if config.environment.max_episode_steps is not None:
         options["max_episode_steps"] = config.environment.max_episode_steps
     if config.policy == policies.BOT:

@@ -87,7 +87,7 @@ def load(folder: str | Path, step: int | None = None) -> RewardFunction:
     """Loads a reward as a function of messages.
 
     Args:
-      folder: run folder of train_reward, or the .safetensors file that export_reward writes.
+      folder: run folder of train_reward, or of an agent that learned its reward while it played; or the .safetensors file that export_reward writes.
       step: which evaluation of the run; None for the newest, or the best of a run that stops early. A file has
         only its own.
 

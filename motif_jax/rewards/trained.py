@@ -212,7 +212,11 @@ def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict
     Raises:
       UserError: the folder is no run folder of train_reward, or its config is damaged.
     """
+    from motif_jax.rewards import learned
+
     config = run_folder.read_config(folder)
+    if learned.is_learned(config):
+        return *learned.architecture_of_run(config), config
     if config.get("stage") != "train_reward":
         raise UserError(f"{folder} holds a run of {config.get('stage')}, not of train_reward")
     try:
@@ -271,7 +275,11 @@ def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
       UserError: the folder is no reward run, has no such evaluation, or it is damaged.
     """
     folder = Path(folder)
+    from motif_jax.rewards import learned
+
     architecture, members, config = read_architecture(folder)
+    if learned.is_learned(config):
+        return learned.read_learned(folder, step, config)
     network = RewardNetwork(architecture)
     abstract = abstract_params(network, members)
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:

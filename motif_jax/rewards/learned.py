@@ -1,0 +1,176 @@
+"""Rewards that were learned online, read from the checkpoints of the agent's run: rewards like any other, but frozen."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.annotation.captions import decode_message
+from motif_jax.networks.classifier import MessageClassifier
+from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
+from motif_jax.rewards.label_log import FILE, Label, read_log
+from motif_jax.rewards.normalisation import Normalisation
+from motif_jax.rewards.trained import TrainedReward, in_chunks
+from motif_jax.support.checkpoints import ANY, Checkpoints
+from motif_jax.support.errors import UserError
+
+RETRIEVAL, CLASSIFICATION, RANKING = KINDS = ("retrieval", "classification", "ranking")
+# As it is: nothing is normalised.
+_PLAIN: dict[str, Any] = {
+    "mean": 0.0, "variance": 1.0, "quantile_levels": [], "quantiles": [], "num_distinct": 0,
+}  # fmt: skip
+
+
+def is_learned(config: Mapping[str, Any]) -> bool:
+    """Whether the run with this config learned its reward while it played."""
+    return config.get("stage") == "train_agent" and config.get("reward", {}).get("kind") in KINDS
+
+
+def architecture_of_run(config: Mapping[str, Any]) -> tuple[RewardArchitecture, int]:
+    """What the reward of such a run reads, and how many networks it has."""
+    reward = config["reward"]
+    members = 1 if reward["kind"] == RETRIEVAL else int(reward["training"]["members"])
+    return RewardArchitecture(message=reward["encoder"]), members
+
+
+def cautious(members: np.ndarray, deviations: float) -> np.ndarray:
+    """Mean less so many standard deviations over the members: float32 [N] of [members, N]."""
+    return np.asarray(members.mean(axis=0) - deviations * members.std(axis=0), np.float32)
+
+
+def classifier_probabilities(message: str, members: int, params: Any, texts: np.ndarray) -> np.ndarray:
+    """Probabilities of yes float32 [members, N] of texts uint8 [N, L]: of each the same, whatever is beside it."""
+    return in_chunks(functools.partial(_program, message, members), params, texts, members)
+
+
+@functools.lru_cache(maxsize=16)
+def _program(message: str, members: int, length: int | None) -> Callable[[Any, np.ndarray], jax.Array]:
+    network = MessageClassifier(message)
+
+    def run(params: Any, texts: jax.Array) -> jax.Array:
+        if members == 1:
+            return network.probability(params, texts, length)[None]
+        return jax.vmap(network.probability, in_axes=(0, None, None))(params, texts, length)
+
+    return jax.jit(run)
+
+
+class _Step(Normalisation):
+    """1 strictly above the threshold, else 0; probabilities stay as they are without one."""
+
+    def __call__(self, raw: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
+        """See `Normalisation`."""
+        return raw if self.threshold is None else (raw > np.float32(self.threshold)).astype(jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnedReward(TrainedReward):
+    """The reward of an online run at one of the agent's checkpoints, which `step` names.
+
+    Attributes:
+      labels: what the annotator had said of single texts by then: the label, and the probability of yes or None.
+      taken: gradient steps by then.
+    """
+
+    labels: dict[str, tuple[int, float | None]] = dataclasses.field(default_factory=dict)
+    taken: int = 0
+
+    @property
+    def _reward(self) -> Mapping[str, Any]:
+        return self.config["reward"]
+
+    @property
+    def _pays(self) -> bool:
+        switch = self.config["compat"].get("oni_untrained_reward", False)
+        return self._reward["kind"] == RETRIEVAL or self.taken > 0 or bool(switch)
+
+    def normalisation(
+        self, normalise: bool = True, quantile: float | None = None, rounded: bool | None = None
+    ) -> Normalisation:
+        """What the agent got: by the run's own moments and threshold, which no `quantile` stands for (None: no threshold)."""
+        del rounded
+        if self._reward["kind"] != RANKING:
+            plain = quantile is None or self._reward["kind"] == RETRIEVAL
+            graded = plain or self._reward["value"] == "probability"
+            return _Step(threshold=None if graded else self._reward["classifier"]["threshold"])
+        raw = not (normalise and self._reward["normalise"])
+        if raw or self.config["compat"].get("oni_ranking_raw_reward", False):
+            return Normalisation(enabled=False)
+        threshold = None if quantile is None else self._reward["threshold"]
+        return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold)
+
+    def of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
+        """See `TrainedReward.of_messages`; an ensemble's as the agent got it, 0 before the first training."""
+        if not self._pays:
+            return np.zeros(len(messages), np.float32)
+        deviations = 0.0 if self._reward["kind"] == RETRIEVAL else self._reward["training"]["deviations"]
+        return cautious(self.members_of_messages(params, messages), deviations)
+
+    def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
+        """See `TrainedReward.members_of_messages`; of 'classification' probabilities, of 'retrieval' the table's values."""
+        if self._reward["kind"] == RANKING:
+            return super().members_of_messages(params, messages)
+        if self._reward["kind"] == CLASSIFICATION:
+            return classifier_probabilities(self._reward["encoder"], self.members, params, messages)
+        return np.array([[self._said(decode_message(message)) for message in messages]], np.float32)
+
+    def _said(self, text: str) -> float:
+        label, probability = self.labels.get(text, (0, None))
+        soft = self._reward["value"] == "probability" and probability is not None
+        return float(probability) if soft and probability is not None else float(label)
+
+    def compile_messages(self, params: Any) -> None:
+        """See `TrainedReward.compile_messages`."""
+        if self._reward["kind"] != RETRIEVAL:
+            super().compile_messages(params)
+
+
+def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> LearnedReward:
+    """Reads the reward of an online run at checkpoint `step` of the agent (None: the newest intact one).
+
+    Raises:
+      UserError: there is no such checkpoint, or its labels are lost.
+    """
+    with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
+        steps = checkpoints.steps()
+        step = checkpoints.latest() if step is None else step
+        if step not in steps:
+            have = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
+            raise UserError(f"{folder} has no checkpoint {step}: it has {have}")
+        state = checkpoints.restore(step, {"reward": ANY})["reward"]
+    book = json.loads(np.asarray(state["book"]).tobytes())
+    log = [record for record in read_log(folder / FILE, book["length"]) if isinstance(record, Label)]
+    if len(log) != book["labels"]:
+        raise UserError(
+            f"{folder / FILE} holds {len(log)} labels, checkpoint {step} was written with {book['labels']}: put it back from "
+            "a copy"
+        )
+    architecture, members = architecture_of_run(config)
+    own = book["own"] or {}
+    mean, variance, _ = own.get("moments", (0.0, 1.0, 0.0))
+    statistics = {
+        **_PLAIN, "mean": mean, "variance": variance, "num_distinct": len(log),
+        "member_mean": [mean] * members, "member_variance": [variance] * members,
+    }  # fmt: skip
+    return LearnedReward(
+        folder,
+        step,
+        RewardNetwork(architecture),
+        state["own"]["params"] if own else {},
+        members,
+        statistics,
+        dict(config),
+        [],
+        labels={
+            record.items[0]: (record.label, record.probability) for record in log if len(record.items) == 1
+        },
+        taken=own.get("taken", 0),
+    )
