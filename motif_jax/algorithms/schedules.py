@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -108,13 +109,15 @@ def make_schedule(config: ConfigDict, total_steps: int) -> optax.Schedule:
 
 
 def make_optimizer(
-    config: ConfigDict, total_steps: int | None = None
+    config: ConfigDict, total_steps: int | None = None, decays: Callable[[Any], Any] | None = None
 ) -> optax.GradientTransformationExtraArgs:
     """Adam (Kingma and Ba 2015) behind a clip of the global gradient norm.
 
     Args:
       config: `config.optimizer`: as `learning_rate`, and b1, b2, eps, max_gradient_norm (0 is no clip).
       total_steps: optimiser steps of the whole run. None: `update(..., share=...)` is told how much of it is over.
+      decays: with it, weights decay by `config.weight_decay` times the learning rate (Loshchilov and Hutter 2019); says of a tree of
+        parameters which do.
 
     Returns:
       An optimiser; the last part of its state is a `RateState`.
@@ -137,4 +140,7 @@ def make_optimizer(
         return updates, RateState(optax.safe_increment(state.steps), rate)
 
     scale = optax.GradientTransformationExtraArgs(init, update)
-    return optax.chain(clip, optax.scale_by_adam(config.b1, config.b2, config.eps), scale)
+    adam = optax.scale_by_adam(config.b1, config.b2, config.eps)
+    if decays is not None and config.weight_decay:
+        return optax.chain(clip, adam, optax.add_decayed_weights(config.weight_decay, decays), scale)
+    return optax.chain(clip, adam, scale)

@@ -1,0 +1,84 @@
+"""What of a model is learned and what stays: all of it, or low-rank additions to a base in whatever precision."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.language import lora, masked_head, quantised, training
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.training import Batch, Sums
+
+BASES = ("float32", "bfloat16", *quantised.KINDS)
+_BLOCKS = ("*/block_*",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Adaptation:
+    """How a model is learned. What is learned and what is frozen are dicts that together have `model` (parameters, without the kernels that
+    are quantised), `kernels` (those), `additions` (low-rank) and `masked_head` (RoBERTa's).
+
+    Attributes:
+      model: the network.
+      spec: of the additions; None: everything is learned.
+      base: what a frozen base is kept in, one of `BASES`; int8 and nf4 are for the layers of its blocks.
+      chunk: tokens whose logits are there at once; None: all.
+      dropout: whether steps leave out what the config says.
+    """
+
+    model: LanguageModel
+    spec: lora.Spec | None = None
+    base: str = "float32"
+    chunk: int | None = None
+    dropout: bool = False
+
+    def arrange(self, params: Any, head: Any, key: jax.Array) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What is learned and what is frozen of parameters as they are read or made; `key` is that of the additions.
+
+        Raises:
+          UserError: a pattern without a match, or a base that cannot be quantised.
+        """
+        heads = {} if head is None else {"masked_head": head}
+        if self.spec is None:
+            return {"model": params, **heads}, {}
+        additions = jax.device_get(lora.init(key, params, self.spec))
+        learned = {"additions": additions, **heads}
+        if self.base in quantised.KINDS:
+            kernels, rest = quantised.split(params, self.base, _BLOCKS)
+            return learned, {"model": rest, "kernels": kernels}
+        return learned, {"model": jax.tree.map(lambda leaf: np.asarray(leaf, jnp.dtype(self.base)), params)}
+
+    def sums(self, learned: Any, frozen: Any, batch: Batch, key: Any) -> Sums:
+        """Numerators and denominators of a micro-batch; a `training.SumsOf`."""
+        parts = {**(frozen or {}), **learned}
+        model = self.model.with_dropout(key) if self.dropout and key is not None else self.model
+        with contextlib.ExitStack() as stack:
+            if "kernels" in parts:
+                stack.enter_context(quantised.read(parts["kernels"]))
+            if self.spec is not None:
+                stack.enter_context(lora.added(parts["additions"], self.spec))
+            states = training.states_of(model, parts["model"], batch)
+
+            def logits_of(states: jax.Array) -> jax.Array:
+                if "masked_head" not in parts:
+                    return model.logits(parts["model"], states)
+                table = parts["model"]["embedding"]
+                return masked_head.logits(parts["masked_head"], table, states, model.config.norm_epsilon)
+
+            return training.token_sums(logits_of, states, batch.targets, batch.weights, self.chunk)
+
+    def whole(self, learned: Any, frozen: Any) -> tuple[Any, Any]:
+        """The parameters of a model that computes the same, float32 on the host, and its head for masked tokens or None."""
+        learned, frozen = jax.device_get((learned, frozen))
+        parts = {**(frozen or {}), **learned}
+        params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), parts["model"])
+        if "kernels" in parts:
+            params = quantised.joined(parts["kernels"], params)
+        if self.spec is not None:
+            params = lora.merged(params, parts["additions"], self.spec)
+        return params, parts.get("masked_head")

@@ -1,0 +1,91 @@
+"""Byte-pair tokenizers made from texts (Sennrich et al. 2016, on bytes as GPT-2 has them): whatever is written has tokens.
+
+Merges stay inside words, or, for `phrases`, run over words up to the end of a sentence or line: what is said again and again becomes one
+token, and a game of few sentences few tokens long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from motif_jax.language.tokens import FILE
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, atomic_write_text
+
+SENTINELS = 100
+BYTES = 256
+# A sentence or a line, with what divides it from the next.
+_SENTENCES = r"[^\n.!?]*(?:[.!?]+[ \n]*|\n+|$)"
+_LONGEST_PHRASE = 64
+
+
+class Specials(NamedTuple):
+    """Tokens that no text has, by their texts; they have the first numbers, in the order of `all`."""
+
+    start: str
+    pad: str
+    end: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> list[str]:
+        """Each once."""
+        return list(dict.fromkeys((self.start, self.pad, self.end, *self.others)))
+
+
+def specials(architecture: str) -> Specials:
+    """Those of an architecture."""
+    if architecture == "t5":
+        more = ("<unk>", *(f"<extra_id_{number}>" for number in range(SENTINELS)))
+        return Specials("<pad>", "<pad>", "</s>", more)
+    if architecture == "roberta":
+        return Specials("<s>", "<pad>", "</s>", ("<unk>", "<mask>"))
+    return Specials("<|endoftext|>", "<|endoftext|>", "<|endoftext|>")
+
+
+def smallest(architecture: str) -> int:
+    """Tokens without any merge."""
+    return BYTES + len(specials(architecture).all)
+
+
+def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: bool = False) -> Tokenizer:
+    """A tokenizer of at most `vocab_size` tokens (fewer where the texts have no more pairs), the same for the same texts.
+
+    Raises:
+      UserError: fewer tokens than there are bytes and special tokens.
+    """
+    least, named = smallest(architecture), specials(architecture)
+    if vocab_size < least:
+        raise UserError(f"a vocabulary of {vocab_size} tokens: {architecture} needs at least {least}")
+    tokenizer = Tokenizer(models.BPE())
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not phrases)
+    sentences = pre_tokenizers.Split(Regex(_SENTENCES), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([sentences, words]) if phrases else words
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=named.all,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        max_token_length=_LONGEST_PHRASE if phrases else None,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    around = {"t5": f"$A {named.end}", "roberta": f"{named.start} $A {named.end}"}.get(architecture)
+    if around:
+        numbers = [(token, tokenizer.token_to_id(token)) for token in named.all]
+        tokenizer.post_processor = processors.TemplateProcessing(single=around, special_tokens=numbers)
+    return tokenizer
+
+
+def save(folder: Path, tokenizer: Tokenizer, architecture: str) -> None:
+    """Writes tokenizer.json, and tokenizer_config.json as transformers' AutoTokenizer wants it; the former last."""
+    named = specials(architecture)
+    described = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+    described |= {"bos_token": named.start, "pad_token": named.pad, "eos_token": named.end}
+    described |= {f"{name[1:-1]}_token": name for name in named.others if name in ("<unk>", "<mask>")}
+    atomic_write_json(folder / "tokenizer_config.json", described)
+    atomic_write_text(folder / FILE, tokenizer.to_str())

@@ -1,0 +1,130 @@
+"""Texts out of files, an item at a time, however long the files are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from motif_jax.support.errors import UserError
+
+SPLITS = ("paragraph", "line", "file")
+SUFFIXES = (".txt", ".md", ".jsonl", ".parquet")
+
+
+class Item(NamedTuple):
+    """A text, and what stands before it that is read and not learned, if anything.
+
+    Attributes:
+      text: of the item.
+      prompt: before it.
+      place: bytes of its file that are read with it, about.
+    """
+
+    text: str
+    prompt: str = ""
+    place: int = 0
+
+
+def find(names: str, key: str = "texts") -> list[Path]:
+    """The files that are named, and those below the folders that are, sorted.
+
+    Args:
+      names: files and folders, with commas between them.
+      key: of the config, for errors.
+
+    Raises:
+      UserError: one is not there or of another kind, or there is no text in all of them.
+    """
+    found: list[Path] = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        path = Path(name)
+        if not path.exists():
+            raise UserError(f"config.{key}={name}: there is no such file or folder")
+        below = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES) if path.is_dir() else [path]
+        if not below or below[0].suffix not in SUFFIXES:
+            raise UserError(f"config.{key}={name}: must be a file or folder of {', '.join(SUFFIXES)} files")
+        found += below
+    if not any(path.stat().st_size for path in found):
+        raise UserError(f"config.{key}={names}: there is no text in it")
+    return found
+
+
+def read(paths: list[Path], split: str) -> Iterator[Item]:
+    """The items of files in their order; what is nothing but space is none.
+
+    Args:
+      paths: .jsonl files of objects with `text`, and `prompt` if they like; .parquet files with such columns; .txt and
+        .md files.
+      split: what an item of a file of mere text is: a 'paragraph' (empty lines divide them), a 'line' or the 'file'.
+
+    Raises:
+      UserError: a file or line that cannot be read.
+    """
+    for path in paths:
+        try:
+            if path.suffix == ".parquet":
+                items = _parquet(path)
+            else:
+                items = _lines(path) if path.suffix == ".jsonl" else _texts(path, split)
+            yield from (item for item in items if item.text.strip())
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{path} cannot be read: {error}") from None
+
+
+def _texts(path: Path, split: str) -> Iterator[Item]:
+    with open(path, encoding="utf-8", newline="") as file:
+        if split == "file":
+            text = file.read()
+            yield Item(text, place=len(text))
+        elif split == "line":
+            yield from (Item(line.rstrip("\r\n"), place=len(line)) for line in file)
+        else:
+            part: list[str] = []
+            for line in file:
+                if line.strip():
+                    part.append(line)
+                elif part:
+                    yield _paragraph(part)
+                    part = []
+            if part:
+                yield _paragraph(part)
+
+
+def _paragraph(lines: list[str]) -> Item:
+    text = "".join(lines)
+    return Item(text.rstrip("\r\n"), place=len(text) + 1)
+
+
+def _lines(path: Path) -> Iterator[Item]:
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise UserError(f"{path} line {number} cannot be read: {error}") from None
+            yield _item(row, f"{path} line {number}", len(line))
+
+
+def _parquet(path: Path) -> Iterator[Item]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+        names = [name for name in ("text", "prompt") if name in file.schema_arrow.names]
+        share = path.stat().st_size // max(1, file.metadata.num_rows)
+        for batch in file.iter_batches(batch_size=1024, columns=names):
+            yield from (_item(row, str(path), share) for row in batch.to_pylist())
+    except pa.ArrowException as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+
+
+def _item(row: object, where: str, size: int) -> Item:
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+        raise UserError(f'{where}: an object with a text under "text" was expected')
+    prompt = row.get("prompt") or ""
+    if not isinstance(prompt, str):
+        raise UserError(f'{where}: "prompt" must be a text')
+    return Item(row["text"], prompt, size)

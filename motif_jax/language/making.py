@@ -1,0 +1,93 @@
+"""Fresh models by a few sizes, of any architecture."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from motif_jax.language import config as configs
+from motif_jax.language.config import ModelConfig
+from motif_jax.support.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """What is chosen of a model.
+
+    Attributes:
+      width: of the states; layers: of the decoder, and of the encoder where there is one; heads: of attention.
+      key_value_heads: fewer than heads where several share them (Llama, Qwen2); None: as many.
+      feed_forward: width inside; None: 4 times the width.
+      max_length: positions of the table, where there is one.
+    """
+
+    width: int
+    layers: int
+    heads: int
+    key_value_heads: int | None = None
+    feed_forward: int | None = None
+    max_length: int = 1024
+
+    def check(self, architecture: str) -> None:
+        """UserError names the size that does not fit."""
+        if self.width % self.heads:
+            raise UserError(f"config.model.width={self.width}: must be a multiple of the {self.heads} heads")
+        groups = self.key_value_heads or self.heads
+        if self.heads % groups or (groups != self.heads and architecture not in ("llama", "qwen2")):
+            raise UserError(
+                f"config.model.key_value_heads={groups}: must divide the {self.heads} heads, and be as many but in llama and qwen2"
+            )
+        if architecture in ("llama", "qwen2") and self.width // self.heads % 2:
+            raise UserError(
+                f"config.model.width={self.width}: a head of {self.width // self.heads} is odd, which rotary positions are not"
+            )
+
+
+def make(architecture: str, sizes: Sizes, vocab_size: int, tokens: dict[str, int]) -> ModelConfig:
+    """The config of a fresh model.
+
+    Args:
+      architecture: one of `config.ARCHITECTURES`; T5 as version 1.1, with tied heads all.
+      sizes: of it.
+      vocab_size: tokens.
+      tokens: numbers of the `start`, `pad` and `end` token.
+
+    Raises:
+      UserError: an unknown architecture, or sizes that do not fit together.
+    """
+    if architecture not in configs.ARCHITECTURES:
+        raise UserError(
+            f"config.model.architecture={architecture!r}: must be one of {', '.join(configs.ARCHITECTURES)}"
+        )
+    sizes.check(architecture)
+    inner = sizes.feed_forward or 4 * sizes.width
+    values: dict[str, Any] = {
+        "model_type": architecture,
+        "vocab_size": vocab_size,
+        "tie_word_embeddings": True,
+        "bos_token_id": tokens["start"],
+        "pad_token_id": tokens["pad"],
+        "eos_token_id": tokens["end"],
+    }
+    if architecture == "t5":
+        values |= {"d_model": sizes.width, "d_kv": sizes.width // sizes.heads, "d_ff": inner}
+        values |= {"num_layers": sizes.layers, "num_heads": sizes.heads, "feed_forward_proj": "gated-gelu"}
+        values |= {"decoder_start_token_id": tokens["pad"]}
+    elif architecture == "gpt2":
+        values |= {"n_embd": sizes.width, "n_layer": sizes.layers, "n_head": sizes.heads, "n_inner": inner}
+        values |= {"n_positions": sizes.max_length}
+    else:
+        values |= {"hidden_size": sizes.width, "num_hidden_layers": sizes.layers}
+        values |= {"num_attention_heads": sizes.heads, "intermediate_size": inner}
+        values |= {"num_key_value_heads": sizes.key_value_heads or sizes.heads}
+        # RoBERTa's table begins with rows that no token uses.
+        spare = tokens["pad"] + 1 if architecture == "roberta" else 0
+        values |= {"max_position_embeddings": sizes.max_length + spare}
+    return configs.parse(values, "the model")
+
+
+def with_dropout(config: ModelConfig, rate: float) -> ModelConfig:
+    """`config` with this share left out wherever its architecture has dropout; see `LanguageModel.with_dropout`."""
+    places = {"t5": 5, "gpt2": 3, "roberta": 3}.get(config.architecture)
+    dropout = configs.Dropout(attention=rate) if places is None else configs.Dropout(*[rate] * places)
+    return dataclasses.replace(config, dropout=dropout)

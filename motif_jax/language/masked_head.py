@@ -1,0 +1,77 @@
+"""RoBERTa's head for masked tokens: a layer, a norm, and the table of embeddings with a bias, as transformers names and computes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from motif_jax.language.config import FILE, ModelConfig
+from motif_jax.language.weights import SINGLE, Tensors
+from motif_jax.support.files import atomic_write_json, read_json
+
+# Parameter -> tensor; the first is transposed in the file.
+_NAMES = {
+    "kernel": "lm_head.dense.weight",
+    "bias": "lm_head.dense.bias",
+    "norm_scale": "lm_head.layer_norm.weight",
+    "norm_bias": "lm_head.layer_norm.bias",
+    "token_bias": "lm_head.bias",
+}
+
+
+def init(key: jax.Array, config: ModelConfig) -> dict[str, jax.Array]:
+    """Fresh parameters, float32."""
+    width = config.width
+    return {
+        "kernel": config.initializer * jax.random.normal(key, (width, width)),
+        "bias": jnp.zeros(width),
+        "norm_scale": jnp.ones(width),
+        "norm_bias": jnp.zeros(width),
+        "token_bias": jnp.zeros(config.vocab_size),
+    }
+
+
+def logits(head: Any, table: jax.Array, states: jax.Array, epsilon: float) -> jax.Array:
+    """Logits float32 [..., V] of states [..., D] by the embedding table [V, D]; products in the dtype of the states."""
+    kernel = head["kernel"].astype(states.dtype)
+    x = jnp.einsum("...d,de->...e", states, kernel, preferred_element_type=jnp.float32) + head["bias"]
+    x = jax.nn.gelu(x, approximate=False)
+    x = x - x.mean(-1, keepdims=True)
+    x = (
+        x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + epsilon) * head["norm_scale"]
+        + head["norm_bias"]
+    )
+    product = jnp.einsum(
+        "...d,vd->...v",
+        x.astype(states.dtype),
+        table.astype(states.dtype),
+        preferred_element_type=jnp.float32,
+    )
+    return product + head["token_bias"]
+
+
+def load(folder: str | Path) -> dict[str, np.ndarray] | None:
+    """The head of a checkpoint folder, float32; None where it has none."""
+    tensors, found = Tensors(folder), {}
+    for name, tensor in _NAMES.items():
+        value = tensors.find(tensor)
+        if value is None:
+            return None
+        found[name] = np.asarray(value.T if name == "kernel" else value, np.float32)
+    return found
+
+
+def add(folder: Path, head: Any) -> None:
+    """Puts the head into a folder with the weights of its model, which is then one for masked tokens."""
+    tensors = load_file(folder / SINGLE)
+    for name, tensor in _NAMES.items():
+        value = np.asarray(head[name])
+        tensors[tensor] = np.ascontiguousarray(value.T if name == "kernel" else value)
+    save_file(tensors, folder / SINGLE, metadata={"format": "pt"})
+    values = read_json(folder / FILE, "write the folder anew")
+    atomic_write_json(folder / FILE, {**values, "architectures": ["RobertaForMaskedLM"]})

@@ -1,0 +1,173 @@
+"""What is predicted of rows of tokens: numpy batches for `training`, random where they are by the generator that is given.
+
+* causal: the next token; behind a prompt alone where there is one.
+* masked (Devlin et al. 2019, without the next sentence; Liu et al. 2019): 15 % of the tokens, of which 80 % are masked, 10 % another token and
+  10 % left as they are.
+* spans (Raffel et al. 2020, section 3.1.4): spans of 3 tokens on average, 15 % in all, stand as sentinels before the encoder, and the decoder
+  writes each sentinel and its span.
+* prefix: an encoder reads the prompt, or a part of random length, and the decoder writes the rest.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from motif_jax.language.training import Batch
+from motif_jax.support.errors import UserError
+
+NAMES = ("causal", "masked", "spans", "prefix")
+OF = {
+    "gpt2": ("causal",),
+    "llama": ("causal",),
+    "qwen2": ("causal",),
+    "roberta": ("masked",),
+    "t5": ("spans", "prefix"),
+}
+NOISE, SPAN = 0.15, 3.0
+
+
+class Tokens(NamedTuple):
+    """Numbers of special tokens, and of all.
+
+    Attributes:
+      start: a decoder's first, and what stands before a row of RoBERTa's.
+      end, pad: behind a text; behind that.
+      mask: -1 without one.
+      sentinels: for spans, in the order of their use.
+      size: of the vocabulary.
+    """
+
+    start: int
+    end: int
+    pad: int
+    mask: int
+    sentinels: tuple[int, ...]
+    size: int
+
+
+class Rows(NamedTuple):
+    """Rows of tokens.
+
+    Attributes:
+      tokens: int32 [B, S].
+      valid: bool [B, S], False for padding, on the right.
+      prompt: int [B], tokens of each that are its prompt; 0 without one.
+    """
+
+    tokens: np.ndarray
+    valid: np.ndarray
+    prompt: np.ndarray
+
+
+def causal(rows: Rows) -> Batch:
+    """Predicts every token but a row's first, and those of prompts."""
+    targets, there = rows.tokens[:, 1:], rows.valid[:, 1:]
+    weights = there & (np.arange(1, rows.tokens.shape[1]) >= rows.prompt[:, None])
+    return Batch(rows.tokens[:, :-1], rows.valid[:, :-1], targets, weights.astype(np.float32))
+
+
+def masked(rows: Rows, tokens: Tokens, rng: np.random.Generator) -> Batch:
+    """Predicts a share of the tokens from all others; at least one of each row. A start token is put in front of every row."""
+    first = np.full((len(rows.tokens), 1), tokens.start, np.int32)
+    targets = np.concatenate([first, rows.tokens], axis=1)
+    valid = np.concatenate([rows.valid.any(axis=1, keepdims=True), rows.valid], axis=1)
+    choosable = valid & ~np.isin(targets, (tokens.start, tokens.end, tokens.pad))
+    draws = np.where(choosable, rng.random(targets.shape), 2.0)
+    chosen = (draws < NOISE) | ((draws == draws.min(axis=1, keepdims=True)) & choosable)
+    kind, others = rng.random(targets.shape), rng.integers(0, tokens.size, targets.shape, dtype=np.int32)
+    inputs = np.where(chosen & (kind < 0.8), np.int32(tokens.mask), targets)
+    inputs = np.where(chosen & (kind >= 0.9), others, inputs)
+    return Batch(inputs, valid, targets, chosen.astype(np.float32))
+
+
+def span_counts(length: int) -> tuple[int, int]:
+    """How many of `length` tokens are noise, and in how many spans."""
+    noise = min(max(round(length * NOISE), 1), length - 1)
+    return noise, max(1, min(round(noise / SPAN), length - noise))
+
+
+def span_window(length: int) -> int:
+    """The longest text whose encoder reads at most `length` tokens, sentinels and end included.
+
+    Raises:
+      UserError: there is none, or it has more spans than there are sentinels.
+    """
+    fits = [
+        size
+        for size in range(2, 2 * length)
+        if size - span_counts(size)[0] + span_counts(size)[1] + 1 <= length
+    ]
+    if not fits:
+        raise UserError(f"config.length={length}: must be at least 4, to hold a span")
+    return fits[-1]
+
+
+def spans(rows: np.ndarray, tokens: Tokens, rng: np.random.Generator) -> Batch:
+    """Spans of whole rows int32 [B, S]; all rows have inputs of one length, and targets of one."""
+    noise, count = span_counts(rows.shape[1])
+    if count > len(tokens.sentinels):
+        raise UserError(
+            f"rows of {rows.shape[1]} tokens have {count} spans, the tokenizer has {len(tokens.sentinels)} sentinels: a smaller "
+            "config.length is needed"
+        )
+    inputs, targets = [], []
+    for row in rows:
+        kept, lost = _parts(rows.shape[1] - noise, count, rng), _parts(noise, count, rng)
+        ends = np.cumsum(np.stack([kept, lost], axis=1).reshape(-1))
+        read, written, place = [], [], 0
+        for number in range(count):
+            sentinel = [tokens.sentinels[number]]
+            middle, stop = ends[2 * number], ends[2 * number + 1]
+            read += [row[place:middle], sentinel]
+            written += [sentinel, row[middle:stop]]
+            place = stop
+        inputs.append(np.concatenate([*read, [tokens.end]]))
+        targets.append(np.concatenate([*written, [tokens.end]]))
+    read_rows, found = np.asarray(inputs, np.int32), np.asarray(targets, np.int32)
+    return _sequence(read_rows, np.ones(read_rows.shape, bool), found, np.ones(found.shape, bool), tokens)
+
+
+def _parts(total: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """`total` in `count` random whole parts of at least 1."""
+    cuts = np.sort(rng.choice(total - 1, count - 1, replace=False)) + 1
+    return np.diff(np.concatenate([[0], cuts, [total]]))
+
+
+def prefix(rows: Rows, widths: tuple[int, int], tokens: Tokens, rng: np.random.Generator) -> Batch:
+    """The rest of each row after its prompt; where it has none, after a random part of a quarter to three quarters.
+
+    Args:
+      rows: of the batch.
+      widths: of the prompts and of the rests, to which they are padded.
+      tokens: special ones.
+      rng: of the lengths.
+    """
+    length = rows.valid.sum(axis=1)
+    some = rng.integers(length // 4, np.maximum(length - length // 4, length // 4 + 1))
+    cut = np.where(rows.prompt > 0, rows.prompt, some)
+    inside = [np.arange(width) for width in widths]
+    read = inside[0] < cut[:, None]
+    wrote = inside[1] < (length - cut)[:, None]
+    most = rows.tokens.shape[1] - 1
+    behind = np.minimum(cut[:, None] + inside[1], most)
+    prompt = np.where(read, rows.tokens[:, np.minimum(inside[0], most)], np.int32(tokens.pad))
+    # An encoder without any token has nothing to look at.
+    read[:, 0] = True
+    rest = np.where(wrote, np.take_along_axis(rows.tokens, behind, axis=1), np.int32(tokens.pad))
+    return _sequence(prompt, read, rest, wrote, tokens)
+
+
+def prefix_widths(length: int) -> tuple[int, int]:
+    """Widths that hold whatever `prefix` makes of rows of `length` tokens without prompts."""
+    return length - length // 4, length - length // 4
+
+
+def _sequence(
+    read: np.ndarray, good: np.ndarray, targets: np.ndarray, there: np.ndarray, tokens: Tokens
+) -> Batch:
+    first = np.full((len(targets), 1), tokens.start, np.int32)
+    before = np.concatenate([first, targets[:, :-1]], axis=1)
+    valid = np.concatenate([np.ones_like(there[:, :1]), there[:, :-1]], axis=1)
+    return Batch(before, valid, targets, there.astype(np.float32), read, good)

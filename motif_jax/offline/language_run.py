@@ -1,0 +1,261 @@
+"""One training of a language model put together: the model, its texts, the task, and the folder that comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.language import (
+    byte_pairs,
+    folder,
+    linear,
+    lora,
+    making,
+    masked_head,
+    objectives,
+    quantised,
+    weights,
+)
+from motif_jax.language import config as configs
+from motif_jax.language.adapting import Adaptation
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.making import Sizes
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text import fetch
+from motif_jax.language.tokens import Tokenizer
+from motif_jax.offline import text_data
+from motif_jax.offline.language_task import LanguageTask
+from motif_jax.offline.text_batches import TextBatches
+from motif_jax.offline.text_data import TextData
+from motif_jax.support import digests, seeds
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, read_json
+
+MODEL, TOKENIZER = "model", "tokenizer"
+_DESCRIPTION = "training.json"
+
+
+def architecture_of(config: ConfigDict) -> str:
+    """That of the folder that is fine-tuned, or of the config."""
+    return (
+        configs.read(fetch(config.model.folder)).architecture
+        if config.model.folder
+        else config.model.architecture
+    )
+
+
+def objective_of(config: ConfigDict) -> str:
+    """What is predicted; UserError: not by that architecture."""
+    architecture = architecture_of(config)
+    allowed = objectives.OF.get(architecture, ())
+    found = config.objective or (allowed[0] if allowed else "")
+    if found not in allowed:
+        raise UserError(f"config.objective={found!r}: must be one of {', '.join(allowed)} for {architecture}")
+    return found
+
+
+def sizes_of(config: ConfigDict) -> Sizes:
+    """Of a fresh model."""
+    model = config.model
+    most = model.max_length or config.length
+    return Sizes(model.width, model.layers, model.heads, model.key_value_heads, model.feed_forward, most)
+
+
+def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfig:
+    """The model's config; of a fresh one with the special tokens of its tokenizer.
+
+    Args:
+      config: of the run.
+      tokenizer_folder: None where it is still to be made: numbers as it will have them.
+
+    Raises:
+      UserError: sizes or an architecture that do not fit.
+    """
+    if config.model.folder:
+        path = fetch(config.model.folder)
+        settings = weights.settle_head(path, configs.read(path))
+    else:
+        named = byte_pairs.specials(config.model.architecture)
+        size, numbers = config.tokenizer.vocab_size, dict(zip(named.all, range(len(named.all)), strict=True))
+        tokens = {"start": numbers[named.start], "pad": numbers[named.pad], "end": numbers[named.end]}
+        if tokenizer_folder is not None:
+            tokenizer = Tokenizer.read(tokenizer_folder)
+            size = tokenizer.size
+            tokens = {name: tokenizer.token(getattr(named, name)) for name in ("start", "pad", "end")}
+        settings = making.make(config.model.architecture, sizes_of(config), size, tokens)
+    return making.with_dropout(settings, config.dropout)
+
+
+def spec_of(config: ConfigDict) -> lora.Spec | None:
+    """The low-rank additions that are learned; None: the whole model is."""
+    patterns = tuple(part.strip() for part in config.lora.patterns.split(",") if part.strip())
+    return lora.Spec(patterns, config.lora.rank, config.lora.alpha) if patterns else None
+
+
+def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
+    """Raises UserError for patterns without a match, a base that cannot be quantised, or rows longer than the model."""
+    spec = spec_of(config)
+    shapes = jax.eval_shape(LanguageModel(settings).init, jax.random.key(0))
+    if spec is not None:
+        linear.matching(shapes, spec.patterns)
+    if config.lora.base == "nf4":
+        bad = {
+            shape.shape[0]
+            for path, shape in linear.kernels(shapes)
+            if "block" in str(path) and shape.shape[0] % quantised.BLOCK
+        }
+        if bad:
+            raise UserError(
+                f"config.lora.base='nf4': needs layers of a multiple of {quantised.BLOCK} inputs, this model has some of {min(bad)}"
+            )
+    most = settings.max_length
+    if most is not None and config.length > most:
+        raise UserError(f"config.length={config.length}: must be at most the {most} positions of the model")
+
+
+def special_tokens(settings: ModelConfig, tokenizer: Tokenizer, objective: str) -> objectives.Tokens:
+    """Numbers of the special tokens that an objective needs.
+
+    Raises:
+      UserError: the tokenizer has no token for masks or spans.
+    """
+    mask = tokenizer.token("<mask>") if objective == "masked" else -1
+    sentinels = []
+    if objective == "spans":
+        sentinels = [tokenizer.token(f"<extra_id_{number}>") for number in range(byte_pairs.SENTINELS)]
+    return objectives.Tokens(
+        settings.start_id, settings.end_ids[0], settings.pad_id, mask, tuple(sentinels), settings.vocab_size
+    )
+
+
+def longest_item(config: ConfigDict, objective: str) -> int | None:
+    """Tokens of an item at most, its end included; None where items are laid end to end."""
+    # A start token comes in front of what is masked.
+    return None if config.packing == "windows" else config.length - (objective == "masked")
+
+
+@dataclasses.dataclass
+class LanguageRun:
+    """What `build` puts together.
+
+    Attributes:
+      task: for the offline trainer.
+      data: its texts.
+      settings: of the model.
+    """
+
+    task: LanguageTask
+    data: TextData
+    settings: ModelConfig
+
+
+def build(
+    config: ConfigDict, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool] = lambda: False
+) -> LanguageRun | None:
+    """Makes what is missing of tokenizer and tokens in `workdir`, and the task; None where it was asked to stop.
+
+    Raises:
+      UserError: texts, a tokenizer or a model that do not fit together.
+    """
+    objective = objective_of(config)
+    source = config.model.folder and fetch(config.model.folder)
+    tokenizer_folder = Path(source or config.tokenizer.folder or workdir / TOKENIZER)
+    if not source and not config.tokenizer.folder:
+        text_data.make_tokenizer(config, config.model.architecture, tokenizer_folder)
+    settings = settings_of(config, tokenizer_folder)
+    tokenizer = Tokenizer.read(tokenizer_folder, settings.vocab_size)
+    longest = longest_item(config, objective)
+    data = text_data.prepare(config, workdir, tokenizer_folder, settings.end_ids[0], longest, stopped)
+    if data is None:
+        return None
+    tokens = special_tokens(settings, tokenizer, objective)
+
+    def batches(part: str) -> TextBatches:
+        seed = seeds.derive(config.seed, part)
+        group = config.chunk_steps if part == text_data.TRAIN else 1
+        how = (objective, config.packing, config.length, config.batch_size, tokens, seed, group)
+        return TextBatches(getattr(data, part), *how)
+
+    model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
+    adaptation = Adaptation(model, spec_of(config), config.lora.base, config.logits_chunk, config.dropout > 0)
+    learned, frozen = adaptation.arrange(*_parameters(config, model, source), _key(config, "additions"))
+    found = {part: getattr(data, part).manifest["content"] for part in (text_data.TRAIN, text_data.HELD_OUT)}
+    found |= {"tokenizer": data.train.manifest["tokenizer"], "base model": _digest(source)}
+    task = LanguageTask(
+        config,
+        adaptation,
+        learned,
+        frozen,
+        batches(text_data.TRAIN),
+        batches(text_data.HELD_OUT),
+        parallel,
+        found,
+    )
+    return LanguageRun(task, data, settings)
+
+
+def _key(config: ConfigDict, name: str) -> jax.Array:
+    return jax.random.key(seeds.derive(config.seed, name) % 2**32)
+
+
+def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -> tuple[Any, Any]:
+    """The parameters at the start, and those of the head for masked tokens; made of the seed where no folder has them."""
+    head = None
+    if source:
+        params = weights.load(source, model.config)
+        head = masked_head.load(source) if not model.config.has_decoder else None
+    else:
+        params = jax.device_get(jax.jit(model.init)(_key(config, "parameters")))
+    if not model.config.has_decoder and head is None:
+        head = jax.device_get(masked_head.init(_key(config, "masked head"), model.config))
+    return params, head
+
+
+def _digest(source: Path | None) -> str:
+    if not source:
+        return "none"
+    return digests.of_bytes(
+        "".join(digests.of_file(path) for path in sorted(source.glob("*.safetensors"))).encode()
+    )
+
+
+def clear(workdir: Path) -> None:
+    """Removes what a run folder has before anything was learned."""
+    for name in ("config.json", "versions.json"):
+        (workdir / name).unlink(missing_ok=True)
+    for name in (text_data.TOKENS, TOKENIZER):
+        shutil.rmtree(workdir / name, ignore_errors=True)
+
+
+def export(run: LanguageRun, workdir: Path) -> Path:
+    """Writes the model of the evaluation that summary.json means, as transformers opens it; returns its folder."""
+    summary = read_json(workdir / "summary.json", "give the command again", keys=("used_evaluation", "used"))
+    described = {"evaluation": summary["used_evaluation"], **summary["used"]}
+    target, part = workdir / MODEL, workdir / f"{MODEL}.part"
+    if (target / _DESCRIPTION).exists() and read_json(target / _DESCRIPTION, f"remove {target}") == described:
+        return target
+    task = run.task
+    learned = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), task.init_state().params
+    )
+    with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
+        learned = checkpoints.restore(summary["used_evaluation"], {"params": learned})["params"]
+    params, head = task.adaptation.whole(learned, task.shared())
+    shutil.rmtree(part, ignore_errors=True)
+    folder.write(part, run.settings, params, tokenizer=run.data.folder)
+    if head is not None:
+        masked_head.add(part, head)
+    atomic_write_json(part / _DESCRIPTION, described)
+    shutil.rmtree(target, ignore_errors=True)
+    os.replace(part, target)
+    return target

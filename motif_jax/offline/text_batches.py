@@ -1,0 +1,151 @@
+"""Batches of tokens by the number of a step: windows or items, made into what is predicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.tokens.dataset import TokensDataset
+from motif_jax.datasets.tokens.order import Buckets, Windows, gather
+from motif_jax.language import objectives
+from motif_jax.language.objectives import Tokens
+from motif_jax.language.tokens import bucket
+from motif_jax.language.training import Batch
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+
+PACKINGS = ("windows", "items")
+
+
+class TextBatches:
+    """The batches of one dataset.
+
+    Args:
+      dataset: of tokens.
+      objective: what is predicted, see `objectives`.
+      packing: 'windows' of `length` tokens out of items laid end to end, or 'items', each a row of its own.
+      length: tokens that a row has at most.
+      batch_size: rows of a step.
+      tokens: special ones.
+      seed: of the order and of whatever is random.
+      group: steps in a row that have rows of one width.
+
+    Raises:
+      UserError: a text shorter than a window, or a length that holds no row.
+    """
+
+    def __init__(
+        self,
+        dataset: TokensDataset,
+        objective: str,
+        packing: str,
+        length: int,
+        batch_size: int,
+        tokens: Tokens,
+        seed: int,
+        group: int = 1,
+    ) -> None:
+        self.batch_size, self._dataset, self._objective, self._seed = batch_size, dataset, objective, seed
+        self._tokens, self._windows = tokens, packing == "windows"
+        if self._windows:
+            self.width = {"causal": length + 1, "masked": length - 1, "prefix": length}.get(objective) or (
+                objectives.span_window(length)
+            )
+            self._order = Windows(dataset.num_tokens, self.width, batch_size, seed)
+            if not self._order.per_pass:
+                raise UserError(
+                    f"{dataset.folder} has {dataset.num_tokens:,} tokens, fewer than the {self.width:,} of a window: more text or a "
+                    f"smaller config.length than {length} is needed"
+                )
+            self.steps_per_pass = -(-self._order.per_pass // batch_size)
+        else:
+            widths = list(dict.fromkeys(bucket(size, length) for size in range(1, length + 1)))
+            self._buckets = Buckets(dataset.lengths, widths, batch_size, seed, group)
+            self._prompts, self.steps_per_pass = (
+                np.asarray(dataset.item_columns["prompt"]),
+                self._buckets.steps_per_pass,
+            )
+
+    def batches(self, first: int, count: int) -> Batch:
+        """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
+        steps = range(first, first + count)
+        if self._windows:
+            return _stacked(
+                [self._of_windows(self._order.gather(self._dataset.tokens, step), step) for step in steps]
+            )
+        rows = [self._buckets.rows(step) for step in steps]
+        return self._of_items([row.items for row in rows], max(row.width for row in rows), first)
+
+    def _rng(self, step: int) -> np.random.Generator:
+        return seeds.rng(self._seed, "noise", step)
+
+    def _of_windows(self, tokens: np.ndarray, step: int) -> Batch:
+        rows = objectives.Rows(tokens, np.ones(tokens.shape, bool), np.zeros(len(tokens), np.int64))
+        if self._objective == "spans":
+            return objectives.spans(tokens, self._tokens, self._rng(step))
+        return self._of_rows(rows, objectives.prefix_widths(self.width), step)
+
+    def _of_items(self, items: list[np.ndarray], width: int, first: int) -> Batch:
+        pad, found = self._tokens.pad, []
+        prompts = [np.where(part >= 0, self._prompts[part], 0) for part in items]
+        rows = [
+            objectives.Rows(*gather(self._dataset, part, width, pad), p)
+            for part, p in zip(items, prompts, strict=True)
+        ]
+        widths = self._widths(rows)
+        for step, row in enumerate(rows, start=first):
+            found.append(self._of_rows(row, widths, step))
+        return _stacked(found)
+
+    def _widths(self, rows: list[objectives.Rows]) -> tuple[int, int]:
+        """Of prompts and rests before and behind an encoder: of few sizes, so that few programs are compiled."""
+        width = rows[0].tokens.shape[1]
+        prompts = np.concatenate([row.prompt for row in rows])
+        rests = np.concatenate([row.valid.sum(axis=1) for row in rows]) - prompts
+        if not prompts.all():
+            return width, width
+        return bucket(int(prompts.max()), width), bucket(int(rests.max()), width)
+
+    def _of_rows(self, rows: objectives.Rows, widths: tuple[int, int], step: int) -> Batch:
+        if self._objective == "causal":
+            return objectives.causal(rows)
+        if self._objective == "masked":
+            return objectives.masked(rows, self._tokens, self._rng(step))
+        return objectives.prefix(rows, widths, self._tokens, self._rng(step))
+
+    def whole(self, most: int) -> list[Batch]:
+        """All of the dataset in its order, in at most `most` batches [batch_size, ...], the last filled up with rows that count nothing."""
+        found: list[Batch] = []
+        size = self.batch_size
+        rows = self._order.per_pass if self._windows else self._dataset.num_items
+        if not self._windows:  # of about one length together
+            order = np.argsort(self._dataset.lengths, kind="stable")
+            # Where not all are taken, some of every length.
+            order = order[np.linspace(0, rows - 1, min(rows, most * size)).astype(np.int64)]
+        for number in range(min(most, -(-rows // size))):
+            places = np.arange(number * size, (number + 1) * size)
+            there = places < rows
+            if self._windows:
+                starts = np.where(there, places, 0) * self.width
+                tokens = self._dataset.tokens[starts[:, None] + np.arange(self.width)].astype(np.int32)
+                batch = self._of_windows(tokens, number)
+                batch = batch._replace(weights=batch.weights * there[:, None])
+            else:
+                there = places < len(order)
+                items = np.where(there, order[np.minimum(places, len(order) - 1)], -1)
+                longest = int(self._dataset.lengths[items[there]].max())
+                batch = _first(self._of_items([items], bucket(longest), number))
+            found.append(batch)
+        return found
+
+
+def _first(batch: Batch) -> Batch:
+    return Batch(*(None if leaf is None else leaf[0] for leaf in batch))
+
+
+def _stacked(batches: list[Batch]) -> Batch:
+    fields: list[Any] = [
+        None if leaves[0] is None else np.stack(leaves) for leaves in zip(*batches, strict=True)
+    ]
+    return Batch(*fields)

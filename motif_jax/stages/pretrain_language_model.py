@@ -1,0 +1,174 @@
+"""Trains a language model on texts: a fresh one of any architecture, or one that is there, whole or by low-rank additions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.support import config as checks
+from motif_jax.support import metrics, nonfinite, run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import FolderLock
+from motif_jax.support.interruption import EXIT_CODE, Interruption
+
+# What decides the course of a training: a run continues only with the same values.
+IDENTITY = (
+    "stage seed texts text_item tokens held_out model tokenizer objective packing length batch_size accumulate steps "
+    "evaluate_every evaluation_batches chunk_steps optimizer dropout lora dtype early_stopping num_devices"
+).split()
+
+
+def check(config: ConfigDict, workdir: Path | None) -> None:
+    """Raises UserError for bad values, texts or models that are not there, or a folder of another run."""
+    import jax
+
+    from motif_jax.algorithms import schedules
+    from motif_jax.devices import precision
+    from motif_jax.language import adapting, corpus
+    from motif_jax.offline import text_batches
+
+    if workdir is not None:
+        run_folder.check_identity(workdir, config, IDENTITY)
+    checks.choice(config, "text_item", corpus.SPLITS)
+    checks.choice(config, "packing", text_batches.PACKINGS)
+    checks.choice(config, "dtype", ("float32", "bfloat16"))
+    checks.choice(config, "lora.base", adapting.BASES)
+    positive = "length batch_size accumulate steps evaluate_every chunk_steps keep_checkpoints save_every_seconds lora.rank lora.alpha"
+    positive += " model.width model.layers model.heads tokenizer.vocab_size tokenizer.most_texts"
+    for key in positive.split():
+        checks.positive(config, key)
+    for key in "evaluation_batches logits_chunk num_devices model.key_value_heads model.feed_forward model.max_length".split():
+        checks.positive(config, key, allow_none=True)
+    for key in ("early_stopping.patience", "optimizer.weight_decay"):
+        checks.positive(config, key, allow_zero=True)
+    checks.require(config.length >= 4, "length", config.length, "at least 4")
+    checks.require(0 <= config.dropout < 1, "dropout", config.dropout, "at least 0 and below 1")
+    checks.require(0 <= config.seed < 2**32, "seed", config.seed, "between 0 and 2**32 - 1")
+    share = config.held_out.share
+    checks.require(0 < share <= 0.5, "held_out.share", share, "above 0 and at most 0.5")
+    schedules.check(config)
+    schedules.check_warmup(config, config.steps)
+    checks.check_profile(config)
+    nonfinite.check(config)
+    precision.set_matmul_precision(config)
+    there = jax.local_device_count()
+    devices = config.num_devices or there
+    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
+    parts = devices * config.accumulate
+    allowed = f"a multiple of {parts}: {config.accumulate} micro-batches on each of {devices} devices"
+    checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
+    if config.wandb.enabled:
+        metrics.import_wandb()
+    _check_model(config)
+    _check_texts(config)
+
+
+def _check_model(config: ConfigDict) -> None:
+    from motif_jax.language import byte_pairs
+    from motif_jax.language.config import ARCHITECTURES
+    from motif_jax.language.text import fetch
+    from motif_jax.language.tokens import Tokenizer
+    from motif_jax.offline import language_run, text_data
+
+    folder, settings = None, config.tokenizer
+    if config.model.folder:
+        checks.require(
+            not settings.folder,
+            "tokenizer.folder",
+            settings.folder,
+            "None: config.model.folder has a tokenizer",
+        )
+        folder = fetch(config.model.folder)
+    else:
+        checks.choice(config, "model.architecture", ARCHITECTURES)
+        if settings.folder:
+            folder = checks.existing_folder(config, "tokenizer.folder")
+        else:
+            allowed = f"None where no tokenizer is given: tokens are those of a tokenizer, name it with config.tokenizer.folder={settings.folder}"
+            checks.require(not config.tokens, "tokens", config.tokens, allowed)
+            least = byte_pairs.smallest(config.model.architecture)
+            size = settings.vocab_size
+            checks.require(
+                size >= least, "tokenizer.vocab_size", size, f"at least {least}: all bytes and special tokens"
+            )
+    objective = language_run.objective_of(config)
+    spans = objective == "spans" and config.packing == "items"
+    checks.require(
+        not spans,
+        "packing",
+        config.packing,
+        "'windows' for spans; items are learned with config.objective=prefix",
+    )
+    quantised = config.lora.base != "float32" and language_run.spec_of(config) is None
+    checks.require(
+        not quantised,
+        "lora.base",
+        config.lora.base,
+        "'float32' without config.lora.patterns: what is learned is not frozen",
+    )
+    model = language_run.settings_of(config, folder)
+    if folder is not None:
+        tokenizer = Tokenizer.read(folder, model.vocab_size)
+        if config.tokens:
+            text_data.open_tokens(config.tokens, folder, "tokens")
+        language_run.special_tokens(model, tokenizer, objective)
+    language_run.check_shapes(config, model)
+
+
+def _check_texts(config: ConfigDict) -> None:
+    from motif_jax.language import corpus
+
+    checks.require(
+        bool(config.texts) != bool(config.tokens), "texts", config.texts,
+        "files or folders of texts, with commas between them: --config.texts=FILE; or None with --config.tokens=FOLDER",
+    )  # fmt: skip
+    if config.tokens:
+        return
+    size = sum(path.stat().st_size for path in corpus.find(config.texts))
+    # No token has less than a byte.
+    enough = config.packing == "items" or size > config.length
+    checks.require(
+        enough,
+        "texts",
+        config.texts,
+        f"longer: {size} bytes are fewer than the {config.length} tokens of a window",
+    )
+    if config.held_out.texts:
+        corpus.find(config.held_out.texts, "held_out.texts")
+
+
+def run(config: ConfigDict, workdir: Path) -> int:
+    """Trains, or goes on where the folder stands, and writes the model; returns 0, or 75 after a request to stop."""
+    import jax
+
+    from motif_jax.devices.parallel import DataParallel
+    from motif_jax.offline import language_run, records
+    from motif_jax.offline.trainer import OfflineTrainer, Settings
+
+    with FolderLock(workdir):
+        run_folder.prepare(workdir, config, IDENTITY)
+        parallel = DataParallel(jax.local_devices()[: config.num_devices])
+        try:
+            with Interruption() as stop:
+                found = language_run.build(config, workdir, parallel, lambda: stop.requested)
+        except UserError:
+            # Where nothing was learned yet a corrected command may have the folder.
+            if not (workdir / records.CHECKPOINTS).exists():
+                language_run.clear(workdir)
+            raise
+        if found is None or stop.requested:
+            return EXIT_CODE
+        task, data, settings = found.task, found.data, found.settings
+        records.refuse_other_data(workdir, task.digests, task.source)
+        weights = sum(leaf.size for leaf in jax.tree.leaves(task.init_state().params))
+        print(
+            f"{settings.architecture} with {weights:,} numbers to learn, {settings.vocab_size:,} tokens in its vocabulary; {data.train.num_tokens:,} "
+            f"tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out; {parallel.device_count} "
+            f"{parallel.devices[0].device_kind} device(s)",
+            flush=True,
+        )
+        if not OfflineTrainer(task, parallel, Settings.of(config, keep=config.keep_checkpoints)).run(workdir):
+            return EXIT_CODE
+        print(f"written: {language_run.export(found, workdir)}")
+        return 0

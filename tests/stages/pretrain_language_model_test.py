@@ -1,0 +1,323 @@
+"""pretrain_language_model: every architecture and objective, fine-tuning, exact resume, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax import language
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.language import folder as folders
+from motif_jax.language import masked_head
+from motif_jax.offline import language_run
+from motif_jax.offline.task import Position
+from motif_jax.offline.trainer import OfflineTrainer
+from motif_jax.stages import pretrain_language_model as stage
+from motif_jax.support.checkpoints import JSON, Checkpoints
+from motif_jax.support.errors import UserError
+from tests import texts
+from tests.processes import REPOSITORY
+from tests.reward_fixtures import environment, load_config
+
+TINY = {
+    "model.width": 16, "model.layers": 1, "model.heads": 2, "tokenizer.vocab_size": 300, "length": 16, "batch_size": 4,
+    "steps": 6, "evaluate_every": 4, "chunk_steps": 2, "evaluation_batches": 2, "num_devices": 1, "optimizer.warmup_steps": 1,
+    "held_out.share": 0.1,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_quickly() -> Iterator[None]:
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def config_of(path: Path, **overrides: Any) -> Any:
+    config = load_config("pretrain_language_model")
+    config.update_from_flattened_dict({**TINY, "texts": str(path), **overrides})
+    return config
+
+
+def train(path: Path, workdir: Path, **overrides: Any) -> Path:
+    config = config_of(path, **overrides)
+    stage.check(config, workdir)
+    assert stage.run(config, workdir) == 0
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return texts.write(tmp_path_factory.mktemp("texts"))
+
+
+@pytest.fixture(scope="module")
+def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a GPT-2 of wide enough layers for nf4."""
+    return train(
+        text,
+        tmp_path_factory.mktemp("run") / "r",
+        **{"model.width": 64, "tokenizer.vocab_size": 290, "steps": 30, "evaluate_every": 15},
+    )
+
+
+def perplexities(run: Path) -> list[float]:
+    return [
+        json.loads(line)["validation/perplexity"] for line in (run / "metrics.jsonl").read_text().splitlines()
+    ]
+
+
+def test_it_learns_and_the_model_opens_and_says_the_same_perplexity(trained: Path, text: Path) -> None:
+    curve = perplexities(trained)
+    assert curve[-1] < 0.8 * curve[0]
+    assert 150 < curve[0] < 600  # of 290 tokens, unlearned
+    model = language.load(trained / "model")
+    assert model.tokenizer.size == 290
+    assert all(isinstance(found, str) for found in model.generate(["the red"], most=4)[0])
+    # The exported parameters are those of the last evaluation.
+    config = config_of(
+        text, **{"model.folder": str(trained / "model"), "tokens": str(trained / "tokens"), "texts": None}
+    )
+    again = language_run.build(config, trained, DataParallel(jax.local_devices()[:1]))
+    state = again.task.init_state()
+    found = again.task.evaluate(state, None, Position())
+    assert found.row["validation/perplexity"] == pytest.approx(curve[-1], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "given"),
+    [
+        ("t5", {"objective": "spans", "length": 24}),
+        pytest.param("t5", {"objective": "prefix", "packing": "items"}, marks=pytest.mark.slow),
+        pytest.param("t5", {"objective": "prefix"}, marks=pytest.mark.slow),
+        ("roberta", {"packing": "items", "accumulate": 2}),
+        pytest.param("roberta", {}, marks=pytest.mark.slow),
+        pytest.param("llama", {"packing": "items", "dtype": "bfloat16", "remat": True, "logits_chunk": 7}, marks=pytest.mark.slow),
+        pytest.param("qwen2", {"model.key_value_heads": 1, "dropout": 0.1}, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_every_architecture_and_objective_learns(
+    text: Path, tmp_path: Path, architecture: str, given: dict[str, Any]
+) -> None:
+    prompts = given.get("packing") == "items" and architecture != "roberta"
+    path = texts.write(tmp_path / "prompts", prompts=True) if prompts else text
+    more = {"length": 48} if prompts else {}
+    overrides = {
+        "tokenizer.vocab_size": 370,
+        "optimizer.learning_rate": 0.01,
+        **more,
+        **given,
+        "model.architecture": architecture,
+    }
+    run = train(path, tmp_path / "r", **overrides)
+    curve = perplexities(run)
+    assert curve[-1] < curve[0]
+    opened = folders.read(run / "model")
+    assert opened.config.architecture == architecture
+    assert opened.config.dropout.attention == given.get("dropout", 0.0)
+    assert (masked_head.load(run / "model") is not None) == (architecture == "roberta")
+    assert np.isfinite(language.load(run / "model").states(["the red key"])[0]).all()
+
+
+@pytest.mark.parametrize("base", ["float32", pytest.param("nf4", marks=pytest.mark.slow)])
+def test_additions_alone_are_learned_and_merged(trained: Path, text: Path, tmp_path: Path, base: str) -> None:
+    given = {
+        "model.folder": str(trained / "model"),
+        "lora.patterns": "*/attention/*",
+        "lora.rank": 2,
+        "lora.base": base,
+    }
+    run = train(text, tmp_path / "r", **given, **{"optimizer.learning_rate": 0.003, "steps": 8})
+    curve = perplexities(run)
+    assert curve[-1] < curve[0]
+    if base == "float32":
+        assert curve[0] == pytest.approx(perplexities(trained)[-1], rel=1e-5), "zero B is the base"
+    before, after = folders.read(trained / "model").params, folders.read(run / "model").params
+    block, there = after["decoder"]["block_0"], before["decoder"]["block_0"]
+    np.testing.assert_array_equal(after["embedding"], before["embedding"])
+    if base == "float32":
+        np.testing.assert_array_equal(
+            block["feed_forward"]["down"]["kernel"], there["feed_forward"]["down"]["kernel"]
+        )
+    change = block["attention"]["query"]["kernel"] - there["attention"]["query"]["kernel"]
+    rank = np.linalg.matrix_rank(change, tol=1e-4 * np.linalg.norm(change, 2))
+    assert rank == 2 if base == "float32" else np.abs(change).max() > 0
+    # The merged model measures what the run did at its end.
+    again = language_run.build(
+        config_of(text, **{"model.folder": str(run / "model")}),
+        tmp_path / "again",
+        DataParallel(jax.local_devices()[:1]),
+    )
+    found = again.task.evaluate(again.task.init_state(), None, Position())
+    assert found.row["validation/perplexity"] == pytest.approx(curve[-1], rel=1e-4)
+
+
+def test_micro_batches_and_devices_take_the_same_steps(text: Path, tmp_path: Path) -> None:
+    """Items of unequal lengths, so that parts weigh unequally."""
+
+    def after(name: str, devices: int, **given: Any) -> Any:
+        config = config_of(
+            text, **{"packing": "items", "length": 48, "batch_size": 8, "num_devices": devices, **given}
+        )
+        parallel = DataParallel(jax.local_devices()[:devices])
+        run = language_run.build(config, tmp_path / name, parallel)
+        trainer = OfflineTrainer(run.task, parallel)
+        start = run.task.init_state()
+        carry, numbers = trainer.train_chunk(trainer.place(start), run.task.batches(0, 2))
+        change = jax.tree.map(
+            lambda a, b: np.asarray(a) - b, jax.device_get(carry.state.params), start.params
+        )
+        return np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(change)]), jax.device_get(numbers)
+
+    change, numbers = after("whole", 1)
+    other, others = after("parts", 2, accumulate=2)
+    assert np.linalg.norm(other - change) < 1e-3 * np.linalg.norm(change)
+    for one, two in zip(numbers, others, strict=True):
+        np.testing.assert_allclose(one["loss"], two["loss"], rtol=1e-5)
+        np.testing.assert_allclose(one["gradient_norm"], two["gradient_norm"], rtol=1e-4)
+        np.testing.assert_array_equal(one["tokens"], two["tokens"])
+
+
+SPANS = {
+    "dropout": 0.1, "objective": "spans", "model.architecture": "t5", "tokenizer.vocab_size": 370, "length": 24
+}  # fmt: skip
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from motif_jax.datasets.tokens import writer
+from motif_jax.offline import language_task, language_run, text_data
+from motif_jax.stages import pretrain_language_model as stage
+from tests.stages.pretrain_language_model_test import SPANS, config_of
+where, text, workdir = sys.argv[1:]
+config = config_of(Path(text), **SPANS, save_every_seconds=0.000001)
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+if where == "tokens":
+    text_data._SAVED_EVERY, text_data._TOGETHER = 1, 8
+    save, calls = writer.TokensWriter.save, []
+    writer.TokensWriter.save = lambda self: die() if len(calls) > 4 else (calls.append(1), save(self))
+elif where == "export":
+    language_run.masked_head.add = language_run.atomic_write_json = die
+elif where != "never":
+    made = language_task.LanguageTask.batches
+    language_task.LanguageTask.batches = lambda self, first, count: die() if first >= int(where) else made(self, first, count)
+stage.check(config, Path(workdir))
+sys.exit(stage.run(config, Path(workdir)))
+"""
+
+
+def start(where: str, text: Path, workdir: Path, code: int = -signal.SIGKILL) -> None:
+    given = {**environment(), "PYTHONPATH": str(REPOSITORY), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    command = [sys.executable, "-c", KILLED, where, str(text), str(workdir)]
+    done = subprocess.run(
+        command, env=given, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == code, done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_killed_at_any_place_it_ends_with_the_same_bits(text: Path, tmp_path: Path) -> None:
+    for where in ("tokens", "2", "4", "export"):
+        start(where, text, tmp_path / "killed")
+    start("never", text, tmp_path / "killed", code=0)
+    start("never", text, tmp_path / "whole", code=0)
+    task = language_run.build(
+        config_of(text, **SPANS), tmp_path / "whole", DataParallel(jax.local_devices()[:1])
+    ).task
+    abstract = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), task.init_state()._asdict()
+    )
+    found = []
+    for name in ("killed", "whole"):
+        run = tmp_path / name
+        with Checkpoints(run / "checkpoints", keep=None, read_only=True) as checkpoints:
+            items = checkpoints.restore(None, {**abstract, "curve": JSON})
+        files = {path.name: path.read_bytes() for path in sorted((run / "model").iterdir())}
+        tokens = json.loads((run / "tokens" / "train" / "tokens.json").read_text())
+        metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        curve = items.pop("curve")["rows"]
+        found.append((items, str(curve), files, tokens, [row["validation/loss"] for row in metrics]))
+    (state, *one), (other, *two) = found
+    assert one == two
+    assert int(state["step"]) == TINY["steps"]
+    jax.tree.map(np.testing.assert_array_equal, state, other)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"texts": None}, r"config\.texts=None: must be files"),
+        ({"texts": "/nowhere"}, "no such file"),
+        ({"model.architecture": "bert"}, r"architecture='bert': must be one of t5"),
+        ({"model.width": 15}, r"width=15: must be a multiple of the 2 heads"),
+        ({"model.architecture": "llama", "model.width": 6, "model.heads": 2}, "a head of 3 is odd"),
+        ({"model.key_value_heads": 1}, "key_value_heads=1"),
+        ({"batch_size": 6, "accumulate": 4}, r"batch_size=6: must be a multiple of 4"),
+        ({"objective": "spans"}, r"objective='spans': must be one of causal for gpt2"),
+        ({"model.architecture": "t5", "packing": "items", "tokenizer.vocab_size": 400}, "objective=prefix"),
+        ({"tokenizer.vocab_size": 200}, r"vocab_size=200: must be at least 257"),
+        ({"lora.patterns": "*/q_proj"}, r"'\*/q_proj' matches no linear layer"),
+        ({"lora.base": "int8"}, r"lora\.base='int8': must be 'float32' without config\.lora\.patterns"),
+        ({"lora.base": "nf4", "lora.patterns": "*"}, "a multiple of 64 inputs, this model has some of 16"),
+        ({"length": 100_000, "model.max_length": 200_000}, "bytes are fewer than the 100000 tokens of a window"),
+        ({"length": 16, "model.max_length": 8}, r"length=16: must be at most the 8 positions"),
+        ({"optimizer.warmup_steps": 6}, "warmup_steps=6"),
+        ({"model.folder": "FOLDER", "tokenizer.folder": "FOLDER"}, "config.model.folder has a tokenizer"),
+        ({"tokens": "FOLDER", "texts": None}, "config.tokenizer.folder"),
+        ({"held_out.share": 0.0}, r"held_out\.share=0\.0"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_said_before_any_work(
+    text: Path, tmp_path: Path, given: dict[str, Any], said: str
+) -> None:
+    given = {key: str(tmp_path) if value == "FOLDER" else value for key, value in given.items()}
+    config = config_of(text, **given)
+    with pytest.raises(UserError, match=said):
+        stage.check(config, tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
+def test_empty_and_short_texts_and_foreign_tokenizers_are_refused(
+    trained: Path, text: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(UserError, match="there is no text in it"):
+        stage.check(config_of(tmp_path / "empty.txt"), tmp_path / "r")
+    (tmp_path / "short.txt").write_text("the red key opens the red door\n\nthe end\n")
+    with pytest.raises(UserError, match=r"none to (hold out|learn from).*share"):
+        stage.run(config_of(tmp_path / "short.txt"), tmp_path / "short")
+    (tmp_path / "same.txt").write_text("\n\n".join(["the red key"] * 40))
+    with pytest.raises(UserError, match=r"fewer than the 65 of a window"):
+        stage.run(config_of(tmp_path / "same.txt", length=64), tmp_path / "same")
+    stage.check(
+        config_of(tmp_path / "same.txt"), tmp_path / "same"
+    )  # a corrected command may have the folder
+    # Tokens that another tokenizer has made, and a tokenizer of more tokens than its model has.
+    other = tmp_path / "other"
+    shutil.copytree(trained / "tokenizer", other)
+    values = (other / "tokenizer.json").read_text()
+    (other / "tokenizer.json").write_text(
+        values.replace("<|endoftext|>", "<|end_of_text|>").replace("<|end_of_text|>", "<|endoftext|>") + "\n"
+    )
+    config = config_of(
+        text, **{"texts": None, "tokens": str(trained / "tokens"), "tokenizer.folder": str(other)}
+    )
+    with pytest.raises(UserError, match="is made by another tokenizer"):
+        stage.check(config, tmp_path / "r")
+    model = tmp_path / "model"
+    shutil.copytree(trained / "model", model)
+    values = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**values, "vocab_size": 280}))
+    with pytest.raises(UserError, match="290 tokens, the model beside it 280"):
+        stage.check(config_of(text, **{"model.folder": str(model)}), tmp_path / "r")
