@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from motif_jax.reports import hacking
+from motif_jax.reports import hacking, language_section
 from motif_jax.reports.charts import short
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.measures import format_estimate
@@ -79,6 +79,7 @@ def facts(data: RunData) -> list[tuple[str, str, str]]:
     steps = max((curve.x[-1] for curve in data.metrics.values() if len(curve)), default=None)
     if steps is not None:
         items.append(("training steps", short(float(steps)), "steps of the environments"))
+    items += language_section.facts(data.language)
     for name, evaluation in data.evaluations.items():
         speed = f"{evaluation['steps']:,} steps, {evaluation['steps_per_second']:,.0f} steps/s"
         items.append((f"episodes of {name}", f"{evaluation['episodes']:,}", speed))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from motif_jax.reports import language_section
 from motif_jax.reports.charts import Interval, Series, short
 from motif_jax.reports.evaluation_sections import intervals_of, rows_of
 from motif_jax.reports.measures import BY_KEY, with_unit
@@ -135,6 +136,10 @@ def of_run(data: RunData) -> dict[str, Plot]:
         *by_epoch("training", data.reward_train, "total_train_loss"),
         *by_epoch("validation", data.reward_validation, "total_val_loss"),
     ]
+    for title, unit, names, _ in language_section.FIGURES if data.language else ():
+        plots[f"language_{title.replace(' ', '_')}"] = Plot(
+            "step of the optimiser", unit, tuple(language_section.lines(data.language, names))
+        )
     if loss:
         plots["reward_loss"] = Plot("epoch", "cross-entropy (nats per pair)", tuple(loss))
     return plots

@@ -45,6 +45,7 @@ class RunData:
       evaluations: by name, as `evaluation_files.read_evaluation` returns them; the first is the agent.
       seen: by evaluation name, the messages met in play.
       replays: (title, relative link) of recorded episodes.
+      language: curves of a language model's metrics.jsonl.
       commands: (run, the command that made it).
       provenance: (name, text) of configs, versions and commands.
     """
@@ -65,6 +66,7 @@ class RunData:
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: dict[str, list[MessageTally]] = field(default_factory=dict)
     replays: list[tuple[str, str]] = field(default_factory=list)
+    language: dict[str, Curve] = field(default_factory=dict)
     commands: list[tuple[str, str]] = field(default_factory=list)
     provenance: list[tuple[str, str]] = field(default_factory=list)
 

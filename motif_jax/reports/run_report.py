@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from motif_jax.reports import html, recorded_games
+from motif_jax.reports import html, language_section, recorded_games
 from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
@@ -30,6 +30,7 @@ def render(data: RunData, written: str) -> str:
         hacking_section(data),
         training_section(data),
         reward_section(data),
+        language_section.section(data.language),
         messages_section(data),
         episodes_section(data),
         recorded_games.section(data),
@@ -38,11 +39,13 @@ def render(data: RunData, written: str) -> str:
     ]
     links = {
         "evaluation": "Evaluation", "hacking": "Reward against progress", "training": "Agent training",
-        "reward": "Reward training", "messages": "Messages", "episodes": "Episodes", "training-games": "Training games", "dataset": "Dataset",
+        "reward": "Reward training", "language": "Language model", "messages": "Messages", "episodes": "Episodes", "training-games": "Training games", "dataset": "Dataset",
         "provenance": "How it was made",
     }  # fmt: skip
     if not data.recorded:
         del links["training-games"]
+    if not data.language:
+        del links["language"]
     return html.page(data.title, f"motif_jax, written {written}", sections, links)
 
 

@@ -22,8 +22,8 @@ from motif_jax.support.files import atomic_write_json, atomic_write_text
 
 PAGE = "report.html"
 MAX_EVALUATIONS = 12
-FOLDERS = ("dataset_dir", "reward.dir", "agent.dir")
-STAGES = {"reward.dir": "train_reward", "agent.dir": "train_agent"}
+FOLDERS = ("dataset_dir", "reward.dir", "agent.dir", "language.dir")
+STAGES = {"reward.dir": "train_reward", "agent.dir": "train_agent", "language.dir": "pretrain_language_model"}
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -81,6 +81,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
         data.episodes = curves.read_episodes(config.agent.dir)
         data.recorded = recorded_games.read_recorded(config.agent.dir)
         data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)
+    if config.language.dir:
+        data.language = curves.read_metrics(config.language.dir)
     for folder in folders_of(config.evaluations):
         evaluation = evaluation_files.read_evaluation(folder)
         name = _evaluation_name(evaluation["plan"]["policy"], data.evaluations)

@@ -23,6 +23,7 @@ from motif_jax.offline import language_run
 from motif_jax.offline.task import Position
 from motif_jax.offline.trainer import OfflineTrainer
 from motif_jax.stages import pretrain_language_model as stage
+from motif_jax.stages import report
 from motif_jax.support.checkpoints import JSON, Checkpoints
 from motif_jax.support.errors import UserError
 from tests import texts
@@ -93,6 +94,25 @@ def test_it_learns_and_the_model_opens_and_says_the_same_perplexity(trained: Pat
     state = again.task.init_state()
     found = again.task.evaluate(state, None, Position())
     assert found.row["validation/perplexity"] == pytest.approx(curve[-1], rel=1e-5)
+
+
+def test_the_report_shows_its_curves(trained: Path, tmp_path: Path) -> None:
+    config = load_config("report", "")
+    config.language.dir = str(trained)
+    report.check(config, tmp_path)
+    report.run(config, tmp_path)
+    page, (fact,) = (
+        (tmp_path / "report.html").read_text(),
+        json.loads((tmp_path / "report.json").read_text())["facts"],
+    )
+    assert fact["value"] == f"{perplexities(trained)[-1]:,.2f}"
+    assert 'id="language"' in page
+    assert {"language_perplexity.png", "language_loss.pdf"} <= {
+        path.name for path in (tmp_path / "plots").iterdir()
+    }
+    config.language.dir = str(tmp_path)
+    with pytest.raises(UserError, match=r"language\.dir=.*: must be a run of pretrain_language_model"):
+        report.check(config, tmp_path / "other")
 
 
 @pytest.mark.parametrize(
@@ -198,6 +218,7 @@ from pathlib import Path
 from motif_jax.datasets.tokens import writer
 from motif_jax.offline import language_task, language_run, text_data
 from motif_jax.stages import pretrain_language_model as stage
+from motif_jax.stages import report
 from tests.stages.pretrain_language_model_test import SPANS, config_of
 where, text, workdir = sys.argv[1:]
 config = config_of(Path(text), **SPANS, save_every_seconds=0.000001)
