@@ -149,6 +149,8 @@ def _base() -> ConfigDict:
     # Precision). A run that is continued from a checkpoint starts new games, so it differs from one that was never
     # stopped (not from one stopped there too).
     config.serial = False
+    # With serial: no step of a batch is played before the update that went before it; as many rollouts as environments.
+    config.on_policy = False
 
     config.environment = ConfigDict()
     config.environment.name = "NetHackScore-v1"  # or 'module:Class' of your own (envs/registry.py)

@@ -85,7 +85,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.rollout = 40
     config.batch_size = 32 * 40
     # Play and learn in turns, as PPO is defined: the policy that learns is the one that has played.
-    config.serial = True
+    config.serial = config.on_policy = True
     config.environment = _environment()
     config.network = _network()
     config.algorithm = _algorithm()

@@ -136,6 +136,9 @@ def make_update(
         state, metrics = jax.lax.scan(part, state._replace(key=key), order.reshape(-1, size))
         metrics = {name: appo.EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
         recorded = trajectory.recorded(batch)
+        lag = (state.step - batch.parameter_version).astype(jnp.float32)
+        metrics["lag/mean"] = reductions.mean(lag, recorded, axis_name)
+        metrics["lag/max"] = reductions.maximum(lag, recorded, axis_name)
         taken = reductions.total(recorded.astype(jnp.int32), axis_name)
         state = state._replace(step=state.step + 1, env_steps=schedules.add_steps(state.env_steps, taken))
         return state, {**metrics, **_describe_batch(samples, rewards, recorded, axis_name)}

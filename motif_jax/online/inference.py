@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +19,7 @@ from motif_jax.actors.rollouts import Ready, Rollouts
 from motif_jax.devices.meters import Meters
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.online.publishing import Publisher
+from motif_jax.support.interruption import never
 
 READY_SECONDS = 0.2
 
@@ -111,6 +112,7 @@ class Inference:
         self._slot_states = jax.device_put(network.initial_state(self._rows + 1), device)
         self._choose = jax.jit(functools.partial(choose, network))
         self.buckets = bucket_sizes(config.groups)
+        self._held: list[Ready] = []
 
     def compile(self) -> None:
         """Compiles the programs of all batch sizes, so that no group waits for a compiler later."""
@@ -129,10 +131,17 @@ class Inference:
             )
             jax.block_until_ready(choice)
 
-    def serve(self, timeout: float = READY_SECONDS) -> int:
-        """Waits for groups and chooses their actions; returns how many environments were served."""
+    def serve(self, timeout: float = READY_SECONDS, hold: Callable[[], bool] = never) -> int:
+        """Waits for groups and chooses their actions; returns how many environments were served.
+
+        Where `hold` says so, now that their observations are there, they are left for the next call.
+        """
         with self._meters.time("inference/wait"):
-            ready = self._actors.ready(timeout)
+            ready = self._held + list(self._actors.ready(timeout))
+        self._held = []
+        if hold():
+            self._held = ready
+            return 0
         largest = self.buckets[-1]
         for start in range(0, len(ready), largest):
             part = ready[start : start + largest]

@@ -294,6 +294,11 @@ def check(config: ConfigDict) -> ConfigDict:
     checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
     _divides(config, "actors.envs_per_worker", "actors.groups_per_worker")
     config = resolved(config)
+    if config.get("on_policy"):
+        checks.require(config.serial, "on_policy", True, "False without config.serial")
+        whole = rollout * config.actors.workers * config.actors.envs_per_worker * config.hosts.count
+        allowed = f"{whole} with config.on_policy: a rollout of every environment"
+        checks.require(batch == whole, "batch_size", batch, allowed)
     slots, needed = config.actors.slots_per_group, slots_per_group(config)
     checks.require(slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size")
     rewards.check(config.reward)

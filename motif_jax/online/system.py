@@ -245,14 +245,22 @@ class BatchStream:
     def _get_serial(self) -> DeviceBatch:
         system = self._system
         system.learner.settle()
+        # A slot's last observation is the next one's first: on policy, its action is left to the parameters that come.
+        hold = self._is_full if system.config.get("on_policy") else never
         while True:
-            while not system.finished.empty() and not system.batcher.is_full():
-                system.batcher.add(system.finished.get())
+            self._is_full()
             batch = system.batcher.next()
             if batch is not None:
                 return put(batch, system.parallel)
             for source in system.sources:
-                source.inference.serve(0)
+                source.inference.serve(0, hold)
+
+    def _is_full(self) -> bool:
+        """Gives the batcher what is finished; whether a batch is whole."""
+        system = self._system
+        while not system.finished.empty() and not system.batcher.is_full():
+            system.batcher.add(system.finished.get())
+        return system.batcher.is_full()
 
     def waiting(self) -> int:
         """Batches that wait for the learner."""

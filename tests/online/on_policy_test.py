@@ -1,0 +1,41 @@
+"""Batches that were played wholly by the policy that learns from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.online import settings
+from motif_jax.online.learner import Learner
+from motif_jax.online.training import Training
+from motif_jax.stages import train_agent
+from motif_jax.support import run_folder
+from motif_jax.support.interruption import Interruption
+from tests.playing.agent_runs import recall_config
+
+
+@pytest.mark.parametrize("on_policy", [True, False])
+def test_the_parameters_behind_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_policy: bool
+) -> None:
+    lags: list[tuple[int, ...]] = []
+    step = Learner.step
+
+    def note(self: Learner, batch: Any) -> None:
+        version = np.asarray(batch.trajectories.parameter_version)
+        lags.append(tuple(np.unique(self.version - version[version >= 0]).tolist()))
+        step(self, batch)
+
+    monkeypatch.setattr(Learner, "step", note)
+    config = recall_config(
+        serial=True, on_policy=on_policy, batch_size=96, train_for_env_steps=300, algorithm__epochs=1
+    )
+    train_agent.check(config, tmp_path)
+    run_folder.prepare(tmp_path, config, train_agent.IDENTITY, settings.NEW_KEYS)
+    assert Training(settings.resolved(config), tmp_path).run(Interruption())
+    assert len(lags) > 2
+    # Without it the first step of a rollout is played while the rollout before ends.
+    assert set(lags[1:]) == ({(0,)} if on_policy else {(0, 1)})
