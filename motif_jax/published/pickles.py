@@ -29,7 +29,15 @@ class _Global:
     name: str
 
 
-class _DType:
+class Filled:
+    """Stands in for an object that a pickle makes empty and fills afterwards."""
+
+    def take(self, state: Any) -> None:
+        """Takes what the pickle says that it holds."""
+        raise NotImplementedError
+
+
+class _DType(Filled):
     """What a pickle says of a numpy dtype: its code, later its byte order."""
 
     def __init__(self, code: Any, *_: Any) -> None:
@@ -205,7 +213,7 @@ class PickleReader:
         target: Any = self._stack[-1]
         if isinstance(target, Unread):
             self._stack[-1] = Unread(target.name, (target.arguments, state))
-        elif isinstance(target, _DType):
+        elif isinstance(target, Filled):
             target.take(state)
         elif isinstance(target, np.ndarray):
             version, shape, dtype, fortran, data = state

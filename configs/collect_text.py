@@ -1,0 +1,86 @@
+"""Draws dialogues of a text task and writes them as dialogues.parquet, to learn from (docs/ilql.md).
+
+    python -m motif_jax.launch --config=configs/collect_text.py:wordle --workdir=runs/games
+
+100,000 games of Wordle by the published noisy expert take about 10 seconds on 2 cores and 3 MB. Stopped at any moment, the same command
+goes on; the result depends neither on that nor on the number of workers.
+
+Variants: wordle (whole games), branch (an expert's games and others that leave it at every turn), adversarial (at the third guess),
+tweets (games with the colours of tweets), smoke (500 games, seconds).
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+
+from motif_jax.support.config import available_cores, compat, unknown_variant
+
+VARIANTS = ("", "wordle", "branch", "adversarial", "tweets", "smoke")
+# The published noisy data with expert .5: else a word that was guessed before.
+NOISY_EXPERT = "mixture(0.5, optimal, repeat(optimal))"
+
+
+def get_config(variant: str | None = None) -> ConfigDict:
+    if (variant or "") not in VARIANTS:
+        raise unknown_variant(variant, VARIANTS)
+    config = ConfigDict(
+        {
+            "stage": "collect_text",
+            "seed": 1,
+            # A text task: 'wordle', or module:Class for one from outside the package (docs/ilql.md).
+            "task": "wordle",
+            # What is drawn, of those that the task knows. Wordle: 'games', 'branch', 'adversarial', 'tweets'.
+            "kind": "games",
+            # How many; of 'branch' and 'adversarial' the expert's games, what branches off comes on top.
+            "num_dialogues": 100_000,
+            # Who plays; of 'branch' and 'adversarial' the expert; of 'tweets' the simulated people. Wordle: fitting, random,
+            # random_mixture(P, LIST), start(LIST), optimal(START), repeat(START, FIRST_N), wrong(LIST), mixture(P, ONE, OTHER),
+            # monte_carlo(GAMES, PLAYER); LIST in quotes, a list's name or file.
+            "policy": NOISY_EXPERT,
+            # Options of a task from outside as JSON: {"words": 3}.
+            "options": "",
+            "wordle": {
+                # wordle_official_200 (236 words), tweet_words (40), wordle_official (2,315), wordle_official_guess (12,972),
+                # wordle_official_400 (431), wordle_official_800 (826), or a file with a word a line.
+                "words": "wordle_official_200",
+                # The first so many of them; 0 for all.
+                "num_words": 0,
+                # Of 'branch' and 'adversarial': who goes on, and how many games a state (branch) or a game (adversarial).
+                "suboptimal": "random",
+                "num_suboptimal": 1,
+                # Of 'adversarial': who leaves the expert at its third guess, and how many games.
+                "adversary": "wrong",
+                "num_adversarial": 5,
+                # Of 'tweets': a CSV file of tweets, or a JSON file {games, transitions}; empty for simulated people.
+                "tweets": "",
+                # Of 'tweets' from CSV: words that may have been guessed; empty for those of `words`.
+                "guesses": "",
+                # Of 'tweets': a JSON list of the games that are used; empty for all.
+                "indexes": "",
+                # Of 'tweets': the hidden word is the day's, not any that the colours allow.
+                "true_word": False,
+                # Of 'tweets': the best part of the games, by number of guesses, lost ones last.
+                "top_p": 1.0,
+                # Of 'tweets': how many simulated people tweet, and their seed.
+                "simulated": 20_000,
+                "simulated_seed": 1,
+                # Of 'tweets': writes tweets.json, the published structure, beside the dialogues.
+                "write_structure": False,
+            },
+            # Processes; this one only hands out work.
+            "workers": available_cores(),
+            # Quirks of the published code: wordle_branch_restarts begins branches on an empty board, wordle_top_p_rows ranks a loss
+            # in six rows like a win in six.
+            "compat": compat("wordle_branch_restarts", "wordle_top_p_rows"),
+        }
+    )
+    if variant == "branch":
+        config.kind, config.num_dialogues, config.policy = "branch", 20_000, "optimal(start)"
+    if variant == "adversarial":
+        config.kind, config.num_dialogues, config.policy = "adversarial", 2_000, "optimal(start)"
+        config.wordle.num_suboptimal = 5
+    if variant == "tweets":
+        config.kind = "tweets"
+    if variant == "smoke":
+        config.num_dialogues = 500
+    return config

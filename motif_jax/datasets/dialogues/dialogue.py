@@ -1,0 +1,132 @@
+"""A dialogue, and many of them as columns: utterances of the environment, and actions of the agent with their rewards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+
+class Dialogue(NamedTuple):
+    """One dialogue as it was said (Snell et al. 2022: a trajectory).
+
+    Attributes:
+      texts: the utterances in their order, the agent's (actions) and the environment's (states).
+      rewards: of each utterance what it was paid; None for those of the environment.
+      terminal: whether the dialogue ended there, rather than was cut off.
+      meta: anything else that is known of it, as JSON has it.
+    """
+
+    texts: tuple[str, ...]
+    rewards: tuple[float | None, ...]
+    terminal: bool
+    meta: Mapping[str, Any] = {}
+
+    @property
+    def total(self) -> float:
+        """The return: all rewards, without discount."""
+        return float(sum(reward for reward in self.rewards if reward is not None))
+
+
+class Dialogues(Sequence[Dialogue]):
+    """Many dialogues as columns; one by one they are `Dialogue`.
+
+    Attributes:
+      starts: int64 [N + 1]; dialogue i has utterances starts[i] to starts[i + 1].
+      texts: [utterances] of str.
+      rewards: float64 [utterances], 0 where `actions` is False.
+      actions: bool [utterances], which of them are the agent's.
+      terminals: bool [N].
+      metas: [N] of str, each a JSON object.
+    """
+
+    def __init__(
+        self,
+        starts: np.ndarray,
+        texts: np.ndarray,
+        rewards: np.ndarray,
+        actions: np.ndarray,
+        terminals: np.ndarray,
+        metas: np.ndarray,
+    ) -> None:
+        assert len(starts) == len(terminals) + 1 == len(metas) + 1
+        assert len(texts) == len(rewards) == len(actions) == starts[-1] - starts[0]
+        self.starts, self.texts, self.rewards, self.actions = starts, texts, rewards, actions
+        self.terminals, self.metas = terminals, metas
+
+    @classmethod
+    def of(cls, dialogues: Iterable[Dialogue]) -> Dialogues:
+        """The columns of some dialogues."""
+        given = list(dialogues)
+        rewards = [reward for dialogue in given for reward in dialogue.rewards]
+        return cls(
+            np.cumsum([0, *(len(dialogue.texts) for dialogue in given)], dtype=np.int64),
+            np.array([text for dialogue in given for text in dialogue.texts], object),
+            np.array([0.0 if reward is None else reward for reward in rewards], np.float64),
+            np.array([reward is not None for reward in rewards], bool),
+            np.array([dialogue.terminal for dialogue in given], bool),
+            np.array([encode_meta(dialogue.meta) for dialogue in given], object),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Dialogues]) -> Dialogues:
+        """Several one after the other."""
+        lengths = np.concatenate([np.diff(part.starts) for part in parts])
+        return cls(
+            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in ("texts", "rewards", "actions", "terminals", "metas")
+            ),
+        )
+
+    def __len__(self) -> int:
+        return len(self.terminals)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Dialogues.of(self[i] for i in range(*index.indices(len(self))))
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        rows = slice(int(self.starts[index]), int(self.starts[index + 1]))
+        rewards = zip(self.rewards[rows].tolist(), self.actions[rows].tolist(), strict=True)
+        return Dialogue(
+            tuple(map(str, self.texts[rows])),
+            tuple(reward if action else None for reward, action in rewards),
+            bool(self.terminals[index]),
+            json.loads(self.metas[index]),
+        )
+
+    def __iter__(self) -> Iterator[Dialogue]:
+        return (self[i] for i in range(len(self)))
+
+    def returns(self) -> np.ndarray:
+        """The return of each dialogue, float64 [N]."""
+        sums = np.concatenate([[0.0], np.cumsum(self.rewards)])
+        return sums[self.starts[1:]] - sums[self.starts[:-1]]
+
+    def turns(self) -> np.ndarray:
+        """Actions of each dialogue, int64 [N]."""
+        sums = np.concatenate([[0], np.cumsum(self.actions)])
+        return sums[self.starts[1:]] - sums[self.starts[:-1]]
+
+
+class DialogueStream(Protocol):
+    """Dialogues without an end; a sequence of them (`Dialogues`) is the other kind of dataset."""
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """The next dialogues, a function of `rng` alone.
+
+        Args:
+          rng: for all that is drawn.
+          count: of dialogues, or of groups of dialogues that belong together.
+          first: number of the first group, where `meta` names groups.
+        """
+
+
+def encode_meta(meta: Mapping[str, Any]) -> str:
+    """What `metas` holds for a dialogue's `meta`: the same text for equal ones."""
+    return json.dumps(dict(meta), sort_keys=True, separators=(",", ":"))

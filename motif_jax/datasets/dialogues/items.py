@@ -1,0 +1,136 @@
+"""A dialogue as tokens, with the indices that learning by tokens and by utterances needs (Snell et al. 2022, `DataPoint`).
+
+`<s>` begins a dialogue whose first utterance is the environment's, `<a>` one whose first is the agent's; `</s>` and `</a>` end
+utterances, `</eod>` a dialogue that is terminal. What is learned at position i is token i + 1: an action's positions reach from
+the delimiter before it up to its last token, and `</a>` is its last token.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.datasets.dialogues.token_rewards import TokenReward
+
+
+class Delimiters(NamedTuple):
+    """The tokens that stand for no text.
+
+    Attributes:
+      pad, state_start, action_start, state_end, action_end, dialogue_end: their numbers.
+    """
+
+    pad: int
+    state_start: int
+    action_start: int
+    state_end: int
+    action_end: int
+    dialogue_end: int
+
+
+# How they are written, in the order of `Delimiters`.
+DELIMITER_TEXTS = ("<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")
+_, _STATE_START, _ACTION_START, _STATE_END, _ACTION_END, _DIALOGUE_END = DELIMITER_TEXTS
+
+
+class TextTokenizer(Protocol):
+    """What items are made with."""
+
+    @property
+    def size(self) -> int:
+        """Number of tokens."""
+
+    @property
+    def delimiters(self) -> Delimiters:
+        """Their numbers."""
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of an utterance, without delimiters around it."""
+
+    def decode(self, tokens: list[int]) -> str:
+        """The text of tokens."""
+
+
+class TokenItem(NamedTuple):
+    """A dialogue of T tokens, A of them actions' tokens, in U actions.
+
+    Attributes:
+      tokens: int32 [T].
+      state_indices: int32 [A + 1], `action_indices` and the last position.
+      action_indices: int32 [A], the position before each token of an action.
+      rewards: float64 [A]: the token's own, and at an action's last token the action's.
+      terminals: int8 [A + 1], zeros, at last whether the dialogue is terminal.
+      utterance_state_indices: int32 [U + 1], the delimiter before each action, and the last position.
+      utterance_action_indices: int32 [U], the `</a>` of each action.
+      utterance_rewards: float64 [U], what the action is paid and the sum of its tokens' own.
+      utterance_terminals: int8 [U + 1], as `terminals`.
+    """
+
+    tokens: np.ndarray
+    state_indices: np.ndarray
+    action_indices: np.ndarray
+    rewards: np.ndarray
+    terminals: np.ndarray
+    utterance_state_indices: np.ndarray
+    utterance_action_indices: np.ndarray
+    utterance_rewards: np.ndarray
+    utterance_terminals: np.ndarray
+
+
+def dialogue_text(dialogue: Dialogue) -> str:
+    """The dialogue with its delimiters, as people read it; a dialogue without an utterance waits for an action."""
+    parts = [_STATE_START if _state_first(dialogue) else _ACTION_START]
+    for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
+        parts += [text, _STATE_END if reward is None else _ACTION_END]
+    return "".join(parts) + _DIALOGUE_END * dialogue.terminal
+
+
+def _state_first(dialogue: Dialogue) -> bool:
+    return bool(dialogue.rewards) and dialogue.rewards[0] is None
+
+
+def tokenise(dialogue: Dialogue, tokenizer: TextTokenizer, token_reward: TokenReward) -> TokenItem:
+    """The tokens and indices of a dialogue; see `TokenItem`."""
+    marks = tokenizer.delimiters
+    tokens = [marks.state_start if _state_first(dialogue) else marks.action_start]
+    before, ends, paid = [], [], []
+    for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
+        start = len(tokens) - 1
+        tokens += tokenizer.encode(text)
+        if reward is None:
+            tokens.append(marks.state_end)
+            continue
+        before.append(start)
+        ends.append(len(tokens))
+        paid.append(reward)
+        tokens.append(marks.action_end)
+    if dialogue.terminal:
+        tokens.append(marks.dialogue_end)
+    array = np.array(tokens, np.int32)
+    spans = [np.arange(start, end, dtype=np.int32) for start, end in zip(before, ends, strict=True)]
+    actions = np.concatenate([np.zeros(0, np.int32), *spans])
+    rewards = token_reward(array[actions + 1])
+    last = np.cumsum([len(span) for span in spans], dtype=np.int64) - 1
+    parts = np.split(rewards.copy(), last[:-1] + 1) if spans else []
+    rewards[last] += paid
+    end = np.array([len(tokens) - 1], np.int32)
+    return TokenItem(
+        tokens=array,
+        state_indices=np.concatenate([actions, end]),
+        action_indices=actions,
+        rewards=rewards,
+        terminals=_terminals(len(actions), dialogue.terminal),
+        utterance_state_indices=np.concatenate([np.array(before, np.int32), end]),
+        utterance_action_indices=np.array(ends, np.int32),
+        # In this order: another one's rounding would differ from the published numbers.
+        utterance_rewards=np.array(
+            [whole + sum(part.tolist()) for whole, part in zip(paid, parts)], np.float64
+        ),
+        utterance_terminals=_terminals(len(spans), dialogue.terminal),
+    )
+
+
+def _terminals(count: int, terminal: bool) -> np.ndarray:
+    return np.array([0] * count + [int(terminal)], np.int8)

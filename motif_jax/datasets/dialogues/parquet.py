@@ -1,0 +1,136 @@
+"""Dialogues as one parquet file, the form in which they are exchanged.
+
+A row a dialogue: `texts` (list of string), `rewards` (list of double, null for utterances of the environment), `terminal` (bool),
+`meta` (string, a JSON object).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_bytes, naming, sync
+
+FORMAT, VERSION = b"motif_jax.dialogues", 1
+SCHEMA = pa.schema(
+    [
+        ("texts", pa.list_(pa.string())),
+        ("rewards", pa.list_(pa.float64())),
+        ("terminal", pa.bool_()),
+        ("meta", pa.string()),
+    ]
+)
+
+
+def _table(dialogues: Dialogues, metadata: Mapping[bytes, bytes] | None = None) -> pa.Table:
+    offsets = pa.array((dialogues.starts - dialogues.starts[0]).astype(np.int32))
+    rewards = pa.array(dialogues.rewards, mask=~dialogues.actions)
+    return pa.Table.from_arrays(
+        [
+            pa.ListArray.from_arrays(offsets, pa.array(dialogues.texts, pa.string())),
+            pa.ListArray.from_arrays(offsets, rewards),
+            pa.array(dialogues.terminals),
+            pa.array(dialogues.metas, pa.string()),
+        ],
+        schema=SCHEMA.with_metadata(metadata),
+    )
+
+
+def _metadata(about: Mapping[str, Any]) -> dict[bytes, bytes]:
+    return {FORMAT: str(VERSION).encode(), b"about": json.dumps(dict(about), sort_keys=True).encode()}
+
+
+def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]) -> None:
+    """Writes `parts` as one file, a row group each; the file is there once it is whole.
+
+    Args:
+      path: of the file.
+      parts: the dialogues; asked for one after the other, so that they need not fit into memory together.
+      about: where they are from, as JSON has it; kept in the file's metadata.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    metadata = _metadata(about)
+    with (
+        naming(path),
+        pq.ParquetWriter(temporary, SCHEMA.with_metadata(metadata), compression="zstd") as writer,
+    ):
+        for part in parts:
+            writer.write_table(_table(part, metadata))
+    sync(temporary)
+    os.replace(temporary, path)
+    sync(path.parent)
+
+
+def write_part(path: str | Path, dialogues: Dialogues) -> None:
+    """Writes a small file in one piece."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(_table(dialogues, _metadata({})), sink, compression="zstd")
+    atomic_write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def read(path: str | Path) -> Dialogues:
+    """The dialogues of a file with the columns that `write` writes, whoever wrote it.
+
+    Raises:
+      UserError: it is no parquet file, a column is missing or of another kind, or a row does not fit together.
+    """
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} is not a parquet file that can be read: {error}") from None
+    if missing := [name for name in SCHEMA.names if name not in table.column_names]:
+        raise UserError(
+            f"{path} has no column {', '.join(missing)}: dialogues have {', '.join(SCHEMA.names)}"
+        )
+    try:
+        table = table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
+    except (pa.ArrowException, ValueError) as error:
+        raise UserError(f"{path}: a column is not what dialogues have ({error})") from None
+    if nulls := [name for name in SCHEMA.names if table.column(name).null_count]:
+        raise UserError(f"{path}: values of {', '.join(nulls)} are missing")
+    columns = [_whole(table.column(name)) for name in SCHEMA.names]
+    texts, rewards, terminals, metas = columns
+    starts = np.asarray(texts.offsets, np.int64)
+    if not np.array_equal(
+        starts - starts[0], np.asarray(rewards.offsets, np.int64) - rewards.offsets[0].as_py()
+    ):
+        raise UserError(f"{path}: a dialogue has not as many rewards as texts")
+    flat_texts, flat_rewards = texts.flatten(), rewards.flatten()
+    if flat_texts.null_count:
+        raise UserError(f"{path}: {flat_texts.null_count} texts are missing")
+    values = flat_rewards.to_numpy(zero_copy_only=False)
+    actions = np.asarray(flat_rewards.is_valid())
+    if not np.isfinite(values[actions]).all():
+        raise UserError(f"{path}: a reward is not finite")
+    return Dialogues(
+        starts - starts[0],
+        np.array(flat_texts.to_pylist(), object),
+        np.where(actions, values, 0.0),
+        actions,
+        np.asarray(terminals, bool),
+        np.array(metas.to_pylist(), object),
+    )
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
+
+
+def about(path: str | Path) -> dict[str, Any]:
+    """What `write` was told of where the dialogues are from; empty for files of others."""
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} is not a parquet file that can be read: {error}") from None
+    return json.loads(metadata.get(b"about", b"{}"))

@@ -1,0 +1,43 @@
+"""What each token of an action is paid, besides what the action is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
+
+# Tokens int32 [A] -> rewards float64 [A], a new array.
+TokenReward = Callable[[np.ndarray], np.ndarray]
+
+
+def constant(value: float) -> TokenReward:
+    """Every token alike."""
+    return lambda tokens: np.full(len(tokens), value, np.float64)
+
+
+def by_token(values: Mapping[int, float], scale: float = 1.0, shift: float = 0.0) -> TokenReward:
+    """`scale` times a token's value, plus `shift`; a token without a value has 0."""
+    return lambda tokens: np.array(
+        [values.get(token, 0.0) * scale + shift for token in tokens.tolist()], float
+    )
+
+
+def from_file(path: str | Path, scale: float = 1.0, shift: float = 0.0) -> TokenReward:
+    """`by_token` of a JSON file: an object, a token's number -> its value (for instance its frequency).
+
+    Raises:
+      UserError: the file is not there, or holds something else.
+    """
+    remedy = 'give a file such as {"262": 0.01}, the number of a token and its value'
+    found: dict[int, float] = {}
+    for token, value in read_json(path, remedy).items():
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not (token.isascii() and token.isdigit() and number):
+            raise UserError(f"{path}: {token}: {value} is no value of a token: {remedy}")
+        found[int(token)] = float(value)
+    return by_token(found, scale, shift)

@@ -1,0 +1,158 @@
+"""The contract of a text task: observations, environments, policies, and how they come together (Snell et al. 2022).
+
+An action is a text. All chance comes from the generator that an episode is given, so that a seed is an episode.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
+from motif_jax.datasets.dialogues.items import TextTokenizer
+from motif_jax.support.errors import UserError
+
+
+class Observation(ABC):
+    """Where a dialogue stands; it never changes."""
+
+    @abstractmethod
+    def to_sequence(self) -> Dialogue:
+        """The dialogue so far, with the rewards that were paid, and whether it has ended."""
+
+
+class Outcome(NamedTuple):
+    """What came of an action: the next observation, the reward, and whether the dialogue has ended."""
+
+    observation: Any
+    reward: float
+    terminal: bool
+
+
+class TextEnvironment(ABC):
+    """The other side of a dialogue, one episode at a time."""
+
+    @abstractmethod
+    def reset(self, rng: np.random.Generator, start: Any = None) -> Any:
+        """Begins an episode, at `start` (an observation of this task) or at the beginning; returns its observation."""
+
+    @abstractmethod
+    def step(self, action: str) -> Outcome:
+        """Says `action`. After the episode's end it raises ValueError."""
+
+
+class TextPolicy(ABC):
+    """Who speaks to the environment."""
+
+    @abstractmethod
+    def act(self, observation: Any, rng: np.random.Generator) -> str:
+        """What is said next."""
+
+
+class Step(NamedTuple):
+    """One step of an episode: on `observation`, `action` was said and `reward` paid."""
+
+    observation: Any
+    action: str
+    reward: float
+
+
+class Episode(NamedTuple):
+    """An episode: the observation at its end, and the steps that led there."""
+
+    observation: Any
+    steps: tuple[Step, ...]
+
+
+def interact(
+    environment: TextEnvironment, policy: TextPolicy, rng: np.random.Generator, start: Any = None
+) -> Episode:
+    """Plays an episode to its end; from `start` on, where that is given."""
+    observation, steps = environment.reset(rng, start), []
+    terminal = start is not None and observation.to_sequence().terminal
+    while not terminal:
+        action = policy.act(observation, rng)
+        outcome = environment.step(action)
+        steps.append(Step(observation, action, float(outcome.reward)))
+        observation, terminal = outcome.observation, outcome.terminal
+    return Episode(observation, tuple(steps))
+
+
+class Played:
+    """A stream of dialogues (`DialogueStream`): a policy's episodes, one after the other."""
+
+    def __init__(self, environment: TextEnvironment, policy: TextPolicy) -> None:
+        self._environment, self._policy = environment, policy
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """Plays `count` episodes."""
+        del first
+        episodes = (interact(self._environment, self._policy, rng) for _ in range(count))
+        return Dialogues.of(episode.observation.to_sequence() for episode in episodes)
+
+
+class TextTask(ABC):
+    """What stages know of a task. It is made from its options, in worker processes too.
+
+    Class attributes:
+      kinds: the kinds of dialogues that `stream` knows.
+      defaults: option -> its value where none is given.
+    """
+
+    kinds: ClassVar[Sequence[str]] = ("games",)
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Raises UserError for an option that is not there, or a value that does not fit."""
+        unknown = sorted(set(options) - set(self.defaults))
+        if unknown:
+            raise UserError(
+                f"config.options: {type(self).__name__} has no option {', '.join(unknown)}; "
+                f"must be among {', '.join(self.defaults) or 'none'}"
+            )
+        self.options: dict[str, Any] = {**self.defaults, **options}
+
+    @abstractmethod
+    def tokenizer(self) -> TextTokenizer:
+        """What its texts are tokenised with."""
+
+    @abstractmethod
+    def environment(self) -> TextEnvironment:
+        """A new environment."""
+
+    @abstractmethod
+    def policy(self, name: str) -> TextPolicy:
+        """A policy of the task's own.
+
+        Raises:
+          UserError: there is none of that name.
+        """
+
+    def check(self, kind: str, policy: str) -> None:
+        """Raises UserError where `stream` would, as far as that is known without work."""
+        if kind not in self.kinds:
+            raise UserError(f"config.kind={kind}: must be one of {', '.join(self.kinds)}")
+
+    def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
+        """Makes files that `stream` needs, in `folder`, where they are not there; returns the options of a task that reads them."""
+        del kind, policy, folder
+        return self.options
+
+    def stream(self, kind: str, policy: str) -> DialogueStream:
+        """Dialogues of one of `kinds`; 'games' are those that `policy` plays."""
+        assert kind in self.kinds
+        return Played(self.environment(), self.policy(policy))
+
+    def at_a_time(self, kind: str) -> int:
+        """How many dialogues (or groups of them) are best drawn together."""
+        del kind
+        return 64
+
+    def facts(self, kind: str) -> dict[str, Any]:
+        """What is worth knowing of the data of that kind, once there is a stream of it."""
+        del kind
+        return {}

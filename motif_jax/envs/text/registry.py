@@ -1,0 +1,41 @@
+"""Text tasks by name; one from outside the package goes by 'module:Class'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from motif_jax.envs.text.contract import TextTask
+from motif_jax.support import entry_points
+from motif_jax.support.errors import UserError
+
+_TASKS = {"wordle": "motif_jax.envs.wordle.task:Wordle"}
+_KEY = "task"
+
+
+def names() -> tuple[str, ...]:
+    """The tasks of the package."""
+    return tuple(_TASKS)
+
+
+def load(name: str) -> type[TextTask]:
+    """The class of a task.
+
+    Raises:
+      UserError: there is none of that name.
+    """
+    if name not in _TASKS and not entry_points.is_entry_point(name):
+        raise UserError(f"config.{_KEY}={name}: must be one of {', '.join(_TASKS)}, or module:Class")
+    found = entry_points.load(_KEY, _TASKS.get(name, name))
+    if not (isinstance(found, type) and issubclass(found, TextTask)):
+        raise UserError(f"config.{_KEY}={name}: must be a subclass of motif_jax.envs.text.contract.TextTask")
+    return found
+
+
+def make(name: str, options: Mapping[str, Any]) -> TextTask:
+    """The task with its options.
+
+    Raises:
+      UserError: there is no such task, or an option does not fit.
+    """
+    return load(name)(options)

@@ -1,0 +1,137 @@
+"""Many games at once, as arrays.
+
+A turn of all games is a few operations over [games, words]: hidden words are drawn, the table of colours is looked up, and words that
+do not fit any more are struck out.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.envs.wordle.colours import CODE_TEXTS, WordTable, pick
+
+TRIES = 6
+
+
+class Boards:
+    """The state of games; all guesses are words of the table.
+
+    Attributes:
+      table: the words and their colours.
+      guesses: int32 [games, 6], places in `table.words`.
+      codes: uint8 [games, 6], the colours of guesses.
+      turns: int64 [games], guesses so far.
+      fits: bool [games, words], which words still fit (those that are no words of the game, too).
+      won: bool [games].
+    """
+
+    def __init__(self, table: WordTable, count: int) -> None:
+        self.table = table
+        self.guesses = np.zeros((count, TRIES), np.int32)
+        self.codes = np.zeros((count, TRIES), np.uint8)
+        self.turns = np.zeros(count, np.int64)
+        self.fits = np.ones((count, len(table.words)), bool)
+        self.won = np.zeros(count, bool)
+
+    def __len__(self) -> int:
+        return len(self.turns)
+
+    def taken(self, rows: np.ndarray) -> Boards:
+        """A copy of some games, which may name one several times."""
+        copy = Boards(self.table, 0)
+        copy.guesses, copy.codes, copy.turns = self.guesses[rows], self.codes[rows], self.turns[rows]
+        copy.fits, copy.won = self.fits[rows], self.won[rows]
+        return copy
+
+    def running(self) -> np.ndarray:
+        """The games that go on, int64 [...]."""
+        return np.flatnonzero(~self.won & (self.turns < TRIES))
+
+    def step(
+        self,
+        rows: np.ndarray,
+        guesses: np.ndarray,
+        rng: np.random.Generator,
+        hidden: np.ndarray | None = None,
+    ) -> None:
+        """Takes a turn of the games `rows` with these guesses, int [rows].
+
+        The hidden words, int [rows], are drawn from `rng` among those that fit, unless they are given.
+        """
+        table, size = self.table.table[guesses], self.table.size
+        fits = self.fits[rows]
+        hidden = pick(fits[:, :size], rng) if hidden is None else hidden
+        codes = table[np.arange(len(rows)), hidden]
+        fits &= table == codes[:, None]
+        self.fits[rows] = fits
+        turns = self.turns[rows]
+        self.guesses[rows, turns], self.codes[rows, turns] = guesses, codes
+        self.turns[rows] = turns + 1
+        # Won is who has guessed the one word that is left.
+        left = fits[:, :size]
+        alone = left.sum(1) == 1
+        word = left.argmax(1)
+        said = (self.guesses[rows] == word[:, None]) & (np.arange(TRIES) <= turns[:, None])
+        self.won[rows] = alone & said.any(1)
+
+
+class Player(Protocol):
+    """Who guesses on boards."""
+
+    def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A guess for each of the games `rows`, int [rows] places in the table's words."""
+
+
+def play(
+    boards: Boards, player: Player, rng: np.random.Generator, hidden: np.ndarray | None = None
+) -> Boards:
+    """Plays all games to their ends, in place; `hidden` int [games] is the word of each, where it is not drawn every turn."""
+    while (rows := boards.running()).size:
+        guesses = player.choose(boards, rows, rng)
+        boards.step(rows, guesses, rng, None if hidden is None else hidden[rows])
+        if hidden is not None:
+            # A person's game ends with the word, whether or not another one would fit.
+            boards.won[rows] = guesses == hidden[rows]
+    return boards
+
+
+def returns(boards: Boards) -> np.ndarray:
+    """The return of each game so far, float64 [games]: -1 a guess, 0 for the one that wins."""
+    return -(boards.turns - boards.won).astype(np.float64)
+
+
+def to_dialogues(boards: Boards, metas: np.ndarray) -> Dialogues:
+    """The games as dialogues: a guess, its colours, and so on; `metas` [games] of str, JSON objects."""
+    return dialogues_of(
+        boards.table.names, boards.guesses, boards.codes, boards.turns, boards.won, metas, TRIES
+    )
+
+
+def dialogues_of(
+    names: np.ndarray,
+    guesses: np.ndarray,
+    codes: np.ndarray,
+    turns: np.ndarray,
+    won: np.ndarray,
+    metas: np.ndarray,
+    tries: int,
+) -> Dialogues:
+    """Dialogues of guesses int [games, 6] (places in `names`), codes, numbers of turns and whether the last one won."""
+    there = np.arange(guesses.shape[1]) < turns[:, None]
+    texts = np.empty((int(turns.sum()), 2), object)
+    texts[:, 0], texts[:, 1] = names[guesses[there]], CODE_TEXTS[codes[there]]
+    rewards = np.where(there, -1.0, 0.0)
+    rewards[won, turns[won] - 1] = 0.0
+    pairs = np.zeros((len(texts), 2))
+    pairs[:, 0] = rewards[there]
+    return Dialogues(
+        starts=np.concatenate([[0], np.cumsum(2 * turns)]).astype(np.int64),
+        texts=texts.ravel(),
+        rewards=pairs.ravel(),
+        actions=np.tile([True, False], len(texts)),
+        terminals=won | (turns >= tries),
+        metas=metas,
+    )

@@ -1,0 +1,126 @@
+"""One game of Wordle after the contract of text tasks; any text may be guessed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.envs.text.contract import Observation, Outcome, TextEnvironment
+from motif_jax.envs.wordle import knowledge
+from motif_jax.envs.wordle.boards import TRIES, Boards
+from motif_jax.envs.wordle.colours import CODE_TEXTS, DIGITS, WordTable, letters, pick
+from motif_jax.envs.wordle.words import LENGTH, is_word
+
+
+class WordleObservation(Observation):
+    """A game so far.
+
+    Attributes:
+      table: its words.
+      guesses: what was guessed.
+      codes: the colours of each, None for a guess that is not five letters a to z.
+      fits: bool [words], which words still fit.
+    """
+
+    def __init__(
+        self, table: WordTable, guesses: Sequence[str], codes: Sequence[int | None], fits: np.ndarray
+    ) -> None:
+        self.table, self.guesses, self.codes, self.fits = table, tuple(guesses), tuple(codes), fits
+
+    @classmethod
+    def beginning(cls, table: WordTable) -> WordleObservation:
+        """Nothing has been guessed."""
+        return cls(table, (), (), np.ones(len(table.words), bool))
+
+    @classmethod
+    def replayed(
+        cls, table: WordTable, guesses: Sequence[str], codes: Sequence[int | None]
+    ) -> WordleObservation:
+        """The game with these guesses and colours."""
+        fits = np.ones(len(table.words), bool)
+        for guess, code in zip(guesses, codes, strict=True):
+            if code is not None:
+                fits &= table.codes(letters([guess]))[0] == code
+        return cls(table, guesses, codes, fits)
+
+    @functools.cached_property
+    def reward(self) -> float:
+        """What the newest guess was paid: 0 when one word is left and it was guessed, else -1."""
+        if not self.guesses or len(self.guesses[-1]) != LENGTH:
+            return -1.0
+        left = np.flatnonzero(self.fits[: self.table.size])
+        return 0.0 if len(left) == 1 and self.table.words[left[0]] in self.guesses else -1.0
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the game has ended: won, or six guesses."""
+        return len(self.guesses) == TRIES or self.reward == 0.0
+
+    def knowledge(self) -> np.ndarray:
+        """What is known of letters and places, int8 [26, 5]."""
+        rows = zip(self.guesses, self.codes, strict=True)
+        return knowledge.after((guess, DIGITS[code]) for guess, code in rows if code is not None)
+
+    def to_sequence(self) -> Dialogue:
+        """Guesses with their rewards, each followed by its colours; one without colours by nothing."""
+        texts: list[str] = []
+        rewards: list[float | None] = []
+        last = len(self.guesses) - 1
+        for turn, (guess, code) in enumerate(zip(self.guesses, self.codes, strict=True)):
+            texts.append(guess)
+            rewards.append(self.reward if turn == last and code is not None else -1.0)
+            if code is not None:
+                texts.append(str(CODE_TEXTS[code]))
+                rewards.append(None)
+        return Dialogue(tuple(texts), tuple(rewards), self.terminal)
+
+    def board(self) -> Boards:
+        """The game as one board, with only those guesses that are words of the table."""
+        boards = Boards(self.table, 1)
+        boards.fits[0] = self.fits
+        known = [
+            (self.table.index[guess], code)
+            for guess, code in zip(self.guesses, self.codes, strict=True)
+            if code is not None and guess in self.table.index
+        ]
+        for turn, (guess, code) in enumerate(known):
+            boards.guesses[0, turn], boards.codes[0, turn] = guess, code
+        boards.turns[0] = len(known)
+        return boards
+
+
+class WordleEnvironment(TextEnvironment):
+    """Answers guesses with colours."""
+
+    def __init__(self, table: WordTable) -> None:
+        self._table = table
+        self._now = WordleObservation.beginning(table)
+        self._rng = np.random.default_rng(0)
+
+    def reset(self, rng: np.random.Generator, start: Any = None) -> WordleObservation:
+        """See `TextEnvironment`."""
+        self._rng = rng
+        self._now = WordleObservation.beginning(self._table) if start is None else start
+        return self._now
+
+    def step(self, action: str, hidden: str | None = None) -> Outcome:
+        """Guesses `action`; a hidden word may be given in place of one drawn among those that fit."""
+        now = self._now
+        if now.terminal:
+            raise ValueError("the game has ended")
+        guesses = (*now.guesses, action)
+        if is_word(action):
+            row = self._table.codes(letters([action]))[0]
+            if hidden is None:
+                place = int(pick(now.fits[None, : self._table.size], self._rng)[0])
+            else:
+                place = self._table.index[hidden]
+            code = int(row[place])
+            self._now = WordleObservation(self._table, guesses, (*now.codes, code), now.fits & (row == code))
+        else:
+            self._now = WordleObservation(self._table, guesses, (*now.codes, None), now.fits)
+        return Outcome(self._now, self._now.reward, self._now.terminal)

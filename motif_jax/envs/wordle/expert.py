@@ -1,0 +1,43 @@
+"""The expert's measure: how much a guess tells about the words that still fit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from motif_jax.envs.wordle.colours import NUM_CODES
+
+# Gains that are this close are equal: what differs is the order in which they were added up.
+TIE = 1e-9
+_BLOCK = 1 << 22
+
+
+def information_gain(table: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Expected fall of the entropy over the fitting words, in nats, of guessing each of them.
+
+    log n - sum over codes of (n_code / n) log n_code, the words being alike (Snell et al. 2022, the optimal policy).
+
+    Args:
+      table: codes uint8 [words, words].
+      members: int [n], the words that fit.
+
+    Returns:
+      float64 [n].
+    """
+    count = len(members)
+    sizes = np.arange(1, count + 1)
+    weights = np.concatenate([[0.0], sizes * np.log(sizes)])  # n log n
+    gains = np.empty(count)
+    block = max(1, _BLOCK // max(count, NUM_CODES))
+    for start in range(0, count, block):
+        codes = table[members[start : start + block]][:, members]
+        rows = np.arange(len(codes))[:, None] * NUM_CODES
+        counts = np.bincount((codes + rows).ravel(), minlength=len(codes) * NUM_CODES)
+        lost = weights[counts.reshape(len(codes), NUM_CODES)].sum(1)
+        gains[start : start + block] = np.log(count) - lost / count
+    return gains
+
+
+def best_words(table: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Which of the fitting words tell most, int [at least 1]."""
+    gains = information_gain(table, members)
+    return members[gains >= gains.max() - TIE]

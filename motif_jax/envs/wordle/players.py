@@ -1,0 +1,179 @@
+"""Who plays Wordle, many boards at a time: the published policies (Snell et al. 2022).
+
+All draw among words of the table; chance comes from the generator alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from motif_jax.envs.wordle.boards import Boards, Player, play, returns
+from motif_jax.envs.wordle.colours import WordTable, pick
+from motif_jax.envs.wordle.expert import best_words
+
+# Positions whose best words are kept; beyond, the oldest are worked out again.
+_MOST_POSITIONS = 200_000
+
+
+def _game_words(boards: Boards, rows: np.ndarray) -> np.ndarray:
+    """Which of the game's words fit, bool [rows, words]; those that are only guessed are out."""
+    fits = boards.fits[rows]
+    fits[:, boards.table.size :] = False
+    return fits
+
+
+def mask_of(table: WordTable, words: Sequence[str]) -> np.ndarray:
+    """Which words of the table are among these, bool [words]."""
+    mask = np.zeros(len(table.words), bool)
+    mask[[table.index[word] for word in words if word in table.index]] = True
+    return mask
+
+
+class RandomMixture:
+    """A word that fits with probability `smart`, else any word; of the list `words` (default: the game's).
+
+    `RandomMixture(table, 1)` plays fitting words, `RandomMixture(table, 0)` any.
+    """
+
+    def __init__(self, table: WordTable, smart: float, words: Sequence[str] | None = None) -> None:
+        self._smart = smart
+        self._mask = mask_of(table, table.words[: table.size] if words is None else words)
+        self._places = np.flatnonzero(self._mask)
+
+    def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """See `Player`."""
+        chosen = self._places[rng.integers(0, len(self._places), len(rows))]
+        smart = np.flatnonzero(rng.random(len(rows)) < self._smart)
+        fits = boards.fits[rows[smart]] & self._mask
+        # A list of its own may have no word that fits; then it is any.
+        some = fits.any(1)
+        chosen[smart[some]] = pick(fits[some], rng)
+        return chosen
+
+
+class StartWords:
+    """One of the start words that still fit, or any fitting word where none does."""
+
+    def __init__(self, table: WordTable, words: Sequence[str]) -> None:
+        self._mask = mask_of(table, words)
+
+    def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """See `Player`."""
+        fits = _game_words(boards, rows)
+        among = fits & self._mask
+        return pick(np.where(among.any(1)[:, None], among, fits), rng)
+
+
+class Optimal:
+    """The fitting word with the greatest information gain, ties broken at random; its first by `start` where there is one."""
+
+    def __init__(self, start: Player | None = None) -> None:
+        self._start = start
+        self._known: dict[bytes, np.ndarray] = {}
+
+    def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """See `Player`."""
+        chosen = np.zeros(len(rows), np.int64)
+        first = boards.turns[rows] == 0 if self._start is not None else np.zeros(len(rows), bool)
+        if self._start is not None and first.any():
+            chosen[first] = self._start.choose(boards, rows[first], rng)
+        others = np.flatnonzero(~first)
+        if others.size:
+            chosen[others] = self._best(boards, rows[others], rng)
+        return chosen
+
+    def _best(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        size = boards.table.size
+        packed = np.packbits(boards.fits[rows][:, :size], axis=1)
+        positions = [
+            self._position(boards, row, key.tobytes()) for row, key in zip(rows, packed, strict=True)
+        ]
+        # Nearly all have one best word; a game with several takes the next random number.
+        chosen = np.array([found[0] for found in positions], np.int64)
+        for place, found in enumerate(positions):
+            if len(found) > 1:
+                chosen[place] = found[rng.integers(len(found))]
+        return chosen
+
+    def _position(self, boards: Boards, row: int, key: bytes) -> np.ndarray:
+        found = self._known.get(key)
+        if found is None:
+            members = np.flatnonzero(boards.fits[row, : boards.table.size])
+            found = members if len(members) <= 2 else best_words(boards.table.table, members)
+            while len(self._known) >= _MOST_POSITIONS:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = found
+        return found
+
+
+class Repeat:
+    """A word that was guessed before in this game (among its first `first`); the first word by `start`, or any."""
+
+    def __init__(self, table: WordTable, start: Player | None = None, first: int | None = None) -> None:
+        self._start: Player = start or RandomMixture(table, 0.0)
+        self._first = first
+
+    def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """See `Player`."""
+        turns = boards.turns[rows]
+        chosen = np.zeros(len(rows), np.int64)
+        begins = turns == 0
+        if begins.any():
+            chosen[begins] = self._start.choose(boards, rows[begins], rng)
+        go_on = np.flatnonzero(~begins)
+        counts = turns[go_on] if self._first is None else np.minimum(turns[go_on], self._first)
+        if go_on.size:
+            chosen[go_on] = boards.guesses[rows[go_on], rng.integers(0, counts)]
+        return chosen
+
+
+class Wrong:
+    """A word of the list `words` (default: the game's) that cannot be the hidden one; any of it where all may be."""
+
+    def __init__(self, table: WordTable, words: Sequence[str] | None = None) -> None:
+        self._mask = mask_of(table, table.words[: table.size] if words is None else words)
+
+    def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """See `Player`."""
+        bad = self._mask & ~_game_words(boards, rows)
+        return pick(np.where(bad.any(1)[:, None], bad, self._mask), rng)
+
+
+class Mixture:
+    """The first player with probability `share`, else the second; drawn anew every turn."""
+
+    def __init__(self, share: float, first: Player, second: Player) -> None:
+        self._share, self._players = share, (first, second)
+
+    def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """See `Player`."""
+        second = rng.random(len(rows)) >= self._share
+        chosen = np.zeros(len(rows), np.int64)
+        for player, mine in zip(self._players, (~second, second), strict=True):
+            if mine.any():
+                chosen[mine] = player.choose(boards, rows[mine], rng)
+        return chosen
+
+
+class MonteCarlo:
+    """Of `samples` games that `player` plays to their ends from here, the first guess with the best mean return.
+
+    Equal ones: the one that was tried first, as published.
+    """
+
+    def __init__(self, samples: int, player: Player) -> None:
+        self._samples, self._player = samples, player
+
+    def choose(self, boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """See `Player`."""
+        return np.array([self._one(boards, row, rng) for row in rows], np.int64)
+
+    def _one(self, boards: Boards, row: int, rng: np.random.Generator) -> int:
+        tried = play(boards.taken(np.repeat(row, self._samples)), self._player, rng)
+        guesses, paid = tried.guesses[:, boards.turns[row]], returns(tried)
+        words, where, group = np.unique(guesses, return_index=True, return_inverse=True)
+        means = np.bincount(group, paid) / np.bincount(group)
+        best = np.flatnonzero(means == means.max())
+        return int(words[best[np.argmin(where[best])]])

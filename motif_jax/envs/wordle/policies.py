@@ -1,0 +1,197 @@
+"""Policies by what a config says, such as `mixture(0.4, optimal(start), repeat)`; and players as policies of the contract."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
+
+import numpy as np
+
+from motif_jax.envs.text.contract import TextPolicy
+from motif_jax.envs.wordle import players
+from motif_jax.envs.wordle.boards import Player
+from motif_jax.envs.wordle.colours import DIGITS, HERE, MARKS, WordTable
+from motif_jax.envs.wordle.environment import WordleObservation
+from motif_jax.envs.wordle.words import START_WORDS, is_word, read_words
+from motif_jax.support.errors import UserError
+
+# Name -> kinds of its arguments: p a probability, n a number of at least 1, l a word list, s a player; in brackets what may be left out.
+FORMS = {
+    "fitting": "",
+    "random": "",
+    "random_mixture": "p[l]",
+    "start": "[l]",
+    "optimal": "[s]",
+    "repeat": "[sn]",
+    "wrong": "[l]",
+    "mixture": "pss",
+    "monte_carlo": "ns",
+}
+_KINDS = {"p": "a probability", "n": "a number of at least 1", "l": "a word list in quotes", "s": "a player"}
+
+
+class Plan:
+    """A player as a config says it.
+
+    Attributes:
+      name: one of `FORMS`.
+      arguments: numbers, lists of words, or plans.
+      lists: all words that it and those inside it may guess besides the game's.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[Any]) -> None:
+        self.name, self.arguments = name, tuple(arguments)
+        self.lists: tuple[str, ...] = ()
+        for argument in self.arguments:
+            self.lists += argument.lists if isinstance(argument, Plan) else ()
+            self.lists += argument if isinstance(argument, tuple) and name != "start" else ()
+
+    def player(self, table: WordTable) -> Player:
+        """The player on a table that has the words of `lists`."""
+        given = [a.player(table) if isinstance(a, Plan) else a for a in self.arguments]
+        if self.name == "fitting":
+            return players.RandomMixture(table, 1.0)
+        if self.name == "random":
+            return players.RandomMixture(table, 0.0)
+        if self.name == "start":
+            words: Any = given[0] if given else read_words("policy", START_WORDS)
+            return players.StartWords(table, words)
+        made: dict[str, Callable[..., Player]] = {
+            "random_mixture": lambda *a: players.RandomMixture(table, *a),
+            "repeat": lambda *a: players.Repeat(table, *a),
+            "wrong": lambda *a: players.Wrong(table, *a),
+            "optimal": players.Optimal,
+            "mixture": players.Mixture,
+            "monte_carlo": players.MonteCarlo,
+        }
+        return made[self.name](*given)
+
+
+def parse(text: str, key: str = "policy") -> Plan:
+    """Reads a player; nothing of the text is run.
+
+    Raises:
+      UserError: it is none; names what is wrong and what there is.
+    """
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise _wrong(key, text, "it cannot be read") from None
+    return _plan(tree, text, key)
+
+
+def _plan(tree: ast.expr, text: str, key: str) -> Plan:
+    call = tree if isinstance(tree, ast.Call) else ast.Call(func=tree, args=[], keywords=[])
+    if not isinstance(call.func, ast.Name) or call.keywords or call.func.id not in FORMS:
+        raise _wrong(key, text, f"{ast.unparse(tree)} is no player")
+    form = FORMS[call.func.id]
+    needed, _, optional = form.rstrip("]").partition("[")
+    kinds = needed + optional
+    if not len(needed) <= len(call.args) <= len(kinds):
+        raise _wrong(key, text, f"{call.func.id} takes {_form(call.func.id)}")
+    arguments = [_argument(kind, given, text, key) for kind, given in zip(kinds, call.args, strict=False)]
+    return Plan(call.func.id, arguments)
+
+
+def _argument(kind: str, given: ast.expr, text: str, key: str) -> Any:
+    if kind == "s":
+        if isinstance(given, ast.Constant) and given.value is None:
+            return None
+        return _plan(given, text, key)
+    value = given.value if isinstance(given, ast.Constant) else None
+    if kind == "l" and isinstance(value, str):
+        return read_words(key, value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind == "p" and number and 0 <= value <= 1:  # type: ignore[operator]
+        return float(value)  # type: ignore[arg-type]
+    if kind == "n" and isinstance(value, int) and number and value >= 1:
+        return value
+    raise _wrong(key, text, f"{ast.unparse(given)} must be {_KINDS[kind]}")
+
+
+def _form(name: str) -> str:
+    needed, _, optional = FORMS[name].rstrip("]").partition("[")
+    words = [*(_KINDS[kind] for kind in needed), *(f"{_KINDS[kind]} (or nothing)" for kind in optional)]
+    return f"({', '.join(words)})" if words else "nothing"
+
+
+def _wrong(key: str, text: str, why: str) -> UserError:
+    return UserError(
+        f"config.{key}={text!r}: {why}; must be one of {', '.join(FORMS)}, such as mixture(0.4, optimal, repeat)"
+    )
+
+
+class PlayerPolicy(TextPolicy):
+    """A player of boards as a policy of one game."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+
+    def act(self, observation: WordleObservation, rng: np.random.Generator) -> str:
+        """See `TextPolicy`."""
+        chosen = self._player.choose(observation.board(), np.zeros(1, np.int64), rng)
+        return observation.table.words[int(chosen[0])]
+
+
+class UserPolicy(TextPolicy):
+    """A person at a terminal.
+
+    Args:
+      hints: asked for a word when the person types '?'; None for no hints.
+      only: words that may be guessed; None for any five letters.
+      source, out: where the person types and reads.
+    """
+
+    def __init__(
+        self,
+        hints: TextPolicy | None = None,
+        only: Sequence[str] | None = None,
+        source: TextIO | None = None,
+        out: TextIO | None = None,
+    ) -> None:
+        self._hints, self._only = hints, None if only is None else frozenset(only)
+        self._source, self._out = source or sys.stdin, out or sys.stdout
+
+    def act(self, observation: WordleObservation, rng: np.random.Generator) -> str:
+        """Shows the game and asks until there is a word.
+
+        Raises:
+          EOFError: there is no more to read.
+        """
+        self._say(f"\n{picture(observation)}\n")
+        while True:
+            self._say("a word, or ? for a hint: " if self._hints else "a word: ")
+            line = self._source.readline()
+            if not line:
+                raise EOFError("the terminal was closed")
+            word = line.strip().lower()
+            if word == "?" and self._hints:
+                return self._hints.act(observation, rng)
+            if not is_word(word):
+                self._say("five letters a to z, please\n")
+            elif self._only is not None and word not in self._only:
+                self._say(f"{word} is not in the list\n")
+            else:
+                return word
+
+    def _say(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+
+_BACKGROUNDS = (";100", "30;43", "30;42")  # absent, elsewhere, here
+
+
+def picture(observation: WordleObservation) -> str:
+    """The guesses so far in their colours, for a terminal."""
+    lines = []
+    for guess, code in zip(observation.guesses, observation.codes, strict=True):
+        if code is None:
+            lines.append(guess)
+            continue
+        cells = zip(guess.upper(), DIGITS[code], strict=True)
+        lines.append("".join(f"\x1b[{_BACKGROUNDS[colour]}m {letter} \x1b[0m" for letter, colour in cells))
+    assert len(MARKS) == HERE + 1
+    return "\n".join(lines) or "(nothing guessed yet)"

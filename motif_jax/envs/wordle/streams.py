@@ -1,0 +1,158 @@
+"""Streams of games to learn from: played, branching off an expert's, and adversarial (Snell et al. 2022, appendix on Wordle).
+
+Branching and adversarial data test whether values rank an expert's guess above another one. `meta` says which games belong together
+(`group`), what each is (`kind`), and with which turn it leaves the expert's (`start`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogues, encode_meta
+from motif_jax.envs.wordle.boards import TRIES, Boards, Player, play, to_dialogues
+from motif_jax.envs.wordle.colours import WordTable
+
+EXPERT, BRANCH, ADVERSARIAL, SUBOPTIMAL = "expert", "branch_suboptimal", "adversarial", "suboptimal"
+# The turn at which adversarial games leave the expert's: the third guess, as published.
+ADVERSARIAL_TURN = 2
+
+
+class Games:
+    """Whole games of one player."""
+
+    def __init__(self, table: WordTable, player: Player) -> None:
+        self._table, self._player = table, player
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """See `DialogueStream`."""
+        del first
+        played = play(Boards(self._table, count), self._player, rng)
+        return to_dialogues(played, np.full(count, "{}", object))
+
+
+def _until(boards: Boards, rows: np.ndarray, turns: np.ndarray) -> Boards:
+    """Games as they were after so many turns."""
+    copy = boards.taken(rows)
+    kept = np.arange(TRIES) < turns[:, None]
+    copy.guesses[~kept], copy.codes[~kept] = 0, 0
+    copy.turns, copy.won = turns.copy(), np.zeros(len(rows), bool)
+    copy.fits[:] = True
+    for turn in range(TRIES):
+        there = np.flatnonzero(turns > turn)
+        table = boards.table.table[copy.guesses[there, turn]]
+        copy.fits[there] &= table == copy.codes[there, turn][:, None]
+    return copy
+
+
+def _branched(
+    boards: Boards,
+    rows: np.ndarray,
+    turns: np.ndarray,
+    player: Player,
+    restarts: bool,
+    rng: np.random.Generator,
+) -> Boards:
+    """Games that go on from the first `turns` turns of others, by another player.
+
+    With `restarts` (`compat.wordle_branch_restarts`) as published: the first guess is chosen from there, and is then the first one
+    of a game from an empty board.
+    """
+    start = _until(boards, rows, turns)
+    everything = np.arange(len(rows))
+    guesses = player.choose(start, everything, rng)
+    if restarts:
+        start = Boards(boards.table, len(rows))
+    start.step(everything, guesses, rng)
+    return play(start, player, rng)
+
+
+def _joined(parts: list[tuple[Boards, list[str], np.ndarray]]) -> Dialogues:
+    """All games, ordered by the group that each belongs to; within it as they come."""
+    dialogues = Dialogues.joined(
+        [to_dialogues(boards, np.array(metas, object)) for boards, metas, _ in parts]
+    )
+    order = np.argsort(np.concatenate([groups for _, _, groups in parts]), kind="stable")
+    starts, lengths = dialogues.starts[:-1][order], np.diff(dialogues.starts)[order]
+    ends = np.cumsum(lengths)
+    utterances = np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
+    return Dialogues(
+        np.concatenate([[0], ends]).astype(np.int64),
+        dialogues.texts[utterances],
+        dialogues.rewards[utterances],
+        dialogues.actions[utterances],
+        dialogues.terminals[order],
+        dialogues.metas[order],
+    )
+
+
+class Branching:
+    """An expert's games, and behind each of their states `others` games that another player goes on with.
+
+    Args:
+      table: the words.
+      expert, other: who plays.
+      others: games a state.
+      restarts: see `_branched`.
+    """
+
+    def __init__(
+        self, table: WordTable, expert: Player, other: Player, others: int, restarts: bool = False
+    ) -> None:
+        self._table, self._expert, self._other = table, expert, other
+        self._others, self._restarts = others, restarts
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """`count` of the expert's games with their branches; groups are numbered from `first` on."""
+        played = play(Boards(self._table, count), self._expert, rng)
+        rows = np.repeat(np.arange(count), played.turns * self._others)
+        turns = np.concatenate([np.repeat(np.arange(n), self._others) for n in played.turns])
+        branches = _branched(played, rows, turns, self._other, self._restarts, rng)
+        metas = [
+            encode_meta({"group": first + row, "kind": BRANCH, "start": turn})
+            for row, turn in zip(rows.tolist(), turns.tolist(), strict=True)
+        ]
+        experts = [encode_meta({"group": first + row, "kind": EXPERT}) for row in range(count)]
+        return _joined([(played, experts, np.arange(count)), (branches, metas, rows)])
+
+
+class Adversarial:
+    """An expert's games, `others` whole games of another player for each, and `adversaries` that leave it at its third guess.
+
+    Those only where the expert's game has a fourth guess, as published.
+    """
+
+    def __init__(
+        self,
+        table: WordTable,
+        expert: Player,
+        other: Player,
+        adversary: Player,
+        others: int,
+        adversaries: int,
+        restarts: bool = False,
+    ) -> None:
+        self._table, self._expert, self._other, self._adversary = table, expert, other, adversary
+        self._others, self._adversaries, self._restarts = others, adversaries, restarts
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """`count` of the expert's games with what belongs to them; groups are numbered from `first` on."""
+        played = play(Boards(self._table, count), self._expert, rng)
+        long = np.flatnonzero(played.turns > ADVERSARIAL_TURN + 1)
+        rows = np.repeat(long, self._adversaries)
+        turns = np.full(len(rows), ADVERSARIAL_TURN)
+        adverse = _branched(played, rows, turns, self._adversary, self._restarts, rng)
+        other = np.repeat(np.arange(count), self._others)
+        whole = play(Boards(self._table, len(other)), self._other, rng)
+        parts: list[tuple[Boards, np.ndarray, dict[str, Any]]] = [
+            (played, np.arange(count), {"kind": EXPERT})
+        ]
+        parts.append((adverse, rows, {"kind": ADVERSARIAL, "start": ADVERSARIAL_TURN}))
+        parts.append((whole, other, {"kind": SUBOPTIMAL, "start": 0}))
+        return _joined(
+            [
+                (boards, [encode_meta({**meta, "group": first + group}) for group in groups.tolist()], groups)
+                for boards, groups, meta in parts
+            ]
+        )

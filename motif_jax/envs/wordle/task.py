@@ -1,0 +1,184 @@
+"""Wordle as a text task: its options, policies and streams."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from motif_jax.datasets.dialogues.dialogue import DialogueStream
+from motif_jax.envs.text.contract import TextPolicy, TextTask
+from motif_jax.envs.wordle import tweets
+from motif_jax.envs.wordle.colours import WordTable
+from motif_jax.envs.wordle.environment import WordleEnvironment
+from motif_jax.envs.wordle.policies import Plan, PlayerPolicy, UserPolicy, parse
+from motif_jax.envs.wordle.streams import Adversarial, Branching, Games
+from motif_jax.envs.wordle.tokens import WordleTokenizer
+from motif_jax.envs.wordle.words import distinct, read_words
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+
+# Bytes of [games, words] that a worker has of a chunk of games.
+_CHUNK_BYTES, _MOST_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
+_USER = re.compile(r"user(?:\((.+)\))?")
+
+
+class Wordle(TextTask):
+    """The game, its policies (`motif_jax.envs.wordle.policies`), and four kinds of data."""
+
+    kinds = ("games", "branch", "adversarial", "tweets")
+    defaults = {
+        "words": "wordle_official_200",
+        "num_words": 0,
+        "suboptimal": "random",
+        "num_suboptimal": 1,
+        "adversary": "wrong",
+        "num_adversarial": 5,
+        "tweets": "",
+        "guesses": "",
+        "indexes": "",
+        "true_word": False,
+        "top_p": 1.0,
+        "simulated": 20_000,
+        "simulated_seed": 1,
+        "write_structure": False,
+        "branch_restarts": False,
+        "top_p_rows": False,
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """See `TextTask`; the word lists are read."""
+        super().__init__(options)
+        given = self.options
+        for name in ("num_words", "num_suboptimal", "num_adversarial", "simulated"):
+            least = 0 if name == "num_words" else 1
+            if type(given[name]) is not int or given[name] < least:
+                raise UserError(
+                    f"config.wordle.{name}={given[name]}: must be a whole number of at least {least}"
+                )
+        if not 0 < given["top_p"] <= 1:
+            raise UserError(f"config.wordle.top_p={given['top_p']}: must be above 0 and at most 1")
+        self.words = read_words("wordle.words", given["words"], given["num_words"] or None)
+        if given["num_words"] > len(self.words):
+            held = len(self.words)
+            raise UserError(
+                f"config.wordle.num_words={given['num_words']}: must be at most {held}, as the list has"
+            )
+        self._facts: dict[str, Any] = {}
+
+    def tokenizer(self) -> WordleTokenizer:
+        """See `TextTask`."""
+        return WordleTokenizer()
+
+    def environment(self) -> WordleEnvironment:
+        """See `TextTask`."""
+        return WordleEnvironment(WordTable(self.words))
+
+    def policy(self, name: str) -> TextPolicy:
+        """A policy such as 'optimal(start)'; 'user' or 'user(optimal)', with hints, is a person at the terminal."""
+        if user := _USER.fullmatch(name.strip()):
+            return UserPolicy(self.policy(user.group(1)) if user.group(1) else None)
+        plan = parse(name)
+        return PlayerPolicy(plan.player(self._table(plan)))
+
+    def _table(self, *plans: Plan) -> WordTable:
+        return WordTable(self.words, [word for plan in plans for word in plan.lists])
+
+    def check(self, kind: str, policy: str) -> None:
+        """See `TextTask`."""
+        super().check(kind, policy)
+        if kind != "tweets":
+            self._plans(kind, policy)
+            return
+        for key in ("tweets", "indexes"):
+            path = self.options[key]
+            if path and not os.path.isfile(path):
+                raise UserError(f"config.wordle.{key}={path}: must be an existing file")
+        if self.options["guesses"]:
+            read_words("wordle.guesses", self.options["guesses"])
+        if not self.options["tweets"]:
+            parse(policy)
+
+    def _plans(self, kind: str, policy: str) -> list[Plan]:
+        plans = [parse(policy)]
+        if kind in ("branch", "adversarial"):
+            plans.append(parse(self.options["suboptimal"], "wordle.suboptimal"))
+        if kind == "adversarial":
+            plans.append(parse(self.options["adversary"], "wordle.adversary"))
+        return plans
+
+    def stream(self, kind: str, policy: str) -> DialogueStream:
+        """See `TextTask`."""
+        if kind == "tweets":
+            return self._tweets()
+        plans = self._plans(kind, policy)
+        table = self._table(*plans)
+        players = [plan.player(table) for plan in plans]
+        restarts, others = self.options["branch_restarts"], self.options["num_suboptimal"]
+        if kind == "branch":
+            expert, other = players
+            return Branching(table, expert, other, others, restarts)
+        if kind == "adversarial":
+            expert, other, adversary = players
+            count = self.options["num_adversarial"]
+            return Adversarial(table, expert, other, adversary, others, count, restarts)
+        return Games(table, players[0])
+
+    @functools.cached_property
+    def _days(self) -> tuple[str, ...]:
+        return read_words("wordle.words", "tweet_words")
+
+    def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
+        """See `TextTask`: tweets of simulated people, who play `policy`, and the published structure where that is asked for."""
+        if kind != "tweets":
+            return self.options
+        options = dict(self.options)
+        if not options["tweets"]:
+            path = folder / "tweets.csv"
+            if not path.exists():
+                self._simulate(path, policy)
+            options["tweets"] = str(path)
+        structure = folder / "tweets.json"
+        if options["write_structure"] and not structure.exists():
+            tweets.write_structure(structure, *Wordle(options).read_tweets())
+        return options
+
+    def _simulate(self, path: Path, policy: str) -> None:
+        plan = parse(policy)
+        table = WordTable(distinct([*self.words, *self._days]), plan.lists)
+        rng = seeds.rng(self.options["simulated_seed"], "tweets")
+        tweets.simulate(path, self._days, table, plan.player(table), self.options["simulated"], rng)
+
+    def read_tweets(self) -> tuple[list[tweets.Tweet], tweets.Guesses]:
+        """All games of the option `tweets`, and which guesses have which colours."""
+        given = self.options
+        if str(given["tweets"]).endswith(".json"):
+            return tweets.read_structure(given["tweets"])
+        games = tweets.read_csv(given["tweets"], self._days)
+        listed = read_words("wordle.guesses", given["guesses"]) if given["guesses"] else self.words
+        return games, tweets.Guesses.of(self.words, listed)
+
+    def _tweets(self) -> tweets.TweetGames:
+        given = self.options
+        games, guesses = self.read_tweets()
+        if given["indexes"]:
+            games = [games[index] for index in tweets.read_indexes(given["indexes"], len(games))]
+        if given["top_p"] < 1:
+            games = tweets.best(games, given["top_p"], given["top_p_rows"])
+            if not games:
+                raise UserError(f"config.wordle.top_p={given['top_p']}: leaves no game; must be larger")
+        found = tweets.TweetGames(games, guesses, given["true_word"])
+        self._facts = found.facts
+        return found
+
+    def at_a_time(self, kind: str) -> int:
+        """See `TextTask`."""
+        del kind
+        return max(_FEWEST_GAMES, min(_MOST_GAMES, _CHUNK_BYTES // len(self.words)))
+
+    def facts(self, kind: str) -> dict[str, Any]:
+        """See `TextTask`."""
+        return {"words": len(self.words), **(self._facts if kind == "tweets" else {})}

@@ -1,0 +1,352 @@
+"""Games that people told of: rows of colours without their words, and guesses that fit them (Snell et al. 2022, human data).
+
+A tweet shows which colours a game had. A game to learn from is such a tweet, a word that has a guess for each of its rows, and one of
+the guesses for each, drawn alike. The published code draws tweet and word again until they fit; here each pair that fits has the same
+chance from the start, which is the same distribution.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.envs.wordle.boards import TRIES, Boards, Player, dialogues_of, play
+from motif_jax.envs.wordle.colours import (
+    ABSENT,
+    ALL_HERE,
+    CODE_TEXTS,
+    CODES,
+    DIGITS,
+    ELSEWHERE,
+    HERE,
+    NUM_CODES,
+    WordTable,
+    letters,
+)
+from motif_jax.envs.wordle.words import FIRST_DAY, LENGTH, is_word
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_text, read_json
+
+SQUARES = {"⬛": ABSENT, "⬜": ABSENT, "🟨": ELSEWHERE, "🟦": ELSEWHERE, "🟩": HERE, "🟧": HERE}
+_DRAWN = {ABSENT: "⬛", ELSEWHERE: "🟨", HERE: "🟩"}
+# Fills up the rows of a game that has fewer than six.
+_NO_ROW = NUM_CODES
+_BLOCK = 1 << 24
+_REMEDY = "give a file {games: [[word, [row]]], transitions: {word: {row: [guess]}}} as build_human_datastructure writes it"
+
+
+class Tweet(NamedTuple):
+    """The day's word ('' where it is not known) and the colour codes of one to six guesses."""
+
+    word: str
+    codes: tuple[int, ...]
+
+
+def rows_of(text: str) -> tuple[int, ...]:
+    """The first run of rows of five squares in a text, up to six, as colour codes; none where there is none."""
+    found: list[int] = []
+    for line in text.split("\n"):
+        if len(line) == LENGTH and all(square in SQUARES for square in line) and len(found) < TRIES:
+            found.append(sum(SQUARES[square] * 3**place for place, square in enumerate(line)))
+        elif found:
+            break
+    return tuple(found)
+
+
+def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
+    """The games of a file of tweets: five columns, first the day's number, last the text; others are passed over.
+
+    Args:
+      path: the file.
+      days: the words of the days from `FIRST_DAY` on.
+
+    Raises:
+      UserError: the file cannot be read, a line has not five columns, or a game is of a day without a word.
+    """
+    found = []
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            for number, row in enumerate(csv.reader(file), 1):
+                if len(row) != 5:
+                    raise UserError(
+                        f"{path}: row {number} has {len(row)} columns, must have 5 (day, ..., text)"
+                    )
+                if codes := rows_of(row[4]):
+                    day = row[0].strip()
+                    place = int(day) - FIRST_DAY if day.isascii() and day.isdigit() else -1
+                    if not 0 <= place < len(days):
+                        last = FIRST_DAY + len(days) - 1
+                        raise UserError(f"{path}: row {number}: day {day!r} must be {FIRST_DAY} to {last}")
+                    found.append(Tweet(days[place], codes))
+    except (OSError, ValueError, csv.Error) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    if not found:
+        raise UserError(f"{path}: no row of five squares in any of its texts")
+    return found
+
+
+class Guesses:
+    """Which guesses have which colours with which word (the published `transitions`).
+
+    Attributes:
+      words, guesses: lists of words; both as arrays of str.
+    """
+
+    def __init__(
+        self, words: Sequence[str], guesses: Sequence[str], flat: np.ndarray, offsets: np.ndarray
+    ) -> None:
+        """`flat` int [...] places in `guesses`; those of word w and code c are from offsets[w, c] to offsets[w, c + 1]."""
+        self.words, self.guesses = np.array(words, object), np.array(guesses, object)
+        self._flat, self._offsets = flat, offsets
+        self.index = {word: place for place, word in enumerate(words)}
+
+    @classmethod
+    def of(cls, words: Sequence[str], guesses: Sequence[str]) -> Guesses:
+        """All guesses of a list with all words of another."""
+        table, given = WordTable(words), letters(guesses)
+        dtype = np.uint16 if len(guesses) <= 1 << 16 else np.int32
+        flat = np.empty((table.size, len(guesses)), dtype)
+        ends = np.empty((table.size, NUM_CODES), np.int64)
+        codes = np.empty((len(guesses), table.size), np.uint8)
+        step = max(1, _BLOCK // table.size)
+        for start in range(0, len(guesses), step):
+            codes[start : start + step] = table.codes(given[start : start + step])
+        for word, row in enumerate(np.ascontiguousarray(codes.T)):
+            flat[word] = np.argsort(row, kind="stable")
+            ends[word] = np.cumsum(np.bincount(row, minlength=NUM_CODES)) + word * len(guesses)
+        return cls(table.words, guesses, flat.ravel(), _offsets(ends))
+
+    @classmethod
+    def read(cls, transitions: Mapping[str, Mapping[str, Sequence[str]]]) -> Guesses:
+        """Those of the published structure; ValueError where it is none."""
+        names: dict[str, int] = {}
+        flat: list[int] = []
+        ends = np.zeros((len(transitions), NUM_CODES), np.int64)
+        for word, (name, rows) in enumerate(transitions.items()):
+            if not is_word(name):
+                raise ValueError(f"{name!r} is no five-letter word")
+            unknown = set(rows) - set(CODES)
+            if unknown:
+                raise ValueError(f"{unknown.pop()!r} is no row of colours")
+            for code, text in enumerate(CODE_TEXTS):
+                for guess in rows.get(text, ()):
+                    if not is_word(guess):
+                        raise ValueError(f"{guess!r} is no five-letter word")
+                    flat.append(names.setdefault(guess, len(names)))
+                ends[word, code] = len(flat)
+        if not flat:
+            raise ValueError("no guess in its transitions")
+        return cls(list(transitions), list(names), np.array(flat, np.int32), _offsets(ends))
+
+    def to_json(self) -> dict[str, dict[str, list[str]]]:
+        """The published structure: word -> row of colours -> guesses."""
+        return {
+            word: {
+                str(CODE_TEXTS[code]): self.guesses[self._flat[row[code] : row[code + 1]]].tolist()
+                for code in np.flatnonzero(np.diff(row))
+            }
+            for word, row in zip(self.words, self._offsets, strict=True)
+        }
+
+    @functools.cached_property
+    def possible(self) -> np.ndarray:
+        """Whether a word has a guess of that code, bool [words, 244]; the last column, for no row, is True."""
+        return np.concatenate([np.diff(self._offsets) > 0, np.ones((len(self.words), 1), bool)], 1)
+
+    def draw(self, words: np.ndarray, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A guess of each code with each word, all alike: int [N], int [N] -> int [N] places in `guesses`."""
+        first = self._offsets[words, codes]
+        return self._flat[first + rng.integers(0, self._offsets[words, codes + 1] - first)].astype(np.int64)
+
+
+def _offsets(ends: np.ndarray) -> np.ndarray:
+    before = np.concatenate([[0], ends[:-1, -1]])
+    return np.concatenate([before[:, None], ends], 1)
+
+
+def read_structure(path: str | Path) -> tuple[list[Tweet], Guesses]:
+    """Games and guesses of a published JSON file.
+
+    Raises:
+      UserError: it cannot be read, or holds something else.
+    """
+    data = read_json(path, _REMEDY, keys=("games", "transitions"))
+    try:
+        guesses = Guesses.read(data["transitions"])
+        tweets = [Tweet(str(word), tuple(CODES[row] for row in rows)) for word, rows in data["games"]]
+        if not tweets or not all(1 <= len(tweet.codes) <= TRIES for tweet in tweets):
+            raise ValueError("games must have one to six rows each")
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is no structure of tweets ({error}): {_REMEDY}") from None
+    return tweets, guesses
+
+
+def write_structure(path: str | Path, tweets: Iterable[Tweet], guesses: Guesses) -> None:
+    """Writes the published JSON form."""
+    games = [[tweet.word, [str(CODE_TEXTS[code]) for code in tweet.codes]] for tweet in tweets]
+    atomic_write_text(path, json.dumps({"games": games, "transitions": guesses.to_json()}))
+
+
+def read_indexes(path: str | Path, count: int) -> list[int]:
+    """The indexes of a JSON file, each below `count`.
+
+    Raises:
+      UserError: there is no such list in it.
+    """
+    remedy = "give a JSON list of indexes of games"
+    found = read_json(path, remedy, kind=list)
+    for index in found:
+        if type(index) is not int or not 0 <= index < count:
+            raise UserError(
+                f"{path}: index {index!r} must be a whole number below {count:,}, the number of games"
+            )
+    if not found:
+        raise UserError(f"{path} is empty: {remedy}")
+    return found
+
+
+def best(tweets: Sequence[Tweet], share: float, rows_only: bool = False) -> list[Tweet]:
+    """The best `share` of the games: those with fewest guesses, lost ones last.
+
+    With `rows_only` (`compat.wordle_top_p_rows`) by the number of rows alone, as published, where a loss in six is a win in six.
+    """
+    lost = np.array([ALL_HERE not in tweet.codes for tweet in tweets])
+    rows = np.array([len(tweet.codes) for tweet in tweets])
+    order = np.argsort(rows) if rows_only else np.argsort(rows + TRIES * lost, kind="stable")
+    return [tweets[place] for place in order[: int(len(tweets) * share)]]
+
+
+class TweetGames:
+    """A stream of games that have the colours of tweets.
+
+    Args:
+      tweets: the games.
+      guesses: what was guessed may have been.
+      true_word: the day's word is the hidden one; else any word that has guesses for all rows.
+
+    Attributes:
+      facts: counts: `games`, how many have a row that no word makes (`games_with_impossible_rows`), how many no word fits as a whole
+        (`games_left_out`, those among them), and how many distinct rows no word makes (`impossible_rows`).
+
+    Raises:
+      UserError: no word fits any of the games, or a day's word has no guesses.
+    """
+
+    def __init__(self, tweets: Sequence[Tweet], guesses: Guesses, true_word: bool = False) -> None:
+        self._guesses = guesses
+        codes = np.full((len(tweets), TRIES), _NO_ROW, np.int64)
+        for place, tweet in enumerate(tweets):
+            codes[place, : len(tweet.codes)] = tweet.codes
+        possible = guesses.possible
+        nowhere: np.ndarray = np.logical_not(possible.any(axis=0))
+        if true_word:
+            self._words = self._true_words(tweets)
+            counts = possible[self._words[:, None], codes].all(1).astype(np.int64)
+        else:
+            counts = self._fitting_words(codes)
+        self.facts = {
+            "games": len(tweets),
+            "games_with_impossible_rows": int(nowhere[codes].any(1).sum()),
+            "games_left_out": int((counts == 0).sum()),
+            "impossible_rows": int(nowhere[np.unique(codes)].sum()),
+        }
+        if not counts.any():
+            raise UserError(
+                f"none of the {len(tweets):,} games of tweets has colours that a word of the lists makes"
+            )
+        self._true_word, self._codes, self._ends = true_word, codes, np.cumsum(counts)
+
+    def _true_words(self, tweets: Sequence[Tweet]) -> np.ndarray:
+        missing = {tweet.word for tweet in tweets} - set(self._guesses.index)
+        if missing:
+            raise UserError(f"the day's word {sorted(missing)[0]!r} of a tweet is not in the list of words")
+        return np.array([self._guesses.index[tweet.word] for tweet in tweets])
+
+    def _fitting_words(self, codes: np.ndarray) -> np.ndarray:
+        """How many words have guesses for all rows, int64 [games]."""
+        distinct, which = np.unique(np.sort(codes, 1), axis=0, return_inverse=True)
+        counts = np.empty(len(distinct), np.int64)
+        step = max(1, _BLOCK // len(self._guesses.words))
+        for start in range(0, len(distinct), step):
+            counts[start : start + step] = self._fits(distinct[start : start + step]).sum(1)
+        return counts[which.ravel()]
+
+    def _fits(self, codes: np.ndarray) -> np.ndarray:
+        """Which words have guesses for all rows: int [N, 6] -> bool [N, words]."""
+        columns = self._guesses.possible.T
+        found = columns[codes[:, 0]]
+        for row in range(1, TRIES):
+            found &= columns[codes[:, row]]
+        return found
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """See `DialogueStream`."""
+        del first
+        # One number for both: a game has as many as words fit it.
+        drawn = rng.integers(0, self._ends[-1], count)
+        games = np.searchsorted(self._ends, drawn, side="right")
+        codes = self._codes[games]
+        if self._true_word:
+            words = self._words[games]
+        else:
+            before = np.where(games > 0, self._ends[games - 1], 0)
+            fits = self._fits(codes)
+            words = (np.cumsum(fits, 1) > (drawn - before)[:, None]).argmax(1)
+        there = codes != _NO_ROW
+        guesses = np.zeros((count, TRIES), np.int64)
+        guesses[there] = self._guesses.draw(np.repeat(words, there.sum(1)), codes[there], rng)
+        return dialogues_of(
+            self._guesses.guesses,
+            guesses,
+            np.where(there, codes, 0),
+            there.sum(1),
+            (codes == ALL_HERE).any(1),
+            np.full(count, "{}", object),
+            TRIES,
+        )
+
+
+def simulate(
+    path: str | Path,
+    days: Sequence[str],
+    table: WordTable,
+    player: Player,
+    count: int,
+    rng: np.random.Generator,
+) -> None:
+    """Writes tweets of simulated people as a CSV file in the published form: on a day all have the same word.
+
+    Args:
+      path: the file.
+      days: the words of the days from `FIRST_DAY` on, all in `table`.
+      table, player: who plays with which words.
+      count: number of tweets.
+      rng: for days and games.
+    """
+    chosen = rng.integers(0, len(days), count)
+    lines: list[list[str]] = []
+    step = max(1, _BLOCK // len(table.words))
+    for start in range(0, count, step):
+        today = chosen[start : start + step]
+        hidden = np.array([table.index[days[day]] for day in today])
+        boards = play(Boards(table, len(today)), player, rng, hidden)
+        for day, turns, codes, won in zip(today, boards.turns, boards.codes, boards.won, strict=True):
+            number, head = FIRST_DAY + day, turns if won else "X"
+            squares = ["".join(_DRAWN[colour] for colour in DIGITS[code]) for code in codes[:turns]]
+            text = "\n".join([f"Wordle {number} {head}/{TRIES}", "", *squares])
+            lines.append([str(number), str(len(lines)), "", "", text])
+    atomic_write_text(path, _csv(lines))
+
+
+def _csv(lines: Sequence[Sequence[Any]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(lines)
+    return out.getvalue()

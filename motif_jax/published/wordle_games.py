@@ -1,0 +1,103 @@
+"""Wordle games of the published ILQL code's pickles, read without running anything of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.envs.wordle import knowledge
+from motif_jax.envs.wordle.boards import TRIES
+from motif_jax.envs.wordle.colours import WordTable
+from motif_jax.envs.wordle.environment import WordleObservation
+from motif_jax.envs.wordle.words import LENGTH, LETTERS, NAMES, is_word, read_words
+from motif_jax.published.pickles import Filled, PickleReader
+from motif_jax.support.errors import UserError
+
+_MODULE = "wordle.wordle_game"
+_MOST_BYTES = 8 << 30
+
+
+class _Object(Filled):
+    """A state, or what is known of one letter."""
+
+    def __init__(self, *given: Any) -> None:
+        self.held: dict[str, Any] = {}
+        assert not given
+
+    def take(self, state: Any) -> None:
+        """See `Filled`."""
+        self.held = dict(state)
+
+
+def _known(state: Any) -> np.ndarray:
+    """What a published state says, int8 [26, 5]."""
+    rows = [letter.held["position_knowledge"] for letter in state.held["state"]]
+    found = np.array(rows, np.int8)
+    if found.shape != (len(LETTERS), LENGTH) or not np.isin(found, (0, 1, 2)).all():
+        raise ValueError(f"a state of shape {found.shape}")
+    return found
+
+
+def _meta(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The kind of a game, and with which of its guesses it leaves an expert's; histories are in the games themselves."""
+    found: dict[str, Any] = {"kind": str(given["kind"])} if "kind" in given else {}
+    if "start" in given:
+        found["start"] = len(given["start"][1])
+    elif found.get("kind") in ("adversarial", "suboptimal"):
+        found["start"] = len(given["s_2" if "s_2" in given else "s_0"][1])
+    return found
+
+
+def _game(item: Mapping[str, Any], table: WordTable) -> Dialogue:
+    known, guesses = _known(item["state"]), [str(guess) for guess in item["actions"]]
+    if len(guesses) > TRIES:
+        raise ValueError(f"a game of {len(guesses)} guesses")
+    weights = 3 ** np.arange(LENGTH)
+    codes = [int(knowledge.colours(known, guess) @ weights) if is_word(guess) else None for guess in guesses]
+    dialogue = WordleObservation.replayed(table, guesses, codes).to_sequence()
+    return dialogue._replace(meta=_meta(item.get("meta") or {}))
+
+
+def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None) -> Dialogues:
+    """The games of a file such as expert_wordle_100k_1.pkl, replayed under a list of words.
+
+    Args:
+      path: a pickle {state_actions: [{state, actions, meta?}], vocab_path, ...}.
+      words: the game's; None for the list that the file names, if it is one of this package's.
+
+    Raises:
+      UserError: the file cannot be read, holds something else, or names a list that is not there.
+    """
+    path = Path(path)
+    calls = {f"{_MODULE}.{name}": _Object for name in ("WordleState", "CharState")}
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UserError(f"{path} is larger than 8 GB: no file of Wordle games")
+        data = PickleReader({**calls, f"{_MODULE}.CharKnowledge": int}).read(path.read_bytes())
+        items, listed = list(data["state_actions"]), Path(str(data["vocab_path"])).stem
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    except UserError:
+        raise
+    except Exception as error:  # a damaged pickle can raise anything
+        raise UserError(
+            f"{path} is no pickle of published Wordle games ({type(error).__name__}: {error})"
+        ) from None
+    if words is None:
+        if listed not in NAMES:
+            raise UserError(
+                f"{path} was made with the list {listed!r}, which is not among {', '.join(NAMES)}"
+            )
+        words = read_words("wordle.words", listed)
+    table = WordTable(words)
+    try:
+        return Dialogues.of(_game(item, table) for item in items)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{path} is no pickle of published Wordle games ({type(error).__name__}: {error})"
+        ) from None

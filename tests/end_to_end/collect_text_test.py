@@ -1,0 +1,172 @@
+"""The collect_text stage through its real flags: whole, killed at any moment, on more processes, and refusals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.stages import collect_text as stage
+from motif_jax.support import resources
+from motif_jax.support.errors import UserError
+from tests.processes import descendants, ended, launch, still_there
+
+REPOSITORY = Path(__file__).parents[2]
+GAMES = "--config.num_dialogues=9000"
+
+
+def collect(workdir, variant, *flags, code=0):
+    command = [sys.executable, "-m", "motif_jax.launch", f"--config=configs/collect_text.py:{variant}"]
+    done = subprocess.run(
+        [*command, f"--workdir={workdir}", *flags],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+def digest(folder):
+    return json.loads((folder / "dialogues.json").read_text())["digest"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Games that one process drew without disturbance."""
+    folder = tmp_path_factory.mktemp("whole")
+    collect(folder, "wordle", GAMES, "--config.workers=1")
+    return folder
+
+
+@pytest.mark.slow
+def test_a_dataset(whole):
+    dialogues = parquet.read(whole / "dialogues.parquet")
+    meta = json.loads((whole / "dialogues.json").read_text())
+    assert len(dialogues) == meta["dialogues"] == 9000
+    assert meta["mean_return"] == pytest.approx(dialogues.returns().mean())
+    # ILQL_FACTS, 236 words, expert .5: -3.30.
+    assert meta["mean_return"] == pytest.approx(-3.30, abs=0.06)
+    assert meta["actions"] == dialogues.turns().sum()
+    assert sorted(path.name for path in whole.iterdir() if not path.name.startswith(".")) == [
+        "config.json", "dialogues.json", "dialogues.parquet", "versions.json",
+    ]  # fmt: skip
+    assert not (whole / ".staging").exists()
+    assert parquet.about(whole / "dialogues.parquet")["config"]["seed"] == 1
+    assert "is whole: 9,000 dialogues" in collect(whole, "wordle", GAMES)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again(whole, tmp_path):
+    """SIGKILL after every few parts, with 1 and with 4 processes; the games are those of one process."""
+    staging, kills = tmp_path / ".staging", 0
+    log = tmp_path.with_name("log")
+    for attempt in range(8):
+        program = launch(
+            tmp_path, "collect_text.py:wordle", GAMES, f"--config.workers={(4, 1)[attempt % 2]}", log=log
+        )
+        with ended([program]):
+            there = len(list(staging.glob("0*")))
+            while program.process.poll() is None:
+                if len(list(staging.glob("0*"))) >= there + 2:
+                    workers = descendants(program.pid)
+                    program.send(signal.SIGKILL)
+                    kills += 1
+                    break
+                time.sleep(0.001)
+            if program.wait() == 0:
+                break
+            deadline = time.monotonic() + 20
+            while still_there(workers) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert not still_there(workers)
+    assert kills >= 2
+    collect(tmp_path, "wordle", GAMES, "--config.workers=4")
+    assert digest(tmp_path) == digest(whole)
+
+
+@pytest.mark.slow
+def test_the_kinds_of_data(tmp_path):
+    few = ("--config.num_dialogues=40", "--config.workers=1")
+    collect(tmp_path / "b", "branch", *few)
+    collect(tmp_path / "a", "adversarial", *few)
+    said = collect(
+        tmp_path / "t",
+        "tweets",
+        *few,
+        "--config.wordle.simulated=400",
+        "--config.wordle.write_structure=True",
+    )
+    assert "games with impossible rows 0" in said
+    structure = f"--config.wordle.tweets={tmp_path}/t/tweets.json"
+    collect(tmp_path / "j", "tweets", *few, structure)
+    assert list(parquet.read(tmp_path / "j" / "dialogues.parquet")) == list(
+        parquet.read(tmp_path / "t" / "dialogues.parquet")
+    )
+    for name, kinds in {
+        "b": {"expert", "branch_suboptimal"},
+        "a": {"expert", "adversarial", "suboptimal"},
+    }.items():
+        dialogues = parquet.read(tmp_path / name / "dialogues.parquet")
+        assert {dialogue.meta["kind"] for dialogue in dialogues} == kinds
+        assert {dialogue.meta["group"] for dialogue in dialogues} == set(range(40))
+
+
+@pytest.mark.slow
+def test_a_task_from_outside(tmp_path):
+    flags = ("--config.task=tests.toy_text:Task", '--config.options={"length": 4}', "--config.policy=half")
+    said = collect(tmp_path / "a", "smoke", *flags, "--config.workers=2")
+    dialogues = parquet.read(tmp_path / "a" / "dialogues.parquet")
+    assert "500 dialogues, 2,000 actions" in said
+    assert {len(dialogue.texts) for dialogue in dialogues} == {5}
+    assert 2.3 < dialogues.returns().mean() < 3.0
+    said = collect(
+        tmp_path / "b", "smoke", "--config.task=tests.toy_text:Fatal", "--config.policy=half", code=2
+    )
+    assert "ended 3 processes that drew it" in said
+
+
+def told(tmp_path, variant="wordle", **values):
+    config = resources.config("collect_text", variant)
+    for key, value in values.items():
+        config[key] = value
+    with pytest.raises(UserError) as error:
+        stage.check(config, tmp_path)
+    return str(error.value)
+
+
+def test_bad_input_is_one_line_before_work(tmp_path):
+    wordle = dict(resources.config("collect_text").wordle)
+    (tmp_path / "list.txt").write_text("four\n")
+
+    def with_option(variant="wordle", **options):
+        return told(tmp_path, variant, wordle={**wordle, **options})
+
+    assert "no five-letter word" in with_option(words=str(tmp_path / "list.txt"))
+    assert "config.wordle.words='nowhere'" in with_option(words="nowhere")
+    assert "config.wordle.num_words=300: must be at most 236" in with_option(num_words=300)
+    assert "config.wordle.top_p=0" in with_option(top_p=0.0)
+    assert "config.wordle.num_suboptimal=0" in with_option(num_suboptimal=0)
+    assert "config.wordle.tweets=no.csv: must be an existing file" in with_option("tweets", tweets="no.csv")
+    assert "config.wordle.suboptimal='bad'" in with_option("branch", suboptimal="bad")
+    assert "config.policy='best'" in told(tmp_path, policy="best")
+    assert "config.kind='x': must be one of games" in told(tmp_path, kind="x")
+    assert "config.task=chess: must be one of wordle" in told(tmp_path, task="chess")
+    assert "must be a subclass" in told(tmp_path, task="tests.toy_text:Letters")
+    assert "no option depth" in told(tmp_path, task="tests.toy_text:Task", options='{"depth": 1}')
+    assert "must be a JSON object" in told(tmp_path, task="tests.toy_text:Task", options="{")
+    assert "config.num_dialogues=0" in told(tmp_path, num_dialogues=0)
+    (tmp_path / "dialogues.parquet").write_text("")
+    assert "not collected here" in told(tmp_path)
+
+
+def test_no_jax_is_imported(tmp_path):
+    code = (
+        "import sys; from motif_jax.collecting import dialogues; from motif_jax.envs.text import registry;"
+        "registry.make('wordle', {}).stream('games', 'optimal'); sys.exit('jax' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0

@@ -1,0 +1,188 @@
+"""Wordle's rules, tokens and expert against what the published code did: games, knowledge, items and indices exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.dialogues import items, token_rewards
+from motif_jax.datasets.dialogues.items import TokenItem
+from motif_jax.envs.wordle import expert, knowledge
+from motif_jax.envs.wordle.colours import CODE_TEXTS, DIGITS, WordTable
+from motif_jax.envs.wordle.environment import WordleEnvironment, WordleObservation
+from motif_jax.envs.wordle.tokens import NUMBERS, WordleTokenizer
+from tests.conftest import load_golden
+
+# Field of a golden item -> of ours.
+FIELDS = {
+    "tokens": "tokens",
+    "state_idxs": "state_indices",
+    "action_idxs": "action_indices",
+    "rewards": "rewards",
+    "terminals": "terminals",
+    "utterance_state_idxs": "utterance_state_indices",
+    "utterance_action_idxs": "utterance_action_indices",
+    "utterance_rewards": "utterance_rewards",
+    "utterance_terminals": "utterance_terminals",
+}
+
+
+@pytest.fixture(scope="module")
+def played():
+    return load_golden("ilql_wordle.json")
+
+
+@pytest.fixture(scope="module")
+def tables(played):
+    return {name: WordTable(words) for name, words in played["word_lists"].items()}
+
+
+def game(table, guesses, hidden):
+    """The observation after each guess."""
+    environment = WordleEnvironment(table)
+    environment.reset(np.random.default_rng(0))
+    return [environment.step(guess, word) for guess, word in zip(guesses, hidden)]
+
+
+def assert_item(item: TokenItem, text: str, golden: dict) -> None:
+    assert text == golden["text"]
+    for theirs, ours in FIELDS.items():
+        assert getattr(item, ours).tolist() == golden[theirs], theirs
+
+
+def test_games(played, tables):
+    for number, golden in enumerate(played["games"]):
+        assert golden["id"] == number
+        table, turns = tables[golden["word_list"]], golden["turns"]
+        outcomes = game(table, [t["guess"] for t in turns], [t["hidden"] for t in turns])
+        for turn, outcome in zip(turns, outcomes, strict=True):
+            now = outcome.observation
+            assert (outcome.reward, outcome.terminal) == (turn["reward"], turn["done"])
+            assert knowledge.to_text(now.knowledge()) == turn["knowledge"]
+            assert np.flatnonzero(now.fits).tolist() == turn["consistent"]
+            by_filter = knowledge.fitting(now.knowledge(), table.words)
+            assert np.array_equal(by_filter, now.fits)
+            dialogue = now.to_sequence()
+            said = [text for text, reward in zip(dialogue.texts, dialogue.rewards) if reward is None]
+            assert said == turn["feedback"]
+            assert [r for r in dialogue.rewards if r is not None] == turn["sequence_rewards"]
+            assert (now.codes[-1] is None) == (turn["hidden"] is None)
+            if turn["guess_kind"] in ("short", "long"):
+                assert now.codes[-1] is None
+            if golden["guess_mix"] == "consistent":
+                assert turn["guess_kind"] == "consistent"
+            if now.codes[-1] is not None:
+                again = knowledge.colours(now.knowledge(), turn["guess"])
+                assert np.array_equal(again, DIGITS[now.codes[-1]])
+
+
+def test_items(played, tables):
+    tokenizer, kinds = WordleTokenizer(), 0
+    assert played["vocab"] == NUMBERS
+    for golden in played["games"]:
+        turns = golden["turns"]
+        observation = game(
+            tables[golden["word_list"]], [t["guess"] for t in turns], [t["hidden"] for t in turns]
+        )[-1].observation
+        rewards = {
+            "datapoint": token_rewards.constant(0.0),
+            "datapoint_token_reward_minus_0p1": token_rewards.constant(-0.1),
+        }
+        if specified := golden.get("datapoint_specified_reward"):
+            values = {int(token): value for token, value in specified["token_data"].items()}
+            rewards["datapoint_specified_reward"] = token_rewards.by_token(
+                values, specified["scale"], specified["shift"]
+            )
+        for name in rewards.keys() & golden.keys():
+            dialogue = observation.to_sequence()
+            assert_item(
+                items.tokenise(dialogue, tokenizer, rewards[name]),
+                items.dialogue_text(dialogue),
+                golden[name],
+            )
+            kinds += 1
+    assert kinds == sum("datapoint" in name for golden in played["games"] for name in golden)
+
+
+def test_parts_of_games(played, tables):
+    for golden in played["part_games"]:
+        table = tables[golden["word_list"]]
+        start = WordleObservation.beginning(table)
+        outcomes = game(table, golden["guesses"], golden["hidden"])
+        dialogue = ([start] + [outcome.observation for outcome in outcomes])[-1].to_sequence()
+        item = items.tokenise(dialogue, WordleTokenizer(), token_rewards.constant(0.0))
+        assert_item(item, items.dialogue_text(dialogue), golden["datapoint"])
+
+
+def test_guesses_that_are_no_five_letters(played, tables):
+    for golden in played["non_alphabetic"]:
+        outcome = game(tables["sixty"], [golden["guess"]], [golden["hidden"]])[0]
+        assert (outcome.reward, outcome.terminal) == (golden["reward"], golden["done"])
+        dialogue = outcome.observation.to_sequence()
+        assert [list(pair) for pair in zip(dialogue.texts, dialogue.rewards)] == golden["sequence"]
+        assert outcome.observation.fits.all()
+
+
+def test_a_list_of_one_word(played):
+    table = WordTable(["abcde"])
+    for turns in played["one_word_list"]:
+        environment = WordleEnvironment(table)
+        environment.reset(np.random.default_rng(0))
+        for turn in turns:
+            if turn.get("refused"):
+                with pytest.raises(ValueError, match="ended"):
+                    environment.step(turn["guess"])
+                continue
+            outcome = environment.step(turn["guess"])
+            assert (outcome.reward, outcome.terminal) == (turn["reward"], turn["done"])
+            assert knowledge.to_text(outcome.observation.knowledge()) == turn["knowledge"]
+
+
+def test_the_experts_gains_and_words():
+    golden = load_golden("ilql_wordle_policy.json")
+    tables = {name: WordTable(words) for name, words in golden["word_lists"].items()}
+    for case in golden["cases"]:
+        table = tables[case["word_list"]]
+        fits, text = replay(table, case)
+        assert np.flatnonzero(fits).tolist() == case["consistent"]
+        members = np.flatnonzero(fits)
+        gains = expert.information_gain(table.table, members)
+        wanted = [case["information_gain"][table.words[member]] for member in members]
+        assert len(case["information_gain"]) == len(members)
+        np.testing.assert_allclose(gains, wanted, rtol=0, atol=1e-12)
+        best = expert.best_words(table.table, members)
+        assert sorted(table.words[word] for word in best) == sorted(case["best_words"])
+        assert_outcomes(table, text, members, case)
+
+
+def replay(table, case):
+    """The fitting words and the knowledge's text of a case, with the colours that its knowledge tells."""
+    text = case["knowledge"]
+    known = np.array(["nph".index(letter) for letter in text]).reshape(26, 5)
+    assert knowledge.to_text(known) == text
+    codes = [int((knowledge.colours(known, guess) * 3 ** np.arange(5)).sum()) for guess in case["guesses"]]
+    observation = WordleObservation.replayed(table, case["guesses"], codes)
+    assert knowledge.to_text(observation.knowledge()) == text
+    return observation.fits, text
+
+
+def assert_outcomes(table, text, members, case):
+    """Every knowledge that the first best word leads to, by how many words, and how many words it leaves."""
+    if "outcomes_of_best" not in case:
+        return
+    row = table.table[table.index[case["best_words"][0]]][members]
+    before = list(zip(case["guesses"], replay_codes(case), strict=True))
+    found = {}
+    for code, count in zip(*np.unique(row, return_counts=True), strict=True):
+        rows = [*before, (case["best_words"][0], DIGITS[code])]
+        found[knowledge.to_text(knowledge.after(rows))] = [int(count), int(count)]
+    assert len(CODE_TEXTS) == 243
+    for known, leading, left in case["outcomes_of_best"]:
+        assert found[known] == [leading, left]
+    if len(case["outcomes_of_best"]) < 40:
+        assert len(found) == len(case["outcomes_of_best"])
+
+
+def replay_codes(case):
+    known = np.array(["nph".index(letter) for letter in case["knowledge"]]).reshape(26, 5)
+    return [knowledge.colours(known, guess) for guess in case["guesses"]]

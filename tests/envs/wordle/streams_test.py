@@ -1,0 +1,101 @@
+"""Streams to learn from: branches go on with the expert's game, and start anew with the published switch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.envs.wordle.boards import Boards, returns
+from motif_jax.envs.wordle.colours import CODES
+from motif_jax.envs.wordle.streams import _until
+from motif_jax.envs.wordle.task import Wordle
+from tests.envs.wordle.players_test import played
+
+
+def drawn(kind, count=60, **options):
+    task = Wordle({"num_words": 60, **options})
+    return task.stream(kind, "optimal").sample(np.random.default_rng(5), count, 100)
+
+
+def groups(dialogues):
+    """Group -> (the expert's game, the others)."""
+    found = {}
+    for dialogue in dialogues:
+        found.setdefault(dialogue.meta["group"], []).append(dialogue)
+    assert list(found) == list(range(100, 100 + len(found)))
+    for expert, *others in found.values():
+        assert expert.meta["kind"] == "expert"
+        yield expert, others
+
+
+def guesses(dialogue):
+    return dialogue.texts[::2]
+
+
+def continues(expert, branch):
+    """Whether a branch begins with the expert's game up to where it leaves it."""
+    return branch.texts[: 2 * branch.meta["start"]] == expert.texts[: 2 * branch.meta["start"]]
+
+
+def test_games_are_a_function_of_the_seed():
+    task = Wordle({})
+    first, again = (task.stream("games", "fitting").sample(np.random.default_rng(9), 50) for _ in range(2))
+    assert list(first) == list(again)
+    assert list(first) != list(task.stream("games", "fitting").sample(np.random.default_rng(8), 50))
+    for dialogue in first:
+        assert dialogue.terminal
+        assert dialogue.rewards[:-2:2] == (-1.0,) * (len(dialogue.texts) // 2 - 1)
+        won = dialogue.rewards[-2] == 0
+        assert won == (CODES[dialogue.texts[-1]] == 242) or len(dialogue.texts) == 12
+        assert dialogue.rewards[1::2] == (None,) * (len(dialogue.texts) // 2)
+
+
+def test_branches_continue_the_experts_game():
+    for expert, others in groups(drawn("branch", num_suboptimal=2)):
+        assert [branch.meta["start"] for branch in others] == [
+            turn for turn in range(len(guesses(expert))) for _ in range(2)
+        ]
+        for branch in others:
+            assert branch.meta["kind"] == "branch_suboptimal"
+            assert branch.terminal
+            assert continues(expert, branch)
+            assert branch.total == -sum(r == -1 for r in branch.rewards)
+            assert len(guesses(branch)) <= 6
+
+
+def test_published_branches_start_on_an_empty_board():
+    pairs = [
+        (expert, branch)
+        for expert, others in groups(drawn("branch", branch_restarts=True))
+        for branch in others
+        if branch.meta["start"]
+    ]
+    assert not any(continues(expert, branch) for expert, branch in pairs if branch.meta["start"] > 1)
+    assert np.mean([continues(expert, branch) for expert, branch in pairs]) < 0.2
+
+
+def test_adversaries_leave_at_the_third_guess():
+    dialogues = drawn("adversarial", 300, num_words=0, num_suboptimal=3, num_adversarial=4)
+    long = 0
+    for expert, others in groups(dialogues):
+        kinds = [other.meta["kind"] for other in others]
+        leaves = len(guesses(expert)) > 3
+        long += leaves
+        assert kinds == ["adversarial"] * 4 * leaves + ["suboptimal"] * 3
+        for other in others:
+            assert other.meta["start"] == (2 if other.meta["kind"] == "adversarial" else 0)
+            assert continues(expert, other)
+    assert long
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+def test_games_as_they_were(turns):
+    boards = played("random", 50)
+    before = _until(boards, np.arange(50), np.full(50, turns))
+    again = Boards(boards.table, 50)
+    for turn in range(turns):
+        guess, code = boards.guesses[:, turn], boards.codes[:, turn]
+        again.fits &= boards.table.table[guess] == code[:, None]
+    assert np.array_equal(before.fits, again.fits)
+    assert (returns(before) == -turns).all()
+    assert np.array_equal(before.guesses[:, :turns], boards.guesses[:, :turns])

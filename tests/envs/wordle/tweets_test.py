@@ -1,0 +1,186 @@
+"""Tweets: reading and writing them, and games that have their colours, drawn exactly."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from motif_jax.envs.wordle import tweets
+from motif_jax.envs.wordle.colours import CODE_TEXTS, CODES, WordTable
+from motif_jax.envs.wordle.policies import parse
+from motif_jax.envs.wordle.task import Wordle
+from motif_jax.envs.wordle.tweets import Guesses, Tweet, TweetGames
+from motif_jax.envs.wordle.words import read_words
+from motif_jax.support.errors import UserError
+
+WORDS = ["panic", "solar", "shire", "proxy"]
+GUESSES = [*WORDS, "point", "robot", "sugar", "light", "those"]
+DAYS = read_words("days", "tweet_words")
+
+
+def code(guess, word):
+    table = WordTable([guess, word])
+    return int(table.table[0, -1])
+
+
+def test_rows_of_a_text():
+    text = "Wordle 210 3/6\n\n⬛🟨⬜🟦⬛\n🟩🟧🟩🟩🟩\nwell\n🟩🟩🟩🟩🟩"
+    assert [str(CODE_TEXTS[c]) for c in tweets.rows_of(text)] == ["<b><y><b><y><b>", "<g><g><g><g><g>"]
+    assert tweets.rows_of("no game\n⬛⬛\n") == ()
+    assert len(tweets.rows_of("\n".join(["⬛⬛⬛⬛⬛"] * 9))) == 6
+
+
+def test_simulated_tweets_are_read_as_they_were_played(tmp_path):
+    table = WordTable(DAYS)
+    player = parse("mixture(0.5, fitting, random)").player(table)
+    tweets.simulate(tmp_path / "t.csv", DAYS, table, player, 300, np.random.default_rng(0))
+    games = tweets.read_csv(tmp_path / "t.csv", DAYS)
+    assert len(games) == 300
+    assert len({game.word for game in games}) > 30
+    for word, codes in games:
+        rows = table.table[:, table.index[word]]
+        assert all((rows == row).any() for row in codes)
+        assert (242 in codes) == (codes[-1] == 242)
+        assert codes[-1] == 242 or len(codes) == 6
+
+
+def test_the_published_structure_there_and_back(tmp_path):
+    guesses = Guesses.of(WORDS, GUESSES)
+    games = [Tweet("panic", (code("solar", "panic"), 242)), Tweet("proxy", (code("robot", "proxy"),))]
+    tweets.write_structure(tmp_path / "t.json", games, guesses)
+    data = json.loads((tmp_path / "t.json").read_text())
+    assert data["games"] == [[game.word, [str(CODE_TEXTS[c]) for c in game.codes]] for game in games]
+    for word, guess in itertools.product(WORDS, GUESSES):
+        assert guess in data["transitions"][word][str(CODE_TEXTS[code(guess, word)])]
+    assert sum(len(g) for rows in data["transitions"].values() for g in rows.values()) == 4 * 9
+    again, read = tweets.read_structure(tmp_path / "t.json")
+    assert again == games
+    assert read.to_json() == guesses.to_json()
+
+
+def shares(stream, draws=40_000):
+    dialogues = stream.sample(np.random.default_rng(1), draws)
+    return {
+        key: len(list(group)) / draws
+        for key, group in itertools.groupby(sorted(dialogue.texts for dialogue in dialogues))
+    }
+
+
+def every_way(games, guesses, true_word):
+    """What the published rejections come to: all pairs of game and word that fit alike, then all guesses of each row."""
+    ways = {}
+    table = guesses.to_json()
+    pairs = [
+        (game, word)
+        for game in games
+        for word in ([game.word] if true_word else table)
+        if all(str(CODE_TEXTS[c]) in table[word] for c in game.codes)
+    ]
+    for game, word in pairs:
+        choices = [table[word][str(CODE_TEXTS[c])] for c in game.codes]
+        for said in itertools.product(*choices):
+            texts = tuple(itertools.chain(*zip(said, (str(CODE_TEXTS[c]) for c in game.codes))))
+            chance = 1 / len(pairs) / np.prod([len(choice) for choice in choices])
+            ways[texts] = ways.get(texts, 0.0) + chance
+    return ways
+
+
+@pytest.mark.parametrize("true_word", [False, True])
+def test_games_are_drawn_exactly(true_word):
+    guesses = Guesses.of(WORDS, GUESSES)
+    absent = code("light", "panic")
+    games = [
+        Tweet("panic", (absent, 242)),
+        Tweet("solar", (code("proxy", "solar"), code("sugar", "solar"), 242)),
+        Tweet("panic", (code("robot", "panic"), 242)),
+        Tweet("shire", (0, 0, 0)),
+        Tweet("proxy", (CODES["<g><g><g><g><b>"], 242)),
+    ]
+    wanted = every_way(games, guesses, true_word)
+    found = shares(TweetGames(games, guesses, true_word))
+    assert found.keys() == wanted.keys()
+    assert len(wanted) > (3 if true_word else 5)
+    for texts, share in wanted.items():
+        assert abs(found[texts] - share) < 5 * np.sqrt(share / 40_000)
+
+
+def test_impossible_rows_are_counted():
+    guesses = Guesses.of(WORDS, GUESSES)
+    never = CODES["<g><g><g><g><b>"]
+    games = [Tweet("panic", (never, 242)), Tweet("panic", (242,)), Tweet("panic", (never, never - 1, 242))]
+    facts = TweetGames(games, guesses).facts
+    assert facts["games"] == 3
+    assert facts["games_with_impossible_rows"] == facts["games_left_out"] == 2
+    assert facts["impossible_rows"] >= 1
+    with pytest.raises(UserError, match="none of the 1 games"):
+        TweetGames(games[:1], guesses)
+
+
+def test_rewards_and_ends_of_games():
+    guesses = Guesses.of(WORDS, GUESSES)
+    row = code("light", "panic")
+    won, lost, short = (
+        TweetGames([Tweet("panic", codes)], guesses, True).sample(np.random.default_rng(0), 1)[0]
+        for codes in ((row, 242), (row,) * 6, (row,))
+    )
+    assert (won.terminal, won.rewards[::2]) == (True, (-1, 0))
+    assert (lost.terminal, lost.total) == (True, -6)
+    assert (short.terminal, short.total) == (False, -1)
+
+
+def test_the_best_games_and_how_the_published_code_ranks_them():
+    games = [Tweet("panic", (0,) * 6), Tweet("panic", (0,) * 5 + (242,)), Tweet("panic", (0, 242))]
+    games += [Tweet("panic", (0,) * 3)]
+    assert tweets.best(games, 0.5) == [games[2], games[1]]
+    assert tweets.best(games, 0.75) == [games[2], games[1], games[3]]
+    published = tweets.best(games, 0.5, rows_only=True)
+    assert published == [games[2], games[3]]
+    assert set(tweets.best(games, 0.5)) != set(published)
+
+
+def test_indexes(tmp_path):
+    (tmp_path / "i.json").write_text("[2, 0]")
+    assert tweets.read_indexes(tmp_path / "i.json", 3) == [2, 0]
+    with pytest.raises(UserError, match="index 2 must be a whole number below 2"):
+        tweets.read_indexes(tmp_path / "i.json", 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("210,a,b\n", "row 1 has 3 columns"),
+        ("9,,,,⬛⬛⬛⬛⬛\n", "day '9' must be 210 to 249"),
+        ("210,,,,hello\n", "no row of five squares"),
+    ],
+)
+def test_files_that_are_no_tweets(tmp_path, content, why):
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(UserError, match=why):
+        tweets.read_csv(tmp_path / "t.csv", DAYS)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"games": [], "transitions": {"panic": {"<b><b><b><b><b>": ["light"]}}},
+        {"games": [["panic", ["<b>"]]], "transitions": {"panic": {"<b><b><b><b><b>": ["light"]}}},
+        {"games": [["panic", ["<b><b><b><b><b>"]]], "transitions": {"panic": {"red": ["light"]}}},
+        {"games": [["panic", ["<b><b><b><b><b>"]]], "transitions": {}},
+        {"games": [["panic", ["<b><b><b><b><b>"]]], "transitions": ["panic"]},
+    ],
+)
+def test_structures_that_are_none(tmp_path, data):
+    (tmp_path / "t.json").write_text(json.dumps(data))
+    with pytest.raises(UserError, match=r"t\.json is no structure of tweets"):
+        tweets.read_structure(tmp_path / "t.json")
+
+
+def test_the_true_word_must_be_in_the_list(tmp_path):
+    (tmp_path / "w.txt").write_text("zebra\nquick\n")
+    task = Wordle({"words": str(tmp_path / "w.txt"), "true_word": True, "simulated": 20})
+    task = Wordle(task.prepare("tweets", "fitting", tmp_path))
+    with pytest.raises(UserError, match="is not in the list of words"):
+        task.stream("tweets", "fitting")

@@ -1,0 +1,111 @@
+"""Pickles of published Wordle games: read as games, and nothing of them is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import pickle
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from motif_jax.envs.wordle import knowledge
+from motif_jax.envs.wordle.colours import WordTable
+from motif_jax.envs.wordle.environment import WordleEnvironment
+from motif_jax.envs.wordle.words import read_words
+from motif_jax.published.wordle_games import read_games
+from motif_jax.support.errors import UserError
+
+
+@pytest.fixture
+def published(monkeypatch):
+    """Classes by the published names, in modules that are there only while a file is written."""
+
+    class CharKnowledge(enum.Enum):
+        NOT_HERE = 0
+        POSSIBLE = 1
+        HERE = 2
+
+    @dataclasses.dataclass
+    class CharState:
+        position_knowledge: list
+
+    class WordleState:
+        def __init__(self, state):
+            self.state = state
+
+    module = types.ModuleType("wordle.wordle_game")
+    for kind in (CharKnowledge, CharState, WordleState):
+        kind.__module__, kind.__qualname__ = module.__name__, kind.__name__
+        setattr(module, kind.__name__, kind)
+    monkeypatch.setitem(sys.modules, "wordle", types.ModuleType("wordle"))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    def state(known):
+        return WordleState([CharState([CharKnowledge(int(cell)) for cell in row]) for row in known])
+
+    return state
+
+
+@pytest.fixture
+def games():
+    words = read_words("words", "wordle_official_200")
+    environment, played = WordleEnvironment(WordTable(words)), []
+    for seed, guesses in enumerate((["panic", "solar", "robot"], ["sugar"] * 6, ["mount", "abc"])):
+        environment.reset(np.random.default_rng(seed))
+        for guess in guesses:
+            outcome = environment.step(guess)
+        played.append(outcome.observation)
+    return played
+
+
+def write(path, items):
+    data = {"state_actions": items, "vocab_path": "data/wordle/word_lists/wordle_official_200.txt"}
+    path.write_bytes(pickle.dumps({**data, "vocab_cache_path": None}))
+
+
+def test_games_come_back(published, games, tmp_path, monkeypatch):
+    items = [{"state": published(o.knowledge()), "actions": list(o.guesses)} for o in games]
+    shared = published(knowledge.unknown())
+    items[0]["meta"] = {"kind": "expert", "prefixes": [(shared, []), (shared, ["panic"])], "self_actions": []}
+    items[1]["meta"] = {"kind": "branch_suboptimal", "start": (shared, ["sugar"]), "self_actions": []}
+    items[2]["meta"] = {"kind": "adversarial", "s_2": (shared, ["mount", "x"]), "a_2": "mount"}
+    write(tmp_path / "games.pkl", items)
+    monkeypatch.undo()
+    read = read_games(tmp_path / "games.pkl")
+    for dialogue, observation in zip(read, games, strict=True):
+        assert dialogue[:3] == observation.to_sequence()[:3]
+    metas = [dict(dialogue.meta) for dialogue in read]
+    assert metas == [
+        {"kind": "expert"}, {"kind": "branch_suboptimal", "start": 1}, {"kind": "adversarial", "start": 2},
+    ]  # fmt: skip
+
+
+def test_another_list_judges_anew(published, games, tmp_path):
+    """Under a list with one word that fits, the same game is won."""
+    observation = games[1]
+    write(tmp_path / "g.pkl", [{"state": published(observation.knowledge()), "actions": ["sugar"]}])
+    assert read_games(tmp_path / "g.pkl")[0].rewards[0] == -1
+    hidden = next(w for w, fits in zip(observation.table.words, observation.fits) if fits and w != "sugar")
+    assert not read_games(tmp_path / "g.pkl", [hidden, "zzzzz"])[0].terminal
+
+
+class Harm:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was run",))
+
+
+@pytest.mark.parametrize("content", [b"", b"no pickle", pickle.dumps([1]), pickle.dumps(Harm())])
+def test_files_that_are_something_else(tmp_path, content):
+    (tmp_path / "g.pkl").write_bytes(content)
+    with pytest.raises(UserError, match=r"g\.pkl is no pickle of published Wordle games"):
+        read_games(tmp_path / "g.pkl")
+
+
+def test_a_list_that_is_not_here(tmp_path):
+    data = {"state_actions": [], "vocab_path": "mine.txt"}
+    (tmp_path / "g.pkl").write_bytes(pickle.dumps(data))
+    with pytest.raises(UserError, match="'mine'"):
+        read_games(tmp_path / "g.pkl")
