@@ -161,6 +161,16 @@ PUBLISHED_FLAGS = {
         actor_critic_share_weights encoder_type encoder_subtype rew_norm checkpoint_num msg_count_bonus
         save_ttyrec_every save_dir wandb experiment_summaries_interval""",
     ),
+    "ONI": (
+        "oni",
+        """llm_reward_type llm_reward_coeff extrinsic_reward_coeff llm_server_addr llm_model llm_batch_size prompt_version
+        goal_key reward_model_batch_size reward_model_lr reward_model_gradient_steps_per_update classification_threshold
+        online_dataset_subsample remove_duplicated_obs eps_threshold_quantile beta_count_exponent rew_norm reward_dir
+        checkpoint_num root_env reward_scale obs_scale batch_size num_workers num_envs_per_worker train_for_env_steps seed
+        save_every_steps keep_checkpoints save_every_sec stats_avg wandb wandb_entity wandb_proj train_for_seconds
+        save_milestones_sec checkpoint_id pop_bl device encoder_custom encoder_extra_fc_layers policy_initialization
+        policy_init_gain use_spectral_norm adaptive_stddev initial_stddev obs_subtract_mean""",
+    ),
     "Watching": ("visualize", "train_dir experiment sleep render"),
 }
 
