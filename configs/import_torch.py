@@ -5,7 +5,7 @@
     python -m motif_jax.launch --config=configs/import_torch.py:agent --workdir=runs/imported_agent --config.file=FILE.pth
     python -m motif_jax.launch --config=configs/import_torch.py:oni --workdir=runs/imported_oni --config.file=FILE.pth
 
-The last reads an agent of ONI (28 actions) with the labels that its checkpoint holds; `:reward` with its file reads the network of a
+The last reads an agent of ONI (28 actions) with the labels and the classifier that its checkpoint holds; `:reward` with its file reads the network of a
 learned ranking (its mean and variance are not in the file). Out comes a run folder that agents, evaluate and explain_reward use like one trained here, model.safetensors, and
 mapping.json: which tensor of the file became which layer. Seconds. Tensors are matched by shape, order and hints in
 their names; where that leaves a choice it is asked for: --config.names="reward_head/weight=THEIR.weight,...". The same

@@ -1,19 +1,27 @@
-"""What a published ONI checkpoint holds besides the agent: the table of labels, and the labels a classifier learned from."""
+"""What a published ONI checkpoint holds besides the agent: labels of messages, and the classifier that learned from them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
+from motif_jax.networks import layout
+from motif_jax.networks.classifier import MessageClassifier
+from motif_jax.published import name_matching, torch_file
 from motif_jax.published.pickles import Unread
 from motif_jax.published.torch_import import TorchCheckpoint
+from motif_jax.rewards import label_log
 from motif_jax.rewards.load import encode
 from motif_jax.support.errors import UserError
 
 TABLE, DATASET, MODEL = "llm_message_rewards", "reward_model_dataset", "reward_model"
 _DEEPEST = 10
+_ORDER = "embedding conv1 conv2 conv3 conv4 conv5 conv6 message_fc classifier_fc1 classifier_fc2 classifier_head".split()
 
 
 def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
@@ -75,3 +83,54 @@ def _label(checkpoint: TorchCheckpoint, name: str, text: str, value: Any) -> int
     if number not in (0.0, 1.0):
         raise UserError(f"{checkpoint.path}: {name}: the label of {text!r} is {number:g}, neither 0 nor 1")
     return int(number)
+
+
+def classifier(checkpoint: TorchCheckpoint) -> Any | None:
+    """The parameters of the classifier that the checkpoint holds; None where it holds none.
+
+    Raises:
+      UserError: its tensors do not fit.
+    """
+    tensors = list(torch_file.tensors(checkpoint.content.get(MODEL) or {}))
+    if not tensors or DATASET not in checkpoint.content:
+        return None
+    abstract = jax.eval_shape(MessageClassifier().init, jax.random.key(0))
+    named = layout.to_torch(jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract))
+    shapes = {name: named[name].shape for name in sorted(named, key=_published_order)}
+    try:
+        found = name_matching.match(tensors, shapes)
+    except ValueError as error:
+        raise UserError(f"{checkpoint.path}: {MODEL} does not fit the classifier: {error}") from None
+    arrays = dict(tensors)
+    return layout.from_torch(
+        {name: np.asarray(arrays[foreign], np.float32) for name, foreign in found.names.items()}, abstract
+    )
+
+
+def _published_order(name: str) -> tuple[int, bool]:
+    layer, _, kind = name.partition("/")
+    return _ORDER.index(layer), kind == "bias"
+
+
+def reward_item(labels: dict[str, int], params: Any | None, workdir: Path) -> dict[str, Any]:
+    """Writes the label log of a run whose reward holds `labels`; returns the checkpoint's item of that reward.
+
+    Args:
+      labels: text -> 0 or 1.
+      params: of the classifier, None for a reward that is the labels themselves.
+      workdir: the run folder.
+    """
+    path = workdir / label_log.FILE
+    path.unlink(missing_ok=True)  # of an import that was killed
+    log = label_log.LabelLog(path)
+    try:
+        log.append(label_log.Label(0, 0, (text,), label) for text, label in labels.items())
+        log.sync()
+        book: dict[str, Any] = {"length": log.length, "labels": len(labels), "own": None}
+    finally:
+        log.close()
+    item: dict[str, Any] = {}
+    if params is not None:
+        # The file does not say how often it was trained; a reward that never was would pay nothing.
+        book["own"], item["own"] = {"taken": 1}, {"params": params}
+    return {"book": np.frombuffer(json.dumps(book).encode(), np.uint8), **item}

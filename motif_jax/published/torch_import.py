@@ -211,8 +211,13 @@ def _with_27_status_numbers(
     return dataclasses.replace(checkpoint, tensors=widened)
 
 
-def write_agent(params: Any, config: ConfigDict, step: int, workdir: Path) -> None:
-    """Writes an agent's run folder with this one checkpoint, which evaluate and visualize read, and a file."""
+def write_agent(
+    params: Any, config: ConfigDict, step: int, workdir: Path, items: Mapping[str, Any] | None = None
+) -> None:
+    """Writes an agent's run folder with this one checkpoint, which evaluate and visualize read, and a file.
+
+    `items`: what the checkpoint holds besides the parameters.
+    """
     plain = as_plain(config)
     describe(workdir, plain)
     header = {"format": "motif_jax.agent", "version": 1, "step": step, "config": plain}
@@ -223,4 +228,4 @@ def write_agent(params: Any, config: ConfigDict, step: int, workdir: Path) -> No
     # The checkpoint comes last: with it the folder is whole. What a killed import left is not taken for it.
     shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
     with Checkpoints(workdir / "checkpoints") as checkpoints:
-        checkpoints.save(step, {"params": params}, asynchronous=False)
+        checkpoints.save(step, {"params": params, **(items or {})}, asynchronous=False)

@@ -90,25 +90,33 @@ def run(config: ConfigDict, workdir: Path) -> None:
             )
             print(f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown}")
         else:
-            agent = _with_labels(config.agent, checkpoint, workdir)
-            torch_import.write_agent(params, agent, int(checkpoint.number("env_steps") or 0), workdir)
+            agent, items = _learned(config.agent, checkpoint, workdir)
+            step = int(checkpoint.number("env_steps") or 0)
+            torch_import.write_agent(params, agent, step, workdir, items)
         print(f"written to {workdir}")
 
 
-def _with_labels(agent: ConfigDict, checkpoint: TorchCheckpoint, workdir: Path) -> ConfigDict:
-    """Writes the labels that an ONI checkpoint holds, and returns the agent's config with them as its reward."""
+def _learned(
+    agent: ConfigDict, checkpoint: TorchCheckpoint, workdir: Path
+) -> tuple[ConfigDict, dict[str, Any]]:
+    """The agent's config with the reward that an ONI checkpoint holds, and the checkpoint item of that reward."""
     from motif_jax.published import oni_checkpoint
 
-    labels = oni_checkpoint.labels(checkpoint)
+    if "annotator" not in agent:
+        return agent, {}
+    agent, labels = agent.copy_and_resolve_references(), oni_checkpoint.labels(checkpoint)
     if labels is None:
-        return agent
+        agent.reward.kind, agent.reward.intrinsic_coefficient = "none", 0.0
+        print("no labels in it: the agent is read without a reward")
+        return agent, {}
+    params = oni_checkpoint.classifier(checkpoint)
+    agent.reward.kind = "retrieval" if params is None else "classification"
     atomic_write_json(workdir / LABELS, labels)
+    item = oni_checkpoint.reward_item(labels, params, workdir)
     share = sum(labels.values()) / max(1, len(labels))
-    print(f"{len(labels):,} labels, {100 * share:.3g} % helpful: {workdir / LABELS}")
-    agent = agent.copy_and_resolve_references()
-    if oni_checkpoint.MODEL not in checkpoint.content:
-        agent.reward.kind, agent.reward.table = "table", str(workdir / LABELS)
-    return agent
+    network = "" if params is None else ", and the classifier that learned from them"
+    print(f"{len(labels):,} labels, {100 * share:.3g} % helpful{network}: {workdir / LABELS}")
+    return agent, {"reward": item}
 
 
 def _agent_network(config: ConfigDict) -> Any:

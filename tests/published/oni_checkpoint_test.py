@@ -12,11 +12,12 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.networks import layout
-from motif_jax.playing import agent_policy
+from motif_jax.playing import agent_policy, lineups
 from motif_jax.published import oni_checkpoint, torch_import
 from motif_jax.stages import import_torch
 from motif_jax.support.errors import UserError
 from tests import torch_files
+from tests.golden_numbers import recipe_tensors
 from tests.reward_fixtures import load_config
 from tests.torch_files import tensor
 
@@ -84,7 +85,8 @@ def test_labels_that_are_none_are_refused(tmp_path, labels, line):
 
 
 @pytest.mark.slow
-def test_an_agent_of_28_actions_plays_and_is_rated_by_its_labels(tmp_path):
+@pytest.mark.parametrize("kind", ["retrieval", "classification", "none"])
+def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, foreign, tmp_path, kind):
     config = load_config("import_torch", "oni")
     network = import_torch._agent_network(config.agent)
     params = jax.tree.map(lambda leaf: np.asarray(leaf), network.init(jax.random.key(3)))
@@ -92,15 +94,37 @@ def test_an_agent_of_28_actions_plays_and_is_rated_by_its_labels(tmp_path):
     ordered = sorted(named, key=torch_import._agent_order)
     model = {f"net.{number}.{name.split('/')[1]}": tensor(named[name]) for number, name in enumerate(ordered)}
     content = {"model": model, "env_steps": 777, "llm_message_rewards": LABELS}
+    if kind == "none":  # a ranking's network has no labels of messages
+        del content["llm_message_rewards"]
+    if kind == "classification":
+        weights = recipe_tensors(golden("oni/oni_classifier_shapes.json"))
+        content["reward_model"] = {
+            f"part.{number}.{name.split('/')[1]}": tensor(array)
+            for number, (name, array) in enumerate(weights.items())
+        }
+        content["reward_model_dataset"] = foreign(data=list(LABELS.items()))
     config.file = str(torch_files.write(tmp_path / "checkpoint.pth", content))
     workdir = tmp_path / "run"
     import_torch.check(config, workdir)
     import_torch.run(config, workdir)
-    assert json.loads((workdir / "labels.json").read_text()) == LABELS
     policy, step = agent_policy.load(workdir)
     assert step == 777
     for ours, theirs in zip(jax.tree.leaves(policy._params), jax.tree.leaves(params), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    trained = agent_policy.read_config(workdir)
-    assert rewards.rates(trained.reward)
-    assert agent_policy.environment_of(trained)[0] == "NetHackScoreExtendedActions-v1"
+    evaluation = load_config("evaluate", "smoke")
+    evaluation.policy = str(workdir)
+    who = lineups.open_lineup(evaluation)
+    assert who.environment == "NetHackScoreExtendedActions-v1"
+    if kind == "none":
+        assert who.reward is None
+        return
+    assert who.reward.dir == str(workdir)
+    assert json.loads((workdir / "labels.json").read_text()) == LABELS
+    reward = rewards.load(workdir)
+    if kind == "retrieval":
+        np.testing.assert_array_equal(reward.intrinsic([*LABELS, "new"]), [*LABELS.values(), 0])
+    else:
+        g = golden("oni/oni_classifier.npz")
+        found = reward.raw(g["message"])
+        np.testing.assert_allclose(found, g["probability_of_class_1"], rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(reward.intrinsic(g["message"]), g["prediction_at_0.5"])
