@@ -24,7 +24,7 @@ from motif_jax.datasets.verdicts import FORMS, UNKNOWN, Form
 _MOST_BYTES = 16 << 20
 _CHARACTERS_PER_TOKEN = 4
 _PUZZLED = "I only judge what happens in games, and see no question about that here."
-# Probability of a word that is not listed, in the place of log 0.
+# In the place of probability 0, and by how much a verdict is above others that are as probable.
 _LEAST = 1e-9
 
 
@@ -143,9 +143,11 @@ def _words(asked: _Asked, answer: Answer, request: Mapping[str, Any]) -> str:
 def _log_probabilities(asked: _Asked, answer: Answer) -> dict[str, Any]:
     """The verdict's token with those of all verdicts."""
     form = asked.prompt.form
-    shares = answer.probabilities or form.certain(answer.label)
+    shares = list(answer.probabilities or form.certain(answer.label))
     if answer.label == UNKNOWN:
-        shares = tuple(0.0 for _ in form.verdicts)
+        shares = [0.0] * len(shares)
+    elif shares[answer.label] == max(shares):  # a draw is told as it was decided
+        shares[answer.label] += _LEAST
     tokens: list[dict[str, Any]] = [
         {"token": word, "logprob": math.log(max(share, _LEAST)), "bytes": None}
         for word, share in zip(asked.prompt.answer.verdicts, shares, strict=True)

@@ -1,0 +1,312 @@
+"""A server that is asked while an agent trains: one that behaves, one that is killed and comes back, and ones that misbehave."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.annotation import online
+from motif_jax.annotation.lexicon import Judge, load_lexicon
+from motif_jax.datasets.verdicts import PAIR, SINGLE
+from motif_jax.support.errors import UserError
+from tests.chat_server import Server
+from tests.processes import Program, ended, free_port, launch, wait_until
+
+KILLS = [f"You kill the newt!  You see here {n} daggers." for n in range(40)]
+PLAIN = [f"You see here {n} daggers." for n in range(2, 40)]
+
+
+@pytest.fixture(scope="module")
+def lexicon_url(tmp_path_factory):
+    """A served lexicon."""
+    log = tmp_path_factory.mktemp("serve") / "log"
+    program = serve_lexicon(log, 0)
+    with ended([program]):
+        wait_until(lambda: "http://" in program.text(), "the server listens")
+        yield re.search(r"http://\S+", program.text())[0]
+        program.send(signal.SIGTERM)
+        assert program.wait() == 0
+
+
+def serve_lexicon(log, port, **values) -> Program:
+    flags = [f"--config.{key}={value}" for key, value in {"port": port, **values}.items()]
+    return launch(log.parent, "serve_annotator.py", *flags, log=log)
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def make(url, form=SINGLE, start=True, **values):
+        config = online.default_config()
+        config.compat = ConfigDict({})
+        config.annotator.kind = "openai"
+        config.annotator.store_dir = str(tmp_path / "store")
+        config.annotator.openai.base_url = url
+        config.annotator.openai.model = "judge"
+        config.annotator.openai.timeout_seconds = 5.0
+        config.annotator.openai.concurrency = 4
+        config.annotator.wait_seconds = 20.0
+        config.update_from_flattened_dict({key.replace("__", "."): value for key, value in values.items()})
+        online.check(config, form)
+        source = online.make_source(config, form)
+        made.append(source)
+        if start:
+            source.start()
+        return source
+
+    yield make
+    for source in made:
+        source.close()
+
+
+def ask(source, *texts):
+    source.meet([(text,) for text in texts], [1] * len(texts), None, 0)
+
+
+def answers(source, count, seconds=30.0):
+    told = []
+    wait_until(lambda: told.extend(source.poll()) or len(told) >= count, "labels", seconds, 0.01)
+    return {entry.item: entry for entry in told}
+
+
+@pytest.mark.parametrize("form", [SINGLE, PAIR])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        {"mode": "analysis"},
+        {"mode": "verdict"},
+        {"mode": "soft"},
+        {"mode": "verdict", "structured": "response_format"},
+    ],
+)
+def test_the_served_lexicon_answers_like_the_lexicon(make, lexicon_url, form, mode):
+    values = {"annotator__answer__mode": mode["mode"], "annotator__goal": "gold"}
+    values["annotator__openai__structured"] = mode.get("structured", "structured_outputs")
+    source = make(
+        lexicon_url, form, annotator__openai__model="lexicon", annotator__prompt__version="reworded", **values
+    )
+    texts = [
+        "$ - 24 gold pieces.",
+        "You kill the newt!",
+        "",
+        'It\'s a "wall".',
+        "You find a hidden door.",
+    ]
+    items = [(text,) for text in texts] if form is SINGLE else [(a, b) for a in texts for b in texts]
+    source.meet(items, [1] * len(items), None, 0)
+    told = answers(source, len(items))
+    judge = Judge(load_lexicon(), "gold")
+    expected = {item: judge.answer(*item) for item in items}
+    assert {item: entry.label for item, entry in told.items()} == {
+        item: a.label for item, a in expected.items()
+    }
+    if mode["mode"] == "soft" and form is SINGLE:
+        for item, entry in told.items():
+            assert entry.probability == pytest.approx(expected[item].probabilities[1], abs=1e-6)
+    figures = source.metrics()
+    assert figures["annotator/tokens"] > 0
+    assert 0 < figures["annotator/megabytes"] < 100
+
+
+def test_a_server_that_is_killed_and_comes_back_costs_no_label(make, tmp_path):
+    port = free_port()
+    first = serve_lexicon(tmp_path / "first", port, latency_seconds=0.05)
+    with ended([first]):
+        source = make(f"http://127.0.0.1:{port}/v1", annotator__openai__model="lexicon")
+        ask(source, *KILLS)
+        told = answers(source, 3)
+        first.send(signal.SIGKILL)
+        wait_until(
+            lambda: told.update(answers(source, 0)) or not source.metrics()["annotator/server_up"],
+            "it is missed",
+        )
+        ask(source, *PLAIN)
+        assert source.metrics()["annotator/queued"] > 0
+    second = serve_lexicon(tmp_path / "second", port)
+    with ended([second]):
+        told |= answers(source, len(KILLS) + len(PLAIN) - len(told))
+        figures = source.metrics()
+    assert {entry.label for (text,), entry in told.items() if text in KILLS} == {1}
+    assert {text for (text,) in told} == {*KILLS, *PLAIN}
+    assert figures["annotator/server_up"] == 1
+    assert figures["annotator/failures"] > 0
+    assert figures["annotator/questions"] == len(told) + 1  # and the one at the start
+    assert figures["annotator/restarts"] == 0
+
+
+def hang(number, request):
+    time.sleep(1.0)
+    return 200, {}
+
+
+FAULTS = {
+    "never answers": hang,
+    "500": lambda number, request: (500, {"error": "engine dead"}),
+    "429": lambda number, request: (429, {"error": "too many"}, ("Retry-After", "1")),
+    "HTML": lambda number, request: (200, "<html>It works!</html>"),
+    "cut off": lambda number, request: (200, b'HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n{"choices": ['),
+    "no head": lambda number, request: (200, b"garbage"),
+    "another model": lambda number, request: (404, {"error": "no model judge"}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_after_the_first_answer_is_told_and_what_failed_is_asked_again(make, server, fault):
+    source = make(server.url, annotator__openai__timeout_seconds=0.4)
+    down = threading.Event()
+    down.set()
+    server.behave = lambda number, request: FAULTS[fault](number, request) if down.is_set() else None
+    texts = KILLS[:6] + PLAIN[:2]
+    ask(source, *texts)
+    wait_until(lambda: not source.metrics()["annotator/server_up"], "the fault is told", interval=0.02)
+    assert source.poll() == []
+    down.clear()
+    told = answers(source, len(texts))
+    assert {text: entry.label for (text,), entry in told.items()} == {
+        text: int(text in KILLS) for text in texts
+    }
+    figures = source.metrics()
+    assert (figures["annotator/server_up"], figures["annotator/restarts"]) == (1, 0)
+    assert figures["annotator/failures"] > 0
+    assert figures["annotator/questions"] == len(texts) + 1
+
+
+def test_one_question_that_its_server_cannot_bear_holds_up_no_other(make, server):
+    poison = "It's a wall."
+    bearable = threading.Event()
+
+    def behave(number, request):
+        if poison in request["messages"][-1]["content"] and not bearable.is_set():
+            return 500, {"error": "boom"}
+        return None
+
+    server.behave = behave
+    source = make(server.url, annotator__openai__concurrency=1)
+    source.meet([(poison,)] + [(text,) for text in KILLS], [1000] + [1] * len(KILLS), None, 0)
+    told = answers(source, len(KILLS))
+    assert (poison,) not in told
+    bearable.set()
+    assert set(answers(source, 1)) == {(poison,)}
+
+
+def test_a_slow_answer_holds_up_no_other(make, server):
+    slow, free = "It's a wall.", threading.Event()
+
+    def behave(number, request):
+        if slow in request["messages"][-1]["content"]:
+            free.wait(60)
+        return None
+
+    server.behave = behave
+    source = make(server.url, annotator__openai__timeout_seconds=60.0)
+    try:
+        ask(source, slow)
+        wait_until(lambda: len(server.requests) > 1, "it is asked")
+        ask(source, *KILLS)
+        assert (slow,) not in answers(source, len(KILLS))
+    finally:
+        free.set()
+    assert set(answers(source, 1)) == {(slow,)}
+
+
+def test_answers_without_a_verdict_are_no_labels_and_asked_so_many_times(make, server):
+    def behave(number, request):
+        reply = server.judge(request)
+        text = reply["choices"][0]["message"]["content"]
+        plain = "daggers" in request["messages"][1]["content"]
+        reply["choices"][0]["message"]["content"] = (
+            "I do not know." if plain else "x" * 1_000_000 + "\n" + text
+        )
+        return 200, reply
+
+    server.behave = behave
+    source = make(server.url, annotator__attempts=2, annotator__answer__retry=False)
+    ask(source, PLAIN[0], "You kill it!")
+    assert set(answers(source, 1)) == {("You kill it!",)}
+    wait_until(lambda: source.metrics()["annotator/given_up"] == 1, "it is given up")
+    ask(source, PLAIN[0])
+    time.sleep(0.3)
+    figures = source.metrics()
+    assert figures["annotator/unknown"] == 2
+    assert (figures["annotator/queued"], figures["annotator/in_flight"]) == (0, 0)
+
+
+def test_a_server_that_is_slower_than_new_questions_is_asked_the_most_frequent(make, server):
+    source = make(server.url, annotator__openai__concurrency=1, queue__size=8)
+    go = threading.Event()
+    server.behave = lambda number, request: go.wait(60) and None
+    ask(source, "You kill the first!")  # keeps the server busy
+    wait_until(lambda: len(server.requests) > 1, "it is asked")
+    texts = [(text,) for text in KILLS]
+    source.meet(texts, list(range(1, len(texts) + 1)), None, 0)
+    figures = source.metrics()
+    assert (figures["annotator/queued"], figures["annotator/dropped"]) == (8, len(texts) - 8)
+    go.set()
+    assert set(answers(source, 9)) == {("You kill the first!",), *texts[-8:]}
+
+
+@pytest.mark.parametrize(
+    ("behave", "told"),
+    [
+        (lambda n, r: (404, {"error": "x"}), r"does not know config.annotator.openai.model=judge"),
+        (lambda n, r: (401, {"error": "x"}), r"refuses the key of the environment variable OPENAI_API_KEY"),
+        (lambda n, r: (200, "<html>It works!</html>"), r"returns rubbish"),
+        (lambda n, r: (500, {"error": "x"}), r"answers with HTTP 500"),
+        (hang, r"hangs: no answer within 0.4 s"),
+    ],
+)
+def test_a_fault_before_the_first_answer_ends_the_start_with_one_line(make, server, behave, told):
+    server.behave = behave
+    source = make(
+        server.url, start=False, annotator__wait_seconds=0.2, annotator__openai__timeout_seconds=0.4
+    )
+    with pytest.raises(UserError, match=told) as error:
+        source.start()
+    assert "\n" not in str(error.value)
+
+
+def test_no_server_within_the_wait_is_one_line(make):
+    source = make(f"http://127.0.0.1:{free_port()}/v1", start=False, annotator__wait_seconds=0.3)
+    with pytest.raises(UserError, match="cannot be reached"):
+        source.start()
+
+
+def test_a_start_waits_for_a_server_that_comes(make, tmp_path):
+    port = free_port()
+    source = make(
+        f"http://127.0.0.1:{port}/v1",
+        start=False,
+        annotator__openai__model="lexicon",
+        annotator__wait_seconds=120.0,
+    )
+    starting = threading.Thread(target=source.start)
+    starting.start()
+    time.sleep(1.0)
+    program = serve_lexicon(tmp_path / "log", port)
+    with ended([program]):
+        starting.join(60)
+        assert not starting.is_alive()
+        ask(source, KILLS[0])
+        assert answers(source, 1)
+
+
+def test_a_greeting_takes_the_place_of_a_question_that_was_answered(make, server):
+    make(server.url).close()
+    before = len(server.requests)
+    source = make(server.url)
+    assert len(server.requests) == before + 1
+    assert server.requests[-1]["max_tokens"] == 1
+    assert source.metrics()["annotator/questions"] == 0
