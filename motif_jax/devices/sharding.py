@@ -79,23 +79,30 @@ class Sharded(DataParallel):
         """Returns `fn(state, batch)`; see `DataParallel.wrap`. A state that comes back is split as the one that went in."""
 
         @functools.cache
-        def program(structure: Any, shardings: tuple[NamedSharding, ...]) -> Callable[[Any, Any], Any]:
-            def whole(state: Any, batch: Any) -> Any:
-                # One part that is the whole batch: what the core adds up over `AXIS` is complete already.
-                found = jax.vmap(core, (None, 0), axis_name=AXIS)(state, batch)
-                found = jax.tree.map(lambda leaf: leaf[0], found)
-                if isinstance(found, tuple) and jax.tree.structure(found[0]) == structure:
-                    kept = jax.tree.unflatten(structure, shardings)
-                    return (jax.lax.with_sharding_constraint(found[0], kept), *found[1:])
-                return found
-
-            return jax.jit(whole, donate_argnums=(0,) if donate_state else ())
+        def of(structure: Any, shardings: tuple[NamedSharding, ...]) -> Any:
+            return self.program(core, jax.tree.unflatten(structure, shardings), donate_state)
 
         def run(state: Any, batch: Any) -> Any:
             leaves, structure = jax.tree.flatten(state)
-            return program(structure, tuple(leaf.sharding for leaf in leaves))(state, batch)
+            return of(structure, tuple(leaf.sharding for leaf in leaves))(state, batch)
 
         return in_turn(run) if self.platform == "cpu" and len(self.local_devices) > 1 else run
+
+    def program(
+        self, core: Callable[[Any, Any], Any], shardings: Any, donate_state: bool = False
+    ) -> jax.stages.Wrapped:
+        """The jitted program of a core for a state that is split so (`shardings`); it can be lowered for shapes, too."""
+
+        def whole(state: Any, batch: Any) -> Any:
+            # One part that is the whole batch: what the core adds up over `AXIS` is complete already.
+            found = jax.vmap(core, (None, 0), axis_name=AXIS)(state, batch)
+            found = jax.tree.map(lambda leaf: leaf[0], found)
+            structure: Any = jax.tree.structure(shardings)
+            if isinstance(found, tuple) and jax.tree.structure(found[0]) == structure:
+                return (jax.lax.with_sharding_constraint(found[0], shardings), *found[1:])
+            return found
+
+        return jax.jit(whole, donate_argnums=(0,) if donate_state else ())
 
     def replicate(self, tree: Any) -> Any:
         """Places `tree` on the devices, each array split as its path says; every process hands in the whole."""

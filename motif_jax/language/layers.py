@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from motif_jax.language.attention import Keys, attend, causal, mask_bias, rotate
 from motif_jax.language.config import ModelConfig
+from motif_jax.networks.layers import add_bias
 
 ACTIVATIONS = {
     "relu": jax.nn.relu,
@@ -74,10 +75,23 @@ class LayerNorm(nn.Module):
         return normed.astype(x.dtype)
 
 
-def projection(config: ModelConfig, features: int, bias: bool, name: str, dtype: Any) -> nn.Dense:
+class Linear(nn.Dense):
+    """A linear layer whose bias is added in float32, so that the bias's gradient, a sum over all tokens, is one of float32 numbers."""
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        """Returns [..., features] of `inputs` [..., D], in `dtype`."""
+        kernel = self.param("kernel", self.kernel_init, (inputs.shape[-1], self.features), self.param_dtype)
+        y = inputs.astype(self.dtype) @ kernel.astype(self.dtype)
+        if not self.use_bias:
+            return y
+        return add_bias(y, self.param("bias", self.bias_init, (self.features,), self.param_dtype))
+
+
+def projection(config: ModelConfig, features: int, bias: bool, name: str, dtype: Any) -> Linear:
     """A linear layer with the config's initialisation."""
     init = nn.initializers.normal(config.initializer if config.architecture != "t5" else config.width**-0.5)
-    return nn.Dense(features, use_bias=bias, kernel_init=init, dtype=dtype, name=name)
+    return Linear(features, use_bias=bias, kernel_init=init, dtype=dtype, name=name)
 
 
 class FeedForward(nn.Module):

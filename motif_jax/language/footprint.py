@@ -1,0 +1,209 @@
+"""How much memory training and writing take on each device, from shapes alone: nothing is computed, no weights are read.
+
+What a backward pass keeps is counted in the traced program: the arrays that its forward pass hands on. Layers are alike and rows are too,
+so small traces (one and two layers, one and two rows) say it of any model and batch. What compilers save besides, and what they
+lay out in between, is not in it: the sum is what has to fit, with a tenth to spare.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.extend.core import Literal
+
+from motif_jax.language.chunks import log_probs
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.sharding import AXES, BATCH, DATA, split_bytes
+from motif_jax.support.errors import UserError
+
+ONE_DEVICE = dict.fromkeys(AXES, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Footprint:
+    """Bytes on each device.
+
+    Attributes:
+      parameters: of the model, as they are kept.
+      gradients: of what is trained.
+      optimizer: its state.
+      activations: what the backward pass keeps, and what one layer and a chunk of logits need besides while they are computed.
+      caches: keys and values of prompts and of what is written.
+    """
+
+    parameters: int
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    caches: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return sum(dataclasses.asdict(self).values())
+
+    def __str__(self) -> str:
+        parts = [f"{name} {value / 1e9:.2f}" for name, value in dataclasses.asdict(self).items() if value]
+        return f"{self.total / 1e9:.2f} GB a device ({', '.join(parts)})"
+
+    def require(self, available: int | None, remedy: str) -> None:
+        """Raises UserError where it needs more than `available` bytes a device; None: not known, nothing is said."""
+        if available is not None and self.total > available:
+            raise UserError(f"this takes {self}, and a device has {available / 1e9:.2f} GB: {remedy}")
+
+
+def device_memory() -> int | None:
+    """Bytes that the first device gives to programs; None where it does not say (a CPU)."""
+    found = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    return None if found is None else int(found)
+
+
+def of_training(
+    model: LanguageModel,
+    batch: int,
+    length: int,
+    written: int = 0,
+    optimizer: optax.GradientTransformation | None = None,
+    trained: Any = None,
+    chunk: int | None = None,
+    sizes: Mapping[str, int] = ONE_DEVICE,
+    params_dtype: Any = jnp.float32,
+) -> Footprint:
+    """What a step of training takes.
+
+    Args:
+      model: with the dtype of the computation and the rematerialisation that are asked for.
+      batch: rows of a micro-batch, over all devices.
+      length: tokens of a row (of what an encoder reads).
+      written: tokens of a row that a decoder behind an encoder predicts.
+      optimizer: by default Adam.
+      trained: shapes of what is trained in the place of the parameters (low-rank additions); None: the parameters.
+      chunk: tokens whose logits are there at once, see `chunks`; None: all.
+      sizes: devices along the axes of the mesh, see `sharding`.
+      params_dtype: of the parameters.
+    """
+    config = model.config
+    params = _params(config, params_dtype)
+    learned = params if trained is None else trained
+    state = jax.eval_shape((optimizer or optax.adam(1e-3)).init, learned)
+    rows = -(-batch // math.prod(sizes[axis] for axis in BATCH))
+    kept = functools.partial(_kept_by_layers, length=length, written=written, chunked=chunk is not None)
+    fixed, a_row = kept(model)
+    layers = config.layers + config.encoder_layers
+    if model.remat:  # a layer at a time is computed again
+        plain_fixed, plain_row = kept(dataclasses.replace(model, remat=False, dropout=None))
+        fixed += max(0, plain_fixed - fixed) // layers
+        a_row += max(0, plain_row - a_row) // layers
+    tokens = rows * (written if config.encoder_layers else length)
+    # A chunk's logits with their softmax and gradient; where all are there at once, they are among what is kept.
+    logits = 4 * config.vocab_size * (tokens if chunk is None else 3 * min(chunk, tokens))
+    # Weights in the dtype of the computation lie as the parameters do.
+    fixed = fixed * sizes[DATA] // math.prod(sizes.values())
+    return Footprint(
+        split_bytes(params, config, sizes),
+        split_bytes(learned, config, sizes),
+        split_bytes(state, config, sizes),
+        fixed + rows * a_row + logits,
+    )
+
+
+def of_writing(
+    model: LanguageModel,
+    batch: int,
+    length: int,
+    most: int,
+    branches: int = 1,
+    sizes: Mapping[str, int] = ONE_DEVICE,
+    params_dtype: Any = None,
+) -> Footprint:
+    """What generation takes, or scoring with `most` tokens in the longest candidate.
+
+    Args:
+      model: with the dtype of the computation, which caches have too.
+      batch: prompts, over all devices.
+      length: tokens of a prompt.
+      most: tokens written, or of a candidate.
+      branches: continuations, beams or candidates of each prompt.
+      sizes: devices along the axes of the mesh.
+      params_dtype: of the parameters; None: that of the computation.
+    """
+    config, rows = model.config, -(-batch // math.prod(sizes[axis] for axis in BATCH))
+    prompt = jax.eval_shape(lambda: model.start(rows, 1, length).keys)
+    own = jax.eval_shape(lambda: model.start(rows, branches, most + 1).keys)
+    states = 4 * rows * length * (2 * config.width + config.feed_forward) * jnp.dtype(model.dtype).itemsize
+    scores = 2 * 4 * rows * config.heads * length * length
+    return Footprint(
+        split_bytes(_params(config, params_dtype or model.dtype), config, sizes),
+        activations=states + scores + 3 * 4 * rows * branches * config.vocab_size,
+        caches=_bytes(prompt) + _bytes(own),
+    )
+
+
+def _params(config: ModelConfig, dtype: Any) -> Any:
+    shapes = jax.eval_shape(LanguageModel(config).init, jax.random.key(0))
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), shapes)
+
+
+def _bytes(tree: Any) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def _kept_by_layers(model: LanguageModel, length: int, written: int, chunked: bool) -> tuple[int, int]:
+    """Bytes that a backward pass keeps: of what has no rows, and of each row."""
+    config = model.config
+
+    def kept(rows: int, layers: int = 1, encoder_layers: int = 1) -> int:
+        smaller = dataclasses.replace(
+            config, layers=layers, encoder_layers=min(encoder_layers, config.encoder_layers)
+        )
+        return kept_bytes(
+            _loss(dataclasses.replace(model, config=smaller), rows, length, written, 1 if chunked else None),
+            _params(smaller, jnp.float32),
+        )
+
+    found = []
+    for rows in (1, 2):
+        one = kept(rows)
+        total = one + (config.layers - 1) * (kept(rows, layers=2) - one)
+        if config.encoder_layers:
+            total += (config.encoder_layers - 1) * (kept(rows, encoder_layers=2) - one)
+        found.append(total)
+    return max(0, 2 * found[0] - found[1]), found[1] - found[0]
+
+
+def _loss(
+    model: LanguageModel, rows: int, length: int, written: int, chunk: int | None
+) -> Callable[[Any], jax.Array]:
+    def loss(params: Any) -> jax.Array:
+        tokens = jnp.zeros((rows, length), jnp.int32)
+        states, prompt = model.prefill(params, tokens, tokens == 0)
+        after = states.after
+        if model.config.encoder_layers:
+            tokens = jnp.zeros((rows, 1, written), jnp.int32)
+            after = model.extend(params, prompt, tokens, tokens == 0)[0].after
+        return (
+            log_probs(model, params, after, tokens, chunk).sum() if model.config.has_decoder else after.sum()
+        )
+
+    return loss
+
+
+def kept_bytes(function: Callable[..., Any], *arguments: Any) -> int:
+    """Bytes of the arrays that the backward pass of a function keeps, its arguments left out.
+
+    Args:
+      function: of trees of arrays.
+      arguments: arrays or their shapes.
+    """
+    traced = jax.make_jaxpr(lambda *inner: jax.tree.leaves(jax.vjp(function, *inner)[1]))(*arguments)
+    given = set(traced.jaxpr.invars)
+    kept = {v for v in traced.jaxpr.outvars if not isinstance(v, Literal) and v not in given}
+    return sum(math.prod(v.aval.shape) * v.aval.dtype.itemsize for v in kept)  # type: ignore[attr-defined]

@@ -1,0 +1,181 @@
+"""Published sizes: programs traced and lowered for GPUs without being run, memory computed from shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from motif_jax.devices.sharding import Sharded
+from motif_jax.language import config, footprint, generation, scoring, sharding, training
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.sampling import Limits, Sampling
+from motif_jax.language.training import Batch, TrainState
+from motif_jax.support.errors import UserError
+from tests.language import recipes
+from tests.online.gpu_lowering_test import long_bfloat16_sums
+
+FLAN_T5_LARGE = {
+    **{"model_type": "t5", "vocab_size": 32128, "d_model": 1024, "d_kv": 64, "d_ff": 2816, "num_heads": 16},
+    **{"num_layers": 24, "num_decoder_layers": 24, "feed_forward_proj": "gated-gelu"},
+    **{"tie_word_embeddings": False},
+}
+GPT2_MEDIUM = {
+    **{"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 1024},
+    **{"n_layer": 24, "n_head": 16},
+}
+LLAMA_8B = {
+    **{"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336},
+    **{"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8},
+    **{"max_position_embeddings": 8192, "rope_theta": 500000.0},
+}
+# Config, millions of parameters as published, tokens of a row (and of a decoder behind an encoder), the mesh.
+SIZES: dict[str, tuple[dict[str, Any], int, int, int, tuple[int, int, int]]] = {
+    "flan_t5_large": (FLAN_T5_LARGE, 783, 512, 8, (4, 1, 1)),
+    "gpt2_medium": (GPT2_MEDIUM, 355, 1024, 0, (2, 2, 1)),
+    "llama_8b": (LLAMA_8B, 8030, 2048, 0, (1, 2, 2)),
+}
+ROWS, CHUNK = 8, 1024
+published = pytest.mark.parametrize("name", SIZES)
+
+
+def model_of(name: str, **changes: Any) -> LanguageModel:
+    return LanguageModel(config.parse(SIZES[name][0]), jnp.bfloat16, **changes)
+
+
+def shapes_of(model: LanguageModel, dtype: Any = jnp.float32) -> Any:
+    made = jax.eval_shape(LanguageModel(model.config).init, jax.random.key(0))
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), made)
+
+
+def for_cuda(program: Any, *arguments: Any) -> str:
+    """The program in StableHLO as a GPU would get it."""
+    text: str = program.trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
+    assert "custom_call" not in text.replace("custom_call @Sharding", "")
+    assert "f64>" not in text
+    assert not long_bfloat16_sums(text)
+    return text
+
+
+@pytest.mark.slow
+@published
+def test_a_step_of_training_is_lowered_for_gpus(name: str) -> None:
+    """bfloat16 with float32 master weights, layers computed again, logits in chunks, dropout, over a mesh."""
+    _, _, length, written, mesh = SIZES[name]
+    model, optimizer = model_of(name, remat=True), optax.adamw(1e-5)
+    sizes = dict(zip(sharding.AXES, mesh, strict=True))
+    parallel = Sharded(sizes, functools.partial(sharding.spec_of, config=model.config, sizes=sizes))
+
+    def sums_of(params: Any, frozen: Any, batch: Batch, key: Any) -> training.Sums:
+        live = model.with_dropout(key)
+        states = training.states_of(live, params, batch)
+        return training.token_sums(
+            functools.partial(live.logits, params), states, batch.targets, batch.weights, CHUNK
+        )
+
+    reduce = functools.partial(jax.lax.psum, axis_name="device")
+    update = training.make_update(
+        sums_of, optimizer, reduce, lambda step: jax.random.fold_in(jax.random.key(0), step)
+    )
+    params = shapes_of(model)
+    state = TrainState(params, jax.eval_shape(optimizer.init, params), jax.ShapeDtypeStruct((), jnp.int32))
+    lies = parallel.shardings(state)
+    state = jax.tree.map(
+        lambda leaf, how: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=how), state, lies
+    )
+
+    def rows(tokens: int, dtype: Any) -> jax.ShapeDtypeStruct:
+        how = NamedSharding(parallel.mesh, PartitionSpec(None, None, sharding.BATCH))
+        return jax.ShapeDtypeStruct((1, 1, ROWS, tokens), dtype, sharding=how)
+
+    own = written or length
+    batch = Batch(rows(own, jnp.int32), rows(own, bool), rows(own, jnp.int32), rows(own, jnp.float32))
+    if written:
+        batch = batch._replace(prompt=rows(length, jnp.int32), prompt_valid=rows(length, bool))
+    program = parallel.program(lambda state, batch: update(state, None, batch), lies, donate_state=True)
+    text = for_cuda(program, state, batch)
+    assert f"mhlo.num_partitions = {np.prod(mesh)}" in text
+    vocabulary = model.config.vocab_size
+    if not written:  # logits are there a chunk at a time, and never all
+        assert f"<{CHUNK}x{vocabulary}xf32>" in text.replace("1x1024x", "1024x")
+        assert f"{ROWS}x{length}x{vocabulary}x" not in text
+
+
+@published
+def test_scoring_and_writing_are_lowered_for_gpus(name: str) -> None:
+    _, _, length, _, _ = SIZES[name]
+    model = model_of(name)
+    # Layers are alike: two of them are enough of a program that is not split.
+    settings = {"layers": 2, "encoder_layers": min(2, model.config.encoder_layers)}
+    model = LanguageModel(dataclasses.replace(model.config, **settings), jnp.bfloat16)  # type: ignore[arg-type]
+    params = shapes_of(model, jnp.bfloat16)
+    prompt = jax.ShapeDtypeStruct((4, length - 16), jnp.int32)
+    valid = jax.ShapeDtypeStruct(prompt.shape, bool)
+    options = jax.ShapeDtypeStruct((4, 6, 3), jnp.int32), jax.ShapeDtypeStruct((4, 6, 3), bool)
+    for_cuda(jax.jit(functools.partial(scoring.score, model)), params, prompt, valid, *options)
+    write = functools.partial(
+        generation.generate, model, limits=Limits(16, (1,)), sampling=Sampling(top_p=0.9)
+    )
+    for_cuda(jax.jit(write), params, prompt, valid, jax.random.key(0))
+
+
+@pytest.mark.slow
+@published
+def test_memory_is_computed_from_shapes(name: str) -> None:
+    _, millions, length, written, mesh = SIZES[name]
+    model = model_of(name)
+    sizes = dict(zip(sharding.AXES, mesh, strict=True))
+    count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes_of(model)))
+    assert count / 1e6 == pytest.approx(millions, rel=0.002)
+    one = footprint.of_training(model, ROWS, length, written, chunk=CHUNK)
+    assert (one.parameters, one.gradients) == (4 * count, 4 * count)
+    assert one.optimizer == pytest.approx(8 * count, rel=1e-6)
+    again = footprint.of_training(model_of(name, remat=True), ROWS, length, written, chunk=CHUNK)
+    assert again.activations < 0.5 * one.activations
+    split = footprint.of_training(model, ROWS, length, written, chunk=CHUNK, sizes=sizes)
+    parts = mesh[1] * mesh[2]
+    assert split.parameters == pytest.approx(one.parameters / parts, rel=0.08)
+    assert split.activations < one.activations
+    assert split.total < one.total
+    frozen = footprint.of_training(
+        model,
+        ROWS,
+        length,
+        written,
+        chunk=CHUNK,
+        trained={"a": np.zeros(10, np.float32)},
+        params_dtype=jnp.bfloat16,
+    )
+    assert (frozen.parameters, frozen.gradients, frozen.optimizer) == (2 * count, 40, 84)
+    written_ = footprint.of_writing(model, 4, length, 64, branches=3)
+    layer = 2 * 2 * model.config.key_value_heads * model.config.head_width
+    assert written_.caches == model.config.layers * layer * 4 * (length + 3 * 65)
+    assert written_.parameters == 2 * count
+    with pytest.raises(
+        UserError, match=r"GB a device \(parameters .* a device has 0\.10 GB: use more devices"
+    ):
+        one.require(10**8, "use more devices")
+    one.require(None, "")
+
+
+def test_what_is_computed_is_what_a_compiler_lays_out() -> None:
+    """Within a factor: a compiler merges, copies and orders as it likes (for a CPU it undoes rematerialisation)."""
+    values = {**recipes.CONFIGS["gpt2"], "n_embd": 64, "n_layer": 6, "n_positions": 128}
+    model = LanguageModel(config.parse(values))
+    tokens, params = jnp.zeros((8, 128), jnp.int32), shapes_of(model)
+
+    def loss(params: Any) -> jax.Array:
+        states, _ = model.prefill(params, tokens, tokens == 0)
+        return model.logits(params, states.after).sum()
+
+    laid_out = jax.jit(jax.grad(loss)).lower(params).compile().memory_analysis()
+    assert laid_out is not None
+    found = footprint.of_training(model, 8, 128)
+    assert 0.4 < found.activations / laid_out.temp_size_in_bytes < 2.5
