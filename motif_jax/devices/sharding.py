@@ -49,7 +49,7 @@ class Sharded(DataParallel):
       devices: by default every device of every process.
 
     Raises:
-      UserError: the sizes do not make up the devices.
+      UserError: the sizes do not make up the devices, or `tensor` is wider than a host.
     """
 
     def __init__(
@@ -57,12 +57,19 @@ class Sharded(DataParallel):
     ) -> None:
         super().__init__(devices)
         self.mesh, self._spec_of = mesh_of(sizes, self.devices), spec_of
-        self._parts = math.prod(sizes[axis] for axis in BATCH)
+        self._parts, hosts = (
+            math.prod(sizes[axis] for axis in BATCH),
+            len({d.process_index for d in self.devices}),
+        )
+        if self._parts % hosts:
+            raise UserError(
+                f"sharding: a batch in {self._parts} parts (data x fsdp) does not divide over {hosts} hosts, each of which reads its own"
+            )
 
     @property
     def device_count(self) -> int:
         """The parts into which this process splits its batch."""
-        return max(1, self._parts * len(self.local_devices) // len(self.devices))
+        return self._parts * len(self.local_devices) // len(self.devices)
 
     @property
     def global_device_count(self) -> int:

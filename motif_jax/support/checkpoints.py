@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
 from motif_jax.support import digests
@@ -386,9 +387,16 @@ def _reason(error: BaseException, folder: Path) -> str:
 def _pack(item: Any) -> Any:
     leaves = jax.tree.leaves(item)
     if leaves and all(isinstance(leaf, np.ndarray | np.generic | jax.Array) for leaf in leaves):
-        return jax.tree.map(np.array, jax.device_get(item))
+        return jax.tree.map(np.array, jax.device_get(jax.tree.map(_whole, item)))
     # As bytes in an array: Orbax keeps arrays, and a tree of nothing but a string makes it complain.
     return {JSON: np.frombuffer(json.dumps(item).encode(), np.uint8)}
+
+
+def _whole(leaf: Any) -> Any:
+    """The whole of an array of which each host has a part; others as they are."""
+    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
+        return leaf
+    return multihost_utils.process_allgather(leaf, tiled=True)
 
 
 def _unpack(loaded: Any, item: Any) -> Any:
