@@ -104,7 +104,8 @@ def _reward() -> ConfigDict:
     reward.normalise = True
     reward.quantile = placeholder(float)  # values at or below this quantile become 0; None: no threshold
     reward.quantile = 0.5
-    reward.table = placeholder(str)  # of kind table: a JSON file {text: number}; other texts get 0
+    # Of kind table: a JSON file {text: number}, or the folder of a run of configs/oni.py, for its labels; other texts get 0.
+    reward.table = placeholder(str)
     # Of kind bag_of_words: a text file of word vectors as fastText writes it (None: vectors hashed from the letters), the goal
     # (of the prompts' goals, or a sentence), and the cosine above which a message is paid.
     reward.vectors = placeholder(str)

@@ -8,8 +8,11 @@ from typing import Any, Self
 
 from ml_collections import ConfigDict
 
+from motif_jax.datasets.verdicts import YES
+from motif_jax.rewards import label_log
 from motif_jax.rewards.frozen_text import FrozenTextReward
 from motif_jax.rewards.intrinsic import RewardSetup
+from motif_jax.rewards.label_log import Label, read_log
 from motif_jax.rewards.load import encode
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json
@@ -18,7 +21,8 @@ from motif_jax.support.files import read_json
 class TableReward(FrozenTextReward):
     """Kind 'table': the number that the file `table` gives a text; 0 for texts that it does not have.
 
-    The file is a JSON object, text -> number. A text has at most 256 characters, of latin-1.
+    The file is a JSON object, text -> number. A text has at most 256 characters, of latin-1. In place of the file the folder
+    of a run may stand that learned its reward online: then its labels of single texts are the table, 1 for yes.
     """
 
     def __init__(self, values: dict[bytes, float], setup: RewardSetup) -> None:
@@ -48,12 +52,22 @@ def read_table(path: str | None) -> dict[bytes, float]:
       UserError: no such file, not of that form, a text of more than 256 bytes, or a value that is not finite.
     """
     key = f"config.reward.table={path}"
+    if path and (Path(path) / label_log.FILE).is_file():
+        return _of_run(key, Path(path))
     if not path or not Path(path).is_file():
         raise UserError(
-            f"{key}: must be a JSON file of texts and their rewards: give it with --config.reward.table=FILE"
+            f"{key}: must be a JSON file of texts and their rewards, or a run folder with {label_log.FILE}: give it with "
+            "--config.reward.table=FILE"
         )
     content = read_json(path, 'it must hold an object of texts and numbers, {"You kill the newt!": 1}')
     return {_text(key, text): _number(key, text, value) for text, value in content.items()}
+
+
+def _of_run(key: str, folder: Path) -> dict[bytes, float]:
+    records = [record for record in read_log(folder / label_log.FILE) if isinstance(record, Label)]
+    if any(len(record.items) != 1 for record in records):
+        raise UserError(f"{key}: its labels are of pairs of texts, the rewards of a table are of single ones")
+    return {_text(key, record.items[0]): float(record.label == YES) for record in records}
 
 
 def _text(key: str, text: str) -> bytes:

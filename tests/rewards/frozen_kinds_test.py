@@ -10,9 +10,10 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax import rewards
+from motif_jax.datasets.verdicts import FIRST, NO, YES
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.playing import lineups, ratings
-from motif_jax.rewards import word_vectors
+from motif_jax.rewards import label_log, word_vectors
 from motif_jax.rewards.bag_of_words import BagOfWordsReward, goal_sentence
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors
 from motif_jax.support.errors import UserError
@@ -81,6 +82,23 @@ def test_a_table_with_something_else_is_refused(tmp_path, content, line):
     path.write_text(content)
     with pytest.raises(UserError, match=line):
         rewards.check(section("table", table=str(path)))
+
+
+def test_the_labels_of_another_run_are_a_table(tmp_path):
+    def write(folder, *labels):
+        folder.mkdir()
+        log = label_log.LabelLog(folder / label_log.FILE)
+        log.append(labels)
+        log.close()
+        return section("table", table=str(folder))
+
+    taken = label_log.Training(2, 20, 0, 32, 2)
+    labels = label_log.Label(1, 10, ("You kill it!",), YES), taken, label_log.Label(3, 30, ("",), NO)
+    config = write(tmp_path / "single", *labels)
+    rewards.check(config)
+    np.testing.assert_array_equal(paid(config, b"You kill it!", b"", b"new")[1], np.float32([1, 0, 0]))
+    with pytest.raises(UserError, match="its labels are of pairs"):
+        rewards.check(write(tmp_path / "pairs", label_log.Label(1, 10, ("a", "b"), FIRST)))
 
 
 @pytest.mark.parametrize("table", [None, "nowhere.json"])
