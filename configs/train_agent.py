@@ -123,17 +123,24 @@ def _reward() -> ConfigDict:
 
 def _actors() -> ConfigDict:
     actors = ConfigDict()
-    actors.workers = default_workers()  # processes on every host
+    actors.workers = default_workers()  # cores of every host that play
     actors.envs_per_worker = 20
+    # A group's environments are played by small processes in turns, with so many each at most: 'auto' tries a few sizes for
+    # some seconds at the start, and says which it takes.
+    actors.games_per_process = "4"
+    # 'fork' those processes from one, which makes them faster, or start each by itself: 'exec'; 'auto': whichever is of use.
+    actors.start_method = "auto"
+    # The core that each worker keeps to: 'auto' (one that no other run has claimed, if there are enough), '' for any, or '2,3,5'.
+    actors.cores = "auto"
     actors.groups_per_worker = 2  # one is stepped while the other waits for its actions
     actors.slots_per_group = placeholder(int)  # rollouts a group can hold; None: as many as batches need
     actors.warmup_steps = (
         32  # every environment starts with up to so many random steps, out of step with the others
     )
     actors.warmup_seconds = 0.0  # every worker starts with a random delay of up to so much
-    actors.timeout_seconds = 300.0  # a worker that does not answer for so long is replaced
+    actors.timeout_seconds = 300.0  # a process that does not answer for so long is replaced
     actors.start_timeout_seconds = 120.0  # so is one that is not up so long after its start
-    actors.max_failures = 3  # so many deaths of a worker in a row without one finished rollout end the run
+    actors.max_failures = 3  # so many deaths of a process in a row without one finished rollout end the run
     return actors
 
 

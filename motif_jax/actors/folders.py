@@ -1,7 +1,7 @@
 """Temporary folders of engines, which go with their processes, whichever way these end.
 
-A pool's folder holds one for each worker and a lock that the pool and all its workers hold: a folder whose lock can be
-had belongs to nobody any more.
+A pool's folder holds one for each of its processes and a lock that they and the pool hold: a folder whose lock can be had
+belongs to nobody any more.
 """
 
 from __future__ import annotations
@@ -29,20 +29,28 @@ def create() -> tuple[Path, int]:
             return folder, descriptor
 
 
-def renew(folder: Path, worker: int) -> Path:
-    """An empty folder for a worker that starts; what its predecessor left there is removed."""
-    own = folder / str(worker)
+def renew(folder: Path, number: int) -> Path:
+    """An empty folder for a process that starts; what its predecessor left there is removed."""
+    own = folder / str(number)
     shutil.rmtree(own, ignore_errors=True)
     own.mkdir()
     return own
 
 
 def remove_own(own: Path, parent_lives: bool) -> None:
-    """Removes the folder of a worker that ends, and the pool's if this was the last and the pool's process is dead."""
+    """Removes the folder of a process that ends, and the pool's if this was the last and the pool's process is dead."""
+    if not scratch.has_lock(own.parent):
+        return  # somebody has started this by hand, and that is any folder of theirs
     shutil.rmtree(own, ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         if not parent_lives and not any(entry.is_dir() for entry in own.parent.iterdir()):
-            shutil.rmtree(own.parent, ignore_errors=True)
+            remove_pool(own.parent)
+
+
+def remove_pool(folder: Path) -> None:
+    """Removes a pool's folder, whose processes have ended."""
+    if scratch.has_lock(folder):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,16 +24,14 @@ def episode_seed(seed: int, env: int, episode: int) -> int:
 
 
 class _Views(NamedTuple):
-    """What a step writes: the row of the observation, and the row before it of the action's consequences."""
+    """What a step reads and writes of a row: plain memory wherever numpy is not needed, which costs less.
+
+    The action and its reward are of the row before that of the observation.
+    """
 
     observation: spec.Row
-    first: np.ndarray
-    last: np.ndarray
-    episode: np.ndarray
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    action: np.ndarray
+    action: memoryview
+    reward: memoryview
 
 
 class SlotGroup:
@@ -46,10 +45,11 @@ class SlotGroup:
       environments: the group.
       slots: where rows are written; `slots.next_episode[group]` says which episodes come first.
       group: number of this group among those of the slots.
-      first_env: number of the first column's environment in the whole run.
+      first_env: number of the environment of the group's first column in the whole run.
       seed: seed of the run.
       on_episode: called with the numbers of every episode that ends.
       same_step_autoreset: see above.
+      share: [start, stop) of the group's columns that `environments` are; all by default.
     """
 
     def __init__(
@@ -61,12 +61,15 @@ class SlotGroup:
         seed: int,
         on_episode: EpisodeSink,
         same_step_autoreset: bool = False,
+        share: tuple[int, int] | None = None,
     ) -> None:
+        start, stop = share or (0, environments.count)
         self._environments = environments
         self._slots = slots
+        self._share = slice(start, stop)
         self._columns = range(environments.count)
-        self._envs = range(first_env, first_env + environments.count)
-        self._next_episode = slots.next_episode[group]
+        self._envs = range(first_env + start, first_env + stop)
+        self._next_episode = slots.next_episode[group, start:stop]
         self._episode = np.full(environments.count, -1, np.int32)
         self._seed = seed
         self._on_episode = on_episode
@@ -74,21 +77,17 @@ class SlotGroup:
         self._ended: list[int] = []
         self._partial = [False] * environments.count
         self._views: dict[tuple[int, int], _Views] = {}
+        self._pack_rewards = struct.Struct(f"={environments.count}f").pack_into
 
     def _at(self, slot: int, row: int) -> _Views:
         # Making the views costs as much as a few steps of a game; a group comes back to the same rows.
         views = self._views.get((slot, row))
         if views is None:
-            slots, before = self._slots, max(row - 1, 0)
+            slots, share, before = self._slots, self._share, max(row - 1, 0)
             views = self._views[slot, row] = _Views(
-                spec.row(slots.observation, slot, row),
-                first=slots.first[slot, row],
-                last=slots.last[slot, row],
-                episode=slots.episode[slot, row],
-                reward=slots.reward[slot, before],
-                terminated=slots.terminated[slot, before],
-                truncated=slots.truncated[slot, before],
-                action=slots.action[slot, before],
+                spec.row({name: array[slot, row, share] for name, array in slots.observation.items()}),
+                action=slots.action[slot, before, share].data,
+                reward=slots.reward[slot, before, share].data,
             )
         return views
 
@@ -105,53 +104,65 @@ class SlotGroup:
             self._begin(column)
         if warmup_steps > 0:
             self._warm_up(warmup_steps)
-        views = self._at(slot, 0)
-        self._environments.observe(views.observation)
-        views.first.fill(1)
-        views.last.fill(0)
-        views.episode[:] = self._episode
+        self._environments.observe(self._at(slot, 0).observation)
+        slots, share = self._slots, self._share
+        slots.first[slot, 0, share] = 1
+        slots.last[slot, 0, share] = 0
+        slots.episode[slot, 0, share] = self._episode
         self._ended = []
 
     def step(self, slot: int, row: int) -> None:
         """Plays the actions at `row` and writes row `row` + 1."""
-        views = self._at(slot, row + 1)
-        actions = views.action.tolist()
-        views.first.fill(0)
-        views.last.fill(0)
-        views.terminated.fill(0)
-        views.truncated.fill(0)
+        observation, action, reward = self._at(slot, row + 1)
+        if row == 0:
+            self._write_running(slot)
         columns: Any = self._columns
         if self._ended:
             started, self._ended = self._ended, []
             for column in started:
-                self._begin(column)
-            views.first[started] = 1
+                self._begin_at(slot, row + 1, column)
             columns = [column for column in columns if column not in started]
-        rewards, ends = self._environments.step(actions, columns)
-        views.reward[:] = rewards
+        rewards, ends = self._environments.step(action.tolist(), columns)
+        self._pack_rewards(reward, 0, *rewards)
         if any(ends):
-            self._end(views, ends)
-        self._environments.observe(views.observation)
-        views.episode[:] = self._episode
+            self._end(slot, row + 1, ends)
+        self._environments.observe(observation)
+
+    def _write_running(self, slot: int) -> None:
+        """Writes what holds of all rows from 1 on as long as no episode ends: later only the exceptions are written."""
+        slots, share, length = self._slots, self._share, self._slots.layout.rollout
+        slots.first[slot, 1:, share] = 0
+        slots.last[slot, 1:, share] = 0
+        slots.episode[slot, 1:, share] = self._episode
+        slots.terminated[slot, :length, share] = 0
+        slots.truncated[slot, :length, share] = 0
 
     def close(self) -> None:
         """Closes the environments."""
         self._environments.close()
 
-    def _end(self, views: _Views, ends: list[int]) -> None:
+    def _end(self, slot: int, row: int, ends: list[int]) -> None:
+        slots, before = self._slots, row - 1
         for column, end in enumerate(ends):
             if not end:
                 continue
             self._report(column, end)
+            place = self._share.start + column
             if self._same_step:
-                views.terminated[column] = 1
-                views.first[column] = 1
-                self._begin(column)
+                slots.terminated[slot, before, place] = 1
+                self._begin_at(slot, row, column)
             else:
-                views.terminated[column] = end == TERMINATED
-                views.truncated[column] = end == TRUNCATED
-                views.last[column] = 1
+                slots.terminated[slot, before, place] = end == TERMINATED
+                slots.truncated[slot, before, place] = end == TRUNCATED
+                slots.last[slot, row, place] = 1
                 self._ended.append(column)
+
+    def _begin_at(self, slot: int, row: int, column: int) -> None:
+        """Starts an episode whose first row is `row`."""
+        self._begin(column)
+        place = self._share.start + column
+        self._slots.first[slot, row, place] = 1
+        self._slots.episode[slot, row:, place] = self._episode[column]
 
     def _begin(self, column: int) -> None:
         episode = int(self._next_episode[column])

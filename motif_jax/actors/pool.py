@@ -8,7 +8,6 @@ import json
 import os
 import select
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -16,30 +15,36 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from motif_jax.actors import folders
+from motif_jax.actors import folders, launchers
+from motif_jax.actors.cores import Cores
+from motif_jax.actors.launchers import Death, ExecLauncher, ForkLauncher, Launcher, ServerLostError
+from motif_jax.actors.member import COMMAND, RECORD
+from motif_jax.actors.rings import Rings
 from motif_jax.actors.rollouts import END_ROW, HELLO_ROW, ActorsConfig, Ready, Rollouts, SlotListener
-from motif_jax.actors.worker import COMMAND, RECORD
-from motif_jax.support import resources
-from motif_jax.support.interruption import StoppedError, deaf_processes, never
+from motif_jax.actors.slots import WAITING
+from motif_jax.actors.teams import Member, members, ring_size
+from motif_jax.support.interruption import StoppedError, never
 
 _WATCH_SECONDS = 0.1
 _CLOSE_SECONDS = 5.0
 # What counts at most of the time between two looks of the thread that watches: what is longer is a pause of this process.
 _LONGEST_LOOK_SECONDS = 1.0
 _MOST_RECORDS = 2048
-_WAKE = RECORD.pack(-1, 0, 0, 0, 0)
+_WAKE = RECORD.pack(-1, -1, 0, 0)
 
 
 class ActorPool(Rollouts):
-    """The groups of `config` in spawned processes that share the slots.
+    """The groups of `config` in processes that share the slots.
 
-    Workers write records to one pipe that this process reads, and each reads its commands from a pipe of its own;
-    a worker whose commands end (its parent closed them, or died) ends. A worker that dies is replaced: its
-    unfinished slots are dropped and its environments start new episodes. Engines keep their files in a temporary
-    folder of each process, which goes with the process, or with its successor's start when it was killed.
+    A group is played by a ring of processes (`teams`): a command goes to its first one, the round is handed from process to
+    process, and the last one writes a record to the pipe that this process reads. A process that dies is replaced: its
+    group's unfinished slot is dropped and the group's environments start new episodes; the other groups go on. Engines keep
+    their files in a temporary folder of each process, which goes with the process, or with its successor's start when it was
+    killed.
 
-    A worker is taken for dead when all that was in the pipe of records has been read and an answer has still been missing
-    for too long, by a clock that stands still while this process does (Ctrl-Z, a debugger, a frozen container).
+    A process is taken for dead when all that was in the pipe of records has been read and an answer of the group that it holds
+    up has still been missing for too long, by a clock that stands still while this process does (Ctrl-Z, a debugger, a frozen
+    container).
     """
 
     def __init__(
@@ -49,25 +54,33 @@ class ActorPool(Rollouts):
         listeners: Sequence[SlotListener] = (),
     ) -> None:
         super().__init__(config, next_episode, listeners)
+        self._members: list[Member] = []
+        self._rings: Rings | None = None
         self._records, self._records_in = os.pipe()
+        self._news = select.poll()
+        self._news.register(self._records, select.POLLIN)
         self._reports, self._reports_in = os.pipe()
         self._folder: Path | None = None
         self._folder_lock = -1
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._commands = [-1] * config.workers
-        self._generation = [0] * config.workers
-        # The generation that a group was started in. Commands carry it: one that was decided on before a worker
-        # died must not reach its successor.
-        self._group_generation = [0] * config.groups
+        self._cores: Cores | None = None
+        self._launcher: Launcher | None = None
+        self._pids: list[int] = []
+        self._alive: set[int] = set()
+        # Deaths in each group, and how many there were when it was started. Commands carry that: one that was decided on before
+        # a process died must not be its successor's first.
+        self._generation = [0] * config.groups
+        self._started_generation = [0] * config.groups
         # Seconds that this process has been seen to run; only the thread that watches moves it on.
         self._clock = 0.0
         # By that clock: the commands that have no answer yet, and the last time that no record was left unread.
         self._commanded_at: list[float | None] = [None] * config.groups
         self._all_read_at = 0.0
-        # Of workers that are not up yet.
-        self._spawned_at: list[float | None] = [None] * config.workers
-        self._slots_finished = [0] * config.workers
-        self._failures = [0] * config.workers
+        # Of each process: when it was started, if it is not up yet, the generation then, and its deaths in a row.
+        self._started_at: list[float | None] = []
+        self._launched: list[int] = []
+        self._failures: list[int] = []
+        self._server_failures = 0
+        self._slots_finished = [0] * config.groups
         self._episodes: list[dict[str, Any]] = []
         self._errors: dict[int, str] = {}
         self._failure: str | None = None
@@ -76,36 +89,70 @@ class ActorPool(Rollouts):
         self._lock = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, name="actor-watch", daemon=True)
 
+    def prepare(self) -> str:
+        """See `Rollouts.prepare`. The processes are forked, or started one by one where that is not to be had."""
+        config = self.config
+        if config.games_per_process is None:
+            from motif_jax.actors import tuning  # which plays with pools
+
+            self.config = config = dataclasses.replace(
+                config, games_per_process=tuning.games_per_process(config)
+            )
+        self._members, self._rings = members(config), Rings(config)
+        if config.cores is None:
+            self._cores = Cores(config.workers)
+            self.config = config = dataclasses.replace(config, cores=self._cores.numbers)
+        count = len(self._members)
+        self._started_at, self._launched, self._failures = [None] * count, [0] * count, [0] * count
+        self._folder, self._folder_lock = folders.create()
+        reason = launchers.no_use_of_forks() if config.start_method == "auto" else None
+        if config.start_method != "exec" and reason is None:
+            try:
+                self._launcher = self._fork_launcher()
+            except launchers.RefusedError as error:
+                reason = str(error)
+        size = f"at most {config.games_per_process} games in a process"
+        if self._launcher is not None:
+            return size
+        self._launcher = ExecLauncher(*self._setup())
+        return f"{size}, started one by one, which is slower" + (f" ({reason})" if reason else "")
+
     def start(self, stopped: Callable[[], bool] = never) -> None:
         """Starts the processes and the thread that watches them; see `Rollouts.start`."""
-        self._folder, self._folder_lock = folders.create()
-        for worker in range(self.config.workers):
-            if stopped():
+        if self._launcher is None:
+            self.prepare()
+        for member in self._members:
+            first_of_worker = member.place == 0 and member.group % self.config.groups_per_worker == 0
+            if first_of_worker and stopped():
                 raise StoppedError
-            self._processes.append(self._spawn(worker))
+            try:
+                self._pids.append(self._launch(member))
+            except ServerLostError as error:
+                raise RuntimeError(f"the process that actors are forked from died at once: {error}") from None
         self._watcher.start()
 
     def pids(self) -> list[int]:
-        """Process ids of the workers."""
+        """Process ids of the actors."""
         with self._lock:
-            return [process.pid for process in self._processes]
+            return list(self._pids)
 
     def ready(self, timeout: float) -> list[Ready]:
         """See `Rollouts.ready`."""
         ready = self._go_on()
         read_at = self._clock
         records = self._read(0.0 if ready else timeout)
-        for worker, generation, group, slot, row in records:
-            if worker < 0 or generation != self._generation[worker]:
-                continue  # a slot was released, or the record's process is dead
-            if row == HELLO_ROW:
-                groups = self._welcome(worker, generation)
-                ready = [entry for entry in ready if entry.group not in groups]  # read before its worker died
-                continue
+        for generation, group, slot, row in records:
+            if group < 0 or generation != self._generation[group]:
+                continue  # a slot was released, or one of the group's processes has died since
             self._commanded_at[group] = None
+            if row == HELLO_ROW:
+                self._started_generation[group] = generation
+                self._wants_start(group)
+                ready = [entry for entry in ready if entry.group != group]  # read before the process died
+                continue
             waiting = self._written(group, slot, row)
             if waiting is None:
-                self._slots_finished[worker] += 1
+                self._slots_finished[group] += 1
             else:
                 ready.append(waiting)
         if len(records) < _MOST_RECORDS:
@@ -116,17 +163,12 @@ class ActorPool(Rollouts):
         return ready
 
     def act(self, ready: Sequence[Ready]) -> None:
-        """See `Rollouts.act`; one write for all groups of a worker."""
-        commands: dict[int, bytes] = {}
+        """See `Rollouts.act`; one write for a group, whatever the number of its processes."""
+        assert self._rings is not None
+        clock, generation, first = self._clock, self._started_generation, self._rings.first
         for group, slot, row in ready:
-            worker = group // self.config.groups_per_worker
-            command = COMMAND.pack(self._group_generation[group], group, slot, row)
-            commands[worker] = commands.get(worker, b"") + command
-            self._commanded_at[group] = self._clock
-        with self._lock:
-            for worker, data in commands.items():
-                with contextlib.suppress(BrokenPipeError):  # a dead worker: the watcher sees to it
-                    os.write(self._commands[worker], data)
+            self._commanded_at[group] = clock
+            os.write(first[group], COMMAND.pack(generation[group], slot, row))
 
     def release(self, slot: int) -> None:
         """See `Rollouts.release`; wakes the thread in `ready`."""
@@ -135,9 +177,7 @@ class ActorPool(Rollouts):
 
     def wake(self) -> None:
         """Makes a `ready` that waits return."""
-        with self._lock:
-            if self._records_in >= 0:
-                os.write(self._records_in, _WAKE)
+        self._say(_WAKE)
 
     def episodes(self) -> list[dict[str, Any]]:
         """See `Rollouts.episodes`."""
@@ -146,7 +186,7 @@ class ActorPool(Rollouts):
         return finished
 
     def close(self) -> None:
-        """Ends the processes by closing their pipes; one that does not end in five seconds is killed."""
+        """Ends the processes by a last command; those that have not ended in five seconds are killed."""
         if self._closed:
             return
         self._closed = True
@@ -154,89 +194,70 @@ class ActorPool(Rollouts):
         if self._watcher.is_alive():
             self._watcher.join()
         with self._lock:
-            for worker, generation in enumerate(self._generation):
-                if self._commands[worker] >= 0:
-                    with contextlib.suppress(BrokenPipeError):
-                        os.write(self._commands[worker], COMMAND.pack(generation, -1, -1, END_ROW))
-                self._close_commands(worker)
-            deadline = time.monotonic() + _CLOSE_SECONDS
-            for process in self._processes:
-                try:
-                    process.wait(max(0.0, deadline - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-                _close_input(process)
+            if self._rings is not None:
+                self._rings.close(COMMAND.pack(0, -1, END_ROW))
+            if self._launcher is not None:
+                self._end_all(self._launcher)
             for descriptor in (self._records, self._records_in, self._reports, self._reports_in):
                 os.close(descriptor)
             self._records_in = -1
+        if self._cores is not None:
+            self._cores.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             os.close(self._folder_lock)
         self.slots.close()
 
-    def _spawn(self, worker: int) -> subprocess.Popen[bytes]:
-        assert self._folder is not None
-        folder = folders.renew(self._folder, worker)
-        commands, self._commands[worker] = os.pipe()
-        orders = {
+    def _end_all(self, launcher: Launcher) -> None:
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        with contextlib.suppress(ServerLostError):  # and its members with it
+            while self._alive:
+                for death in launcher.deaths():
+                    self._alive.discard(death.member)
+                if time.monotonic() > deadline:
+                    for number in self._alive:
+                        launchers.end(self._pids[number])
+                    deadline = float("inf")
+                time.sleep(0.002)
+        launcher.close()
+
+    def _setup(self) -> tuple[dict[str, Any], list[int]]:
+        """The orders that all processes have in common, and the file descriptors among them."""
+        setup = {
             "config": dataclasses.asdict(self.config),
             "layout": str(self.slots.layout),
-            "worker": worker,
-            "generation": self._generation[worker],
-            "parent": os.getpid(),
             "memory": self.slots.descriptor,
-            "commands": commands,
             "records": self._records_in,
             "reports": self._reports_in,
+            "folders": str(self._folder),
         }
-        self._spawned_at[worker] = self._clock
-        try:
-            with deaf_processes():
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "motif_jax.actors.worker"],
-                    stdin=subprocess.PIPE,
-                    stdout=2,  # standard output is the parent's own: whatever an engine prints goes to the log
-                    pass_fds=[
-                        self.slots.descriptor,
-                        self._folder_lock,
-                        commands,
-                        self._records_in,
-                        self._reports_in,
-                    ],
-                    env=_worker_environment(folder),
-                )
-        finally:
-            os.close(commands)
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            # It stays open: a worker sees by it whether its parent is there.
-            process.stdin.write(json.dumps(orders).encode() + b"\n")
-            process.stdin.flush()
-        return process
+        return setup, [self.slots.descriptor, self._folder_lock, self._records_in, self._reports_in]
 
-    def _welcome(self, worker: int, generation: int) -> range:
-        """A worker is up: its groups, which are returned, get slots and start."""
-        per_worker = self.config.groups_per_worker
-        groups = range(worker * per_worker, (worker + 1) * per_worker)
-        for group in groups:
-            self._group_generation[group] = generation
-            self._commanded_at[group] = None  # of a command that its predecessor never saw
-            self._wants_start(group)
-        return groups
+    def _fork_launcher(self) -> ForkLauncher:
+        return ForkLauncher(*self._setup(), self.config.start_timeout_seconds)
+
+    def _launch(self, member: Member) -> int:
+        assert self._folder is not None
+        assert self._launcher is not None
+        assert self._rings is not None
+        number, generation = member.number, self._generation[member.group]
+        self._started_at[number], self._launched[number] = self._clock, generation
+        orders = {
+            "member": number,
+            "generation": generation,
+            "folder": str(folders.renew(self._folder, number)),
+        }
+        pid = self._launcher.start(orders | self._rings.descriptors(member))
+        self._alive.add(number)
+        return pid
 
     def _read(self, timeout: float) -> list[tuple[int, ...]]:
-        if not select.select([self._records], [], [], timeout)[0]:
+        if not self._news.poll(1000 * timeout):
             return []
         return list(RECORD.iter_unpack(os.read(self._records, _MOST_RECORDS * RECORD.size)))
 
     def _command(self, group: int, slot: int, row: int) -> None:
         self.act([Ready(group, slot, row)])
-
-    def _close_commands(self, worker: int) -> None:
-        if self._commands[worker] >= 0:
-            os.close(self._commands[worker])
-            self._commands[worker] = -1
 
     def _watch(self) -> None:
         rest, looked = b"", time.monotonic()
@@ -244,87 +265,139 @@ class ActorPool(Rollouts):
             while not self._closing.is_set():
                 before, looked = looked, time.monotonic()
                 self._clock += min(looked - before, _LONGEST_LOOK_SECONDS)
-                if select.select([self._reports], [], [], _WATCH_SECONDS)[0]:
-                    rest = self._take_reports(rest)
-                for worker, process in enumerate(self._processes):
-                    if process.poll() is not None:
-                        while select.select([self._reports], [], [], 0)[0]:
-                            rest = self._take_reports(rest)
-                        self._replace(worker, process.returncode)
-                    elif (reason := self._stuck(worker)) is not None:
-                        self._errors[worker] = reason
-                        process.kill()
+                rest = self._take_reports(rest, _WATCH_SECONDS)
+                assert self._launcher is not None
+                try:
+                    deaths = self._launcher.deaths()
+                    if deaths:  # what they have said before
+                        rest = self._take_reports(rest, 0)
+                    for death in deaths:
+                        self._replace(death)
+                except ServerLostError as error:
+                    self._start_over(error)
+                self._end_those_that_hang()
         except Exception as error:
-            self._fail(f"the thread that watches the actors ended: {error!r}")
+            self._fail(f"the thread that watches the actors ended: {error}")
             raise
 
-    def _take_reports(self, rest: bytes) -> bytes:
-        *lines, rest = (rest + os.read(self._reports, 1 << 16)).split(b"\n")
-        for line in lines:
-            message = json.loads(line)
-            with self._lock:
-                if "episode" in message:
-                    self._episodes.append(message["episode"])
-                elif "up" in message:
-                    self._spawned_at[message["up"]] = None
-                else:
-                    self._errors[message["worker"]] = message["error"]
+    def _take_reports(self, rest: bytes, seconds: float) -> bytes:
+        while launchers.readable(self._reports, seconds):
+            *lines, rest = (rest + os.read(self._reports, 1 << 16)).split(b"\n")
+            for line in lines:
+                self._take_report(json.loads(line))
+            seconds = 0
         return rest
 
-    def _stuck(self, worker: int) -> str | None:
-        """Why a worker is taken for dead, None if it is not."""
-        config, spawned_at = self.config, self._spawned_at[worker]
-        if spawned_at is not None:
-            late = self._clock - spawned_at > config.start_timeout_seconds + config.warmup_seconds
-            return f"it was not up after {config.start_timeout_seconds:g} seconds" if late else None
-        groups = range(worker * config.groups_per_worker, (worker + 1) * config.groups_per_worker)
-        all_read_at = self._all_read_at  # before the commands: those that were answered by then are gone
-        since = [at for at in (self._commanded_at[group] for group in groups) if at is not None]
-        late = bool(since) and all_read_at - min(since) > config.timeout_seconds
-        return f"it did not answer for {config.timeout_seconds:g} seconds" if late else None
+    def _take_report(self, message: dict[str, Any]) -> None:
+        with self._lock:
+            if "episode" in message:
+                self._episodes.append(message["episode"])
+                return
+        number = message["member"]
+        if "error" in message:
+            self._errors[number] = message["error"]
+        elif message["generation"] == self._launched[number]:
+            self._started_at[number] = None
+            group = self._members[number].group
+            if all(self._started_at[member.number] is None for member in self._ring(group)):
+                self._say(RECORD.pack(self._generation[group], group, -1, HELLO_ROW))
 
-    def _replace(self, worker: int, code: int) -> None:
-        error = self._errors.pop(worker, None)
+    def _ring(self, group: int) -> list[Member]:
+        size = ring_size(self.config)
+        return self._members[group * size : (group + 1) * size]
+
+    def _end_those_that_hang(self) -> None:
+        config, all_read_at = (
+            self.config,
+            self._all_read_at,
+        )  # before the commands: those that were answered by then are gone
+        for number, started_at in enumerate(self._started_at):
+            if started_at is not None and (
+                self._clock - started_at > config.start_timeout_seconds + config.warmup_seconds
+            ):
+                self._end(number, f"it was not up after {config.start_timeout_seconds:g} seconds")
+        for group, since in enumerate(self._commanded_at):
+            if since is None or all_read_at - since <= config.timeout_seconds:
+                continue
+            ring, place = self._ring(group), int(self.slots.turn[group])
+            if place != WAITING and all(self._started_at[member.number] is None for member in ring):
+                self._commanded_at[group] = None
+                self._end(ring[place].number, f"it did not answer for {config.timeout_seconds:g} seconds")
+
+    def _end(self, number: int, reason: str) -> None:
+        self._errors[number] = reason
+        self._started_at[number] = None
+        launchers.end(self._pids[number])
+
+    def _replace(self, death: Death) -> None:
+        number, code = death.member, death.code
+        if death.generation != self._launched[number]:
+            return
+        self._alive.discard(number)
+        member, error = self._members[number], self._errors.pop(number, None)
         reason = f"signal {-code}" if code < 0 else f"exit code {code}"
         if error is not None:
             reason += f"\n{error}"
-        self._failures[worker] = 0 if self._slots_finished[worker] else self._failures[worker] + 1
-        if self._failures[worker] >= self.config.max_failures:
+        group = member.group
+        self._failures[number] = 0 if self._slots_finished[group] else self._failures[number] + 1
+        if self._failures[number] >= self.config.max_failures:
             self._fail(
-                f"actor {worker} died {self._failures[worker]} times before it finished a rollout: {reason}"
+                f"actor {number} died {self._failures[number]} times before it finished a rollout: {reason}"
             )
             self._closing.set()
             return
-        print(f"actor {worker} died ({reason}); it is replaced", file=sys.stderr, flush=True)
-        per_worker = self.config.groups_per_worker
+        print(f"actor {number} died ({reason}); it is replaced", file=sys.stderr, flush=True)
+        self._renew([member])
+
+    def _start_over(self, error: ServerLostError) -> None:
+        """The fork server died: another takes its place, and all processes are renewed."""
+        while True:
+            self._server_failures = 0 if any(self._slots_finished) else self._server_failures + 1
+            if self._server_failures >= self.config.max_failures:
+                self._fail(
+                    f"the process that actors are forked from died before a rollout was finished: {error}"
+                )
+                self._closing.set()
+                self._alive.clear()
+                return
+            print(
+                f"the process that actors are forked from died ({error}); all are replaced",
+                file=sys.stderr,
+                flush=True,
+            )
+            launchers.wait_until_gone(self._pids, _CLOSE_SECONDS)
+            self._alive.clear()
+            try:
+                self._launcher = self._fork_launcher()
+                self._renew(self._members)
+                return
+            except ServerLostError as again:
+                error = again
+
+    def _renew(self, lost: Sequence[Member]) -> None:
+        """Starts processes in the place of those that are lost; their groups start anew when they are up."""
+        assert self._rings is not None
+        groups, per_worker = sorted({member.group for member in lost}), self.config.groups_per_worker
+        for group in groups:
+            self._generation[group] += 1
+            self._slots_finished[group] = 0
+            self._commanded_at[group] = None
+            self._rings.give_back_turn(group)
+            first = group // per_worker * per_worker
+            for other in range(first, first + per_worker):
+                if self._commanded_at[other] is not None:  # it may have waited for its turn
+                    self._commanded_at[other] = self._clock
+        for member in lost:
+            pid = self._launch(member)
+            with self._lock:
+                self.restarts += 1
+                self._pids[member.number] = pid
+
+    def _say(self, record: bytes) -> None:
         with self._lock:
-            self.restarts += 1
-            self._slots_finished[worker] = 0
-            self._generation[worker] += 1
-            self._commanded_at[worker * per_worker : (worker + 1) * per_worker] = [None] * per_worker
-            self._close_commands(worker)
-            _close_input(self._processes[worker])
-            self._processes[worker] = self._spawn(worker)
+            if self._records_in >= 0:
+                os.write(self._records_in, record)
 
     def _fail(self, reason: str) -> None:
         self._failure = reason
         self.wake()
-
-
-def _close_input(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # of orders that were never read
-        process.stdin.close()
-
-
-def _worker_environment(folder: Path) -> dict[str, str]:
-    """The environment of a worker: this package importable, its own temporary folder, and no thread pools."""
-    root = str(resources.ROOT)
-    path = os.environ.get("PYTHONPATH")
-    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    return {
-        **os.environ,
-        **threads,
-        "TMPDIR": str(folder),
-        "PYTHONPATH": root if not path else root + os.pathsep + path,
-    }

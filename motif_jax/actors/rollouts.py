@@ -17,8 +17,8 @@ from motif_jax.actors.slots import SlotLayout, Slots
 from motif_jax.envs import registry
 from motif_jax.support.interruption import never
 
-# The row of a command that starts episodes instead of playing actions, of a new worker's first record, and of the last
-# command, after which the parent removes what is left.
+# The row of a command that starts episodes instead of playing actions, of the record that says that a group's processes
+# are up, and of the last command, after which the parent removes what is left.
 RESET_ROW = -1
 HELLO_ROW = -2
 END_ROW = -3
@@ -33,7 +33,7 @@ class ActorsConfig:
       env: registered name of the environment.
       options: its options, JSON-able.
       seed: seed of the run.
-      workers: processes.
+      workers: so many cores play; each takes one group's turn after the other's.
       groups_per_worker: groups of a worker; with two, one is stepped while the other waits for its actions.
       envs_per_group: environments of a group.
       slots_per_group: slots of a group, at least 2.
@@ -42,10 +42,15 @@ class ActorsConfig:
       same_step_autoreset: no rows for final observations, see `group.SlotGroup`.
       warmup_steps: at the start every environment plays a random number of random steps up to this one.
       warmup_seconds: at the start every worker sleeps a random time up to this one.
-      timeout_seconds: a worker that has not answered for so long is taken for dead.
+      timeout_seconds: a process that has not answered for so long is taken for dead.
       start_timeout_seconds: so is one that is not up so long after its start (and its delay).
-      max_failures: so many deaths of a worker in a row, none of which finished a slot, end the run.
+      max_failures: so many deaths of a process in a row, without a slot that its group finished, end the run.
       mark_unwritten: fill every slot with `slots.MAGIC` before it is used again (tests, debugging).
+      games_per_process: a group's environments are played by processes that have so many each at most, see `teams`; None:
+        what a trial finds to be best, see `tuning`.
+      start_method: 'fork', 'exec', or 'auto': 'exec' where forking is of no use, see `launchers`.
+      cores: the core that each worker's processes keep to; None: cores that no other run has claimed, see `cores`; empty:
+        wherever the system puts them.
     """
 
     env: str
@@ -64,6 +69,9 @@ class ActorsConfig:
     start_timeout_seconds: float = 120.0
     max_failures: int = 3
     mark_unwritten: bool = False
+    games_per_process: int | None = 4
+    start_method: str = "auto"
+    cores: Sequence[int] | None = None
 
     @property
     def groups(self) -> int:
@@ -114,6 +122,7 @@ class Rollouts(abc.ABC):
         self._waiting: dict[int, int | None] = {}
         shape = self.slots.next_episode.shape
         self.slots.next_episode[...] = 0
+        self.slots.turn[...] = 0
         if next_episode is not None:
             self.slots.next_episode.flat[: len(next_episode)] = next_episode[: shape[0] * shape[1]]
         self.dropped_slots = 0
@@ -134,6 +143,10 @@ class Rollouts(abc.ABC):
     def release(self, slot: int) -> None:
         """Gives a finished slot back when everything in it has been copied."""
         self._free[self.group_of(slot)].append(slot)
+
+    def prepare(self) -> str:
+        """Gets ready for `start`, which does it otherwise; returns how the environments are run, '' for in this process."""
+        return ""
 
     @abc.abstractmethod
     def start(self, stopped: Callable[[], bool] = never) -> None:

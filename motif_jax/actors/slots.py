@@ -21,7 +21,10 @@ from motif_jax.support.errors import UserError
 # Every byte of memory that nothing was written to. As float32 it is -2.87e-16, as int32 -1515870811.
 MAGIC = 0xA5
 _ALIGNMENT = 64
-_NEXT_EPISODE = "next_episode"
+# Arrays of the groups, beside those of the slots.
+_NEXT_EPISODE, _TURN = "next_episode", "turn"
+# What `Slots.turn` holds while a round waits for another group's to end.
+WAITING = -1
 
 # Written by the actors at every row ('reward' ... 'truncated' belong to the action at that row).
 ACTOR_FIELDS = {
@@ -74,7 +77,7 @@ class SlotLayout:
         Raises:
           ValueError: an observation field has the name of a field of the slots.
         """
-        taken = set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, _NEXT_EPISODE}
+        taken = set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, _NEXT_EPISODE, _TURN}
         if taken:
             raise ValueError(
                 f"observation fields {sorted(taken)} have names that trajectory slots use themselves"
@@ -84,6 +87,7 @@ class SlotLayout:
         leading = (groups * slots_per_group, rollout + 1, envs)
         shapes = {name: ((*leading, *shape), dtype) for name, (shape, dtype) in fields.items()}
         shapes[_NEXT_EPISODE] = ((groups, envs), "int32")
+        shapes[_TURN] = ((groups,), "int32")
         arrays, offset = {}, 0
         for name, (full, dtype) in shapes.items():
             arrays[name] = (offset, full, dtype)
@@ -107,6 +111,7 @@ class Slots:
       reward, behaviour_log_prob, behaviour_value: float32 [slots, T + 1, envs].
       action, parameter_version: int32 [slots, T + 1, envs].
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
+      turn: int32 [groups], place in its ring of the process that plays a group's round, or `WAITING`.
       layout: the layout of the block.
       descriptor: file descriptor of the block, to be inherited by workers.
     """
@@ -122,6 +127,7 @@ class Slots:
     behaviour_value: np.ndarray
     parameter_version: np.ndarray
     next_episode: np.ndarray
+    turn: np.ndarray
 
     def __init__(self, layout: SlotLayout, descriptor: int) -> None:
         self.layout = layout
@@ -137,7 +143,7 @@ class Slots:
                 self.observation[name] = array
             else:
                 setattr(self, name, array)
-        del self._arrays[_NEXT_EPISODE]
+        del self._arrays[_NEXT_EPISODE], self._arrays[_TURN]
 
     @classmethod
     def create(cls, layout: SlotLayout) -> Slots:

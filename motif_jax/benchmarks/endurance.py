@@ -40,7 +40,7 @@ from motif_jax.support.files import atomic_write_bytes, atomic_write_json
 from motif_jax.support.metrics import read_metrics
 
 _PARENT = "learner"
-_WORKER = "motif_jax.actors.worker"
+_SERVER, _MEMBER = "motif_jax.actors.fork_server", "motif_jax.actors.member"
 _HELPER = "helper"
 _STOP_SECONDS = 300.0
 _PR_SET_PDEATHSIG = 1
@@ -216,7 +216,10 @@ def _sample(parent: int, names: dict[int, str]) -> dict[str, Any]:
 
 
 def _name(process: psutil.Process, names: dict[int, str]) -> str:
-    if _WORKER not in process.cmdline():
+    command, parent = process.cmdline(), process.parent()
+    if _SERVER in command and (parent is None or _SERVER not in parent.cmdline()):
+        return "fork server" if "fork server" not in names.values() else f"fork server {process.pid}"
+    if _SERVER not in command and _MEMBER not in command:
         return f"{_HELPER} {process.pid}"
     return f"actor {sum(name.startswith('actor') for name in names.values())}"
 

@@ -129,7 +129,11 @@ def _listen(press: Callable[[int], None], keys: list[int]) -> Callable[[int], No
 
 
 class Bare:
-    """The engine alone."""
+    """The engine alone.
+
+    Attributes:
+      start_seconds: processor time that starting episodes has taken while it played.
+    """
 
     shared_code = False
 
@@ -137,6 +141,7 @@ class Bare:
         self._script, self._seed = script, seed
         self._engines = [NetHackEngine(shared_code=self.shared_code) for _ in script]
         self._episodes = [0] * len(script)
+        self.start_seconds = 0.0
         for index, engine in enumerate(self._engines):
             engine.start(*game_seeds(episode_seed(seed, index, 0)))
 
@@ -164,7 +169,9 @@ class Bare:
                         break
                 if ended:
                     self._episodes[index] += 1
+                    before = time.process_time()
                     engine.start(*game_seeds(episode_seed(self._seed, index, self._episodes[index])))
+                    self.start_seconds += time.process_time() - before
 
     def status(self) -> np.ndarray:
         """Where the games stand: int64 [games, 27]."""

@@ -54,6 +54,8 @@ class EnvironmentSpec:
         renderer: 'module:Class' of its `Renderer`; None where there is nothing to see.
         group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None: any number of single
             environments, one after the other.
+        modules: what making the environment imports besides its own module. The process that actors are forked from imports it
+            once for all of them; an import that starts threads keeps them from being forked.
     """
 
     observation: Mapping[str, ArraySpec]
@@ -71,6 +73,7 @@ class EnvironmentSpec:
     section: str | None = None
     renderer: str | None = None
     group: str | None = None
+    modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in (self.text_field, self.count_field, self.mask_field):

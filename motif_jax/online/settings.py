@@ -12,6 +12,7 @@ import jax
 from ml_collections import ConfigDict
 
 from motif_jax import rewards
+from motif_jax.actors.launchers import METHODS
 from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.actors.slots import require_memory
 from motif_jax.algorithms import schedules
@@ -119,7 +120,7 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
     actors = config.actors
     first_env = config.hosts.index * actors.workers * actors.envs_per_worker
     workers = actors.workers // count
-    options = training_options(config)
+    options, cores = training_options(config), actor_cores(config)
     return [
         ActorsConfig(
             env=config.environment.name,
@@ -137,9 +138,44 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
             timeout_seconds=actors.timeout_seconds,
             start_timeout_seconds=actors.start_timeout_seconds,
             max_failures=actors.max_failures,
+            games_per_process=games_per_process(config),
+            start_method=actors.start_method,
+            cores=cores and cores[number * workers : (number + 1) * workers],
         )
         for number in range(count)
     ]
+
+
+def games_per_process(config: ConfigDict) -> int | None:
+    """What `config.actors.games_per_process` means, None for 'auto'.
+
+    Raises:
+      UserError: it is neither that nor a number above 0.
+    """
+    value = config.actors.games_per_process
+    good = value == "auto" or (checks.is_natural(value) and int(value) > 0)
+    checks.require(good, "actors.games_per_process", value, "'auto' or a number above 0")
+    return None if value == "auto" else int(value)
+
+
+def actor_cores(config: ConfigDict) -> list[int] | None:
+    """The cores that `config.actors.cores` names, one for each worker; [] for any, None for 'auto'.
+
+    Raises:
+      UserError: there are not as many as workers, or this process may not use them.
+    """
+    value, workers = config.actors.cores, config.actors.workers
+    if value in ("auto", ""):
+        return None if value else []
+    numbers = [part.strip() for part in value.split(",")]
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    good = all(checks.is_natural(part) and int(part) in usable for part in numbers)
+    allowed = (
+        f"'auto', '', or {workers} different cores, one for each of config.actors.workers, of those that this process may "
+        f"use ({', '.join(map(str, sorted(usable)))})"
+    )
+    checks.require(good and len(set(numbers)) == len(numbers) == workers, "actors.cores", value, allowed)
+    return [int(part) for part in numbers]
 
 
 def make_network(config: ConfigDict) -> PolicyNetwork:
@@ -287,7 +323,11 @@ def check(config: ConfigDict) -> ConfigDict:
     for key in ("actors.slots_per_group", "devices.cpu_count"):
         checks.positive(config, key, allow_none=True)
     if not config.serial:
-        capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
+        per_group = config.actors.envs_per_worker // config.actors.groups_per_worker
+        each = config.actors.groups_per_worker * -(-per_group // (games_per_process(config) or 1))
+        capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker, each)
+    checks.choice(config, "actors.start_method", METHODS)
+    actor_cores(config)
     checks.check_profile(config)
     nonfinite.check(config)
     batch, rollout = config.batch_size, config.rollout

@@ -113,9 +113,9 @@ class Training:
         """One line on the first host, which meets all others' names for it."""
         nodes, config = self._hosts.gather(socket.gethostname()), self._config
         size = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
-        self._say(
-            overview(config, size, settings.learner_devices(config), settings.actor_devices(config), nodes)
-        )
+        manner, *_ = (source.actors.prepare() for source in system.sources)
+        devices = settings.learner_devices(config), settings.actor_devices(config)
+        self._say(overview(config, size, *devices, nodes, manner))
 
 
 class Loop:
@@ -194,6 +194,7 @@ def overview(
     learning: Sequence[jax.Device],
     acting: Sequence[jax.Device],
     nodes: Sequence[str],
+    manner: str = "",
 ) -> str:
     """The line of a `train_agent` config.
 
@@ -202,8 +203,11 @@ def overview(
       num_parameters: of the network.
       learning, acting: devices of one host, the same on all.
       nodes: the name of every host's machine.
+      manner: how the environments are run, see `Rollouts.prepare`.
     """
     actors = f"{config.actors.workers} actors x {config.actors.envs_per_worker} environments of {config.environment.name}"
+    if manner:
+        actors += f" ({manner})"
     if len(nodes) > 1:
         actors = f"{len(nodes)} hosts ({_machines(nodes)}), each with {actors}"
     return "; ".join(

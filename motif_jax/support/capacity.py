@@ -14,13 +14,14 @@ WORKER_BYTES = 32 << 20
 GAME_BYTES = 4 << 20
 
 
-def require_workers(key: str, workers: int, games_each: int = 1) -> None:
+def require_workers(key: str, workers: int, games_each: int = 1, processes_each: int = 1) -> None:
     """Refuses a number of worker processes that the machine has not the memory or the room for, before one is started.
 
     Args:
       key: of the config, for the error.
-      workers: processes.
-      games_each: games in each of them.
+      workers: as many as are asked for.
+      games_each: games of each of them.
+      processes_each: processes that these are divided over, all forked from one, with which they share most of their memory.
 
     Raises:
       UserError: says what they need and what there is.
@@ -32,9 +33,10 @@ def require_workers(key: str, workers: int, games_each: int = 1) -> None:
             f"config.{key}={workers}: so many processes need about {needed / 2**20:,.0f} MiB of memory, "
             f"{memory / 2**20:,.0f} MiB are left: choose fewer"
         )
-    if processes is not None and workers > processes:
+    if processes is not None and workers * processes_each > processes:
         raise UserError(
-            f"config.{key}={workers}: must be at most {processes}, the processes that this machine has room for"
+            f"config.{key}={workers}: must be at most {processes // processes_each}, the processes that this machine has room for"
+            + (f" with {processes_each} for each" if processes_each > 1 else "")
         )
 
 

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.actors import folders, worker
-from motif_jax.actors import pool as pool_module
+from motif_jax.actors import folders, launchers, member
 from motif_jax.actors.group import episode_seed
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Ready, Rollouts
+from motif_jax.envs.recall import Recall
+from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support.interruption import StoppedError
 from tests.processes import still_there
 
@@ -117,30 +118,40 @@ def test_a_start_ends_when_it_is_asked_to(kind: type[ActorPool] | type[InlineAct
             actors.start(stopped)
         assert len(asked) == 3
         pids = set(actors.pids()) if isinstance(actors, ActorPool) else set()
-        assert len(pids) == (2 if kind is ActorPool else 0)
+        assert len(pids) == (4 if kind is ActorPool else 0)
     assert not still_there(pids)
 
 
-def test_all_groups_of_a_worker_are_told_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    writes: list[int] = []
-    write = os.write
+def test_a_group_is_told_in_one_write_and_answers_with_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the number of its processes: that is what keeps the parent's cost down."""
+    written, read = [], []
+    write, read_records = os.write, ActorPool._read
 
     def counted(descriptor: int, data: bytes) -> int:
-        writes.append(descriptor)
+        written.append(descriptor)
         return write(descriptor, data)
 
-    with ActorPool(config()) as pool:
+    def counted_records(pool: ActorPool, timeout: float) -> list[tuple[int, ...]]:
+        records = read_records(pool, timeout)
+        read.extend(records)
+        return records
+
+    with ActorPool(config(games_per_process=1)) as pool:
         pool.start()
+        assert len(pool.pids()) == 12
         ready = wait_for_groups(pool, 4)
         monkeypatch.setattr(os, "write", counted)
+        monkeypatch.setattr(ActorPool, "_read", counted_records)
         for row in range(1, ROLLOUT):
             for entry in ready:
                 write_actions(pool, entry.slot, entry.row)
-            writes.clear()
+            written.clear()
+            read.clear()
             pool.act(ready)
-            assert sorted(writes) == sorted(pool._commands)
+            assert len(written) == len(set(written)) == 4
             ready = wait_for_groups(pool, 4)
             assert {entry.row for entry in ready} == {row}
+            assert len(read) == 4
         monkeypatch.undo()
 
 
@@ -153,8 +164,8 @@ def wait_for_groups(pool: ActorPool, count: int) -> list[Ready]:
     return ready
 
 
-def test_worker_never_imports_jax() -> None:
-    code = "import sys, motif_jax.actors.worker; print(sorted({m.split('.')[0] for m in sys.modules}))"
+def test_actors_never_import_jax() -> None:
+    code = "import sys, motif_jax.actors.fork_server; print(sorted({m.split('.')[0] for m in sys.modules}))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
@@ -263,26 +274,28 @@ def test_backpressure_stops_the_actors_until_a_slot_comes_back() -> None:
         assert [(entry.slot, entry.row) for entry in ready] == [(finished[0], 0)]
 
 
-def test_a_killed_worker_is_replaced_and_its_unfinished_slots_are_dropped() -> None:
-    with ActorPool(config()) as pool:
+def test_a_killed_process_is_replaced_in_its_ring_and_its_groups_unfinished_slot_is_dropped() -> None:
+    with ActorPool(config(games_per_process=1)) as pool:
         pool.start()
         episodes: list[dict[str, float]] = []
         play(pool, lambda: min(pool.next_episode()) > 2)
         episodes += pool.episodes()
-        victim = pool.pids()[0]
+        before = pool.pids()
+        victim = before[1]  # neither the first nor the last of the first group's ring
         os.kill(victim, signal.SIGKILL)
-        play(pool, lambda: pool.restarts == 1 and pool.dropped_slots == 2)
-        assert victim not in pool.pids()
-        before = pool.next_episode()[:6]
-        finished = play(pool, lambda: min(pool.next_episode()[:6]) > max(before) + 4)
-        assert {pool.group_of(slot) for slot in finished} >= {0, 1}
-        assert pool.restarts == 1
-        episodes = [e for e in episodes + pool.episodes() if e["env"] < 6]
+        play(pool, lambda: pool.restarts == 1 and pool.dropped_slots == 1)
+        after = pool.pids()
+        assert victim not in after
+        assert [*after[:1], *after[2:]] == [*before[:1], *before[2:]]
+        begun = pool.next_episode()
+        finished = play(pool, lambda: min(pool.next_episode()) > max(begun) + 4)
+        assert {pool.group_of(slot) for slot in finished} == set(range(4))
+        assert (pool.restarts, pool.dropped_slots) == (1, 1)
+        episodes = [e for e in episodes + pool.episodes() if e["env"] < 3]
         assert len({(e["env"], e["episode"]) for e in episodes}) == len(episodes), (
             "an episode was played twice"
         )
-        pids = pool.pids()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not still_there({victim, *after})
 
 
 def test_workers_that_still_start_do_not_hear_ctrl_c() -> None:
@@ -294,13 +307,21 @@ def test_workers_that_still_start_do_not_hear_ctrl_c() -> None:
         assert pool.restarts == 0
 
 
-def test_a_worker_that_does_not_answer_is_taken_for_dead() -> None:
-    with ActorPool(config(workers=1, timeout_seconds=2.0)) as pool:
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_process_that_does_not_answer_is_cut_out_of_its_ring_wherever_it_is(place: int) -> None:
+    with ActorPool(config(workers=1, timeout_seconds=2.0, games_per_process=1)) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
-        os.kill(pool.pids()[0], signal.SIGSTOP)
+        before = pool.pids()
+        os.kill(before[place], signal.SIGSTOP)
         play(pool, lambda: pool.restarts == 1)
-        play(pool, lambda: len(pool.episodes()) > 0)
+        after = pool.pids()
+        assert [one == other for one, other in zip(before, after, strict=True)] == [
+            number != place for number in range(6)
+        ]
+        begun = pool.next_episode()
+        play(pool, lambda: min(pool.next_episode()) > max(begun) + 1)
+        assert pool.restarts == 1
 
 
 @pytest.mark.slow
@@ -318,9 +339,9 @@ def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
                 self.send_signal(signal.SIGSTOP)
             spawned.append(self)
 
-    monkeypatch.setattr(pool_module.subprocess, "Popen", Stopped)
+    monkeypatch.setattr(launchers.subprocess, "Popen", Stopped)
     # Long enough for its successor to be up in, on a busy machine too.
-    with ActorPool(config(workers=1, start_timeout_seconds=10.0)) as pool:
+    with ActorPool(config(workers=1, start_timeout_seconds=10.0, start_method="exec")) as pool:
         pool.start()
         play(pool, lambda: pool.restarts == 1)
         play(pool, lambda: len(pool.episodes()) > 0)
@@ -337,22 +358,38 @@ def test_workers_that_nobody_reads_are_not_taken_for_dead() -> None:
         assert pool.restarts == 0
 
 
-def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback() -> None:
-    with ActorPool(config(workers=1, max_failures=2)) as pool:
+class Fails(Recall):
+    """Cannot be made any more once there is a file of that name."""
+
+    def __init__(self, name: str, broken: str, delay: int) -> None:
+        super().__init__(name, delay=delay)
+        if os.path.exists(broken):
+            raise ValueError("this engine is broken")
+
+    @staticmethod
+    def make_spec(name: str, *given: Any, broken: str = "", **options: Any) -> EnvironmentSpec:
+        return Recall.make_spec(name, *given, **options)
+
+
+def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
+    game = {
+        "env": "tests.actors.pool_test:Fails",
+        "options": {"delay": 2, "broken": str(tmp_path / "broken")},
+    }
+    with ActorPool(config(workers=1, max_failures=2, **game)) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
-        original = pool.config
-        object.__setattr__(original, "options", {"no_such_option": 1})
+        (tmp_path / "broken").touch()
         os.kill(pool.pids()[0], signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="no_such_option"):
+        with pytest.raises(RuntimeError, match="this engine is broken"):
             play(pool, lambda: False)
 
 
 def test_a_worker_that_would_lay_out_the_slots_in_another_way_says_so() -> None:
     wanted = config(workers=1)
-    orders = {"config": dataclasses.asdict(wanted), "worker": 0, "generation": 0}
+    orders = {"config": dataclasses.asdict(wanted), "member": 0, "generation": 0}
     with pytest.raises(RuntimeError, match="in another way than the one that started it"):
-        worker.run({**orders, "layout": str(config(workers=1, rollout=ROLLOUT + 1).layout())})
+        member.run({**orders, "layout": str(config(workers=1, rollout=ROLLOUT + 1).layout())})
 
 
 def test_files_of_a_killed_engine_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +398,7 @@ def test_files_of_a_killed_engine_are_removed(tmp_path: Path, monkeypatch: pytes
     with ActorPool(config(workers=1, **game)) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
-        files = set(tmp_path.glob("*/*/*"))
+        files = set(tmp_path.glob("*/0/*"))
         os.kill(pool.pids()[0], signal.SIGKILL)
         play(pool, lambda: pool.restarts == 1 and len(pool.episodes()) > 0)
         assert files

@@ -24,6 +24,7 @@ TINY: dict[str, dict[str, Any]] = {
         "steps": 40,
         "sweep": True,
         "sweep_envs": (2, 4),
+        "sweep_games": (1, 2),
         "sweep_steps": 20,
     },
     "inference": {"env": "Recall-v0", "workers": 1, "envs_per_worker": 4, "batch_size": 128, "seconds": 0.05},
@@ -81,9 +82,13 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
         assert list(sweep["envs_per_worker"]) == ["2", "4"]
         assert list(sweep["workers"])[:1] == ["1"]
         assert list(sweep["workers"])[-1] == str(available_cores())
-        for one in [*sweep["envs_per_worker"].values(), *sweep["workers"].values()]:
+        assert list(sweep["games_per_process"]) == ["1", "2"]
+        assert list(sweep["start_method"]) == ["fork", "exec"]
+        for one in [measured for axis in sweep.values() for measured in axis.values()]:
             assert one["ratio"] == pytest.approx(one["pool"] / one["bare"])
-            assert min(one.values()) > 0
+            assert min(value for name, value in one.items() if name != "restarts") > 0
+        assert line["parent_microseconds_per_step"] >= max(line["parent_parts"].values())
+        assert 0.1 < line["megabytes_per_game"] < 200
 
 
 def test_extremes_of_the_repeats_stay_extremes() -> None:

@@ -153,7 +153,7 @@ def test_a_short_training_is_watched_plotted_and_leaves_nothing(
     assert (line["exit_code"], line["left_behind"], line["zombies"]) == (75, [], 0)
     assert line["actor_restarts"] == line["shared_memory_files"] == 0
     assert line["steps"] > 0
-    names = {"learner", "actor 0", "actor 1"}
+    names = {"learner", "fork server", *(f"actor {number}" for number in range(4))}
     assert set(line["memory_mb"]) == names
     assert set(line["slope_mb_per_hour"]) == set(line["largest_memory_mb"]) == {*names, "all together"}
     assert line["largest_memory_mb"]["all together"] >= line["value"]

@@ -64,5 +64,7 @@ def test_hosts_are_named() -> None:
         "2 hosts (node1, node2), each with 2 actors x 6 environments of Recall-v0; 1,234 parameters learn on cpu:0 "
         "(no GPU), which also acts; the task's reward alone"
     )
+    said = overview(recall_config(), 1_234, [CPU], [CPU], ONE, "at most 4 games in a process")
+    assert said.startswith("2 actors x 6 environments of Recall-v0 (at most 4 games in a process); ")
     processes = overview(recall_config(), 1_234, [CPU], [CPU], ["node1"] * 8 + ["node2"] * 8)
     assert processes.startswith("16 hosts (8 x node1, 8 x node2), each with 2 actors")

@@ -103,6 +103,17 @@ def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.Mo
         ({"actors__workers": 0}, "config.actors.workers=0"),
         ({"actors__workers": 10**8}, "config.actors.workers=100000000: so many processes need about"),
         ({"actors__envs_per_worker": 5}, "config.actors.envs_per_worker=5: must be a multiple"),
+        (
+            {"actors__games_per_process": "0"},
+            "config.actors.games_per_process='0': must be 'auto' or a number above 0",
+        ),
+        ({"actors__games_per_process": "few"}, "config.actors.games_per_process='few'"),
+        (
+            {"actors__start_method": "spawn"},
+            "config.actors.start_method='spawn': must be one of auto, fork, exec",
+        ),
+        ({"actors__cores": "0"}, "config.actors.cores='0': must be 'auto', '', or 2 different cores"),
+        ({"actors__cores": "0,100000"}, "config.actors.cores='0,100000'"),
         ({"devices__learner": "9"}, "config.devices.learner='9'"),
         ({"devices__actor": "0,0"}, "config.devices.actor='0,0'"),
         ({"devices__actor": "0,1,2"}, "config.actors.workers=2: must be a multiple of the 3 devices"),

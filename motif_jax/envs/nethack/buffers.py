@@ -27,8 +27,7 @@ _STATUS_BYTES = NUM_STATUS * 8
 GLYPHS_AT = _STATUS_BYTES + 16
 _GLYPHS = MAP_SHAPE[0] * MAP_SHAPE[1]
 VIEW_BYTES = (GLYPHS_AT + 2 * _GLYPHS + 63) // 64 * 64
-_PROGRAM_AT = MESSAGE_LENGTH
-_REST_BYTES = 320
+_PROGRAM_NUMBERS = 6
 
 # Reads (x, y, score, time, dungeon, dungeon level, condition, waits for key or line, waits for space) from a view.
 read_status = struct.Struct(f"<2q{7 * 8}xq{10 * 8}xq{2 * 8}x3q{8}x2q").unpack_from
@@ -60,7 +59,7 @@ class Memory:
     Attributes:
         views, before: bytearrays of `count` views, now and before the newest step.
         view_array, before_array: the same as uint8 [count, VIEW_BYTES].
-        rest: uint8 [count, ...], messages first. messages: uint8 [count, 256].
+        messages: uint8 [count, 256]. program_states: int32 [count, 6].
         screens: uint8 [2, count, 40, 80], the padded characters (`chars`) and colours (`colors`).
     """
 
@@ -70,8 +69,8 @@ class Memory:
         self.before = bytearray(count * VIEW_BYTES)
         self.view_array = np.frombuffer(self.views, np.uint8).reshape(count, VIEW_BYTES)
         self.before_array = np.frombuffer(self.before, np.uint8).reshape(count, VIEW_BYTES)
-        self.rest = np.zeros((count, _REST_BYTES), np.uint8)
-        self.messages = self.rest[:, :MESSAGE_LENGTH]
+        self.messages = np.zeros((count, MESSAGE_LENGTH), np.uint8)
+        self.program_states = np.zeros((count, _PROGRAM_NUMBERS), np.int32)
         self.screens = np.zeros((2, count, *PADDED_SHAPE), np.uint8)
         self.chars, self.colors = self.screens
 
@@ -117,10 +116,9 @@ class Buffers:
         self.low_words = self.now.memory[:_STATUS_BYTES].cast("i")[::2]
         self._misc = np.frombuffer(self.now.memory, np.int32, 3, _STATUS_BYTES)
         self.misc = self._misc.data
-        rest = memory.rest[index]
-        self.message = rest[:MESSAGE_LENGTH]
+        self.message = memory.messages[index]
         self.message_memory = self.message.data
-        self.program_state = rest[_PROGRAM_AT : _PROGRAM_AT + 24].view(np.int32)
+        self.program_state = memory.program_states[index]
         self.padded_chars = memory.chars[index]
         self.padded_colors = memory.colors[index]
         inside = slice(PAD_ROWS, PAD_ROWS + SCREEN_SHAPE[0])
@@ -130,7 +128,8 @@ class Buffers:
     def clear(self) -> None:
         """Sets everything to zero: the engine writes only what changed, also when a new game starts."""
         self.now.memory[:] = bytes(VIEW_BYTES)
-        self.memory.rest[self.index].fill(0)
+        self.message.fill(0)
+        self.program_state.fill(0)
         self.padded_chars.fill(0)
         self.padded_colors.fill(0)
 

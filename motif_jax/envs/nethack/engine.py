@@ -47,7 +47,8 @@ class NetHackEngine:
         """Starts the game of these two seeds (non-negative, 64 bits)."""
         self.buffers.clear()
         for file in self._score_files:
-            os.truncate(file, 0)
+            if os.stat(file).st_size:
+                os.truncate(file, 0)
         self._game.set_initial_seeds(core, disp, False)
         self._reset()
         # When the game began, by the clock of the wall: the price of worthless glass in shops depends on it.

@@ -83,7 +83,7 @@ class NetHackEnvironment:
         handles = out.handles if type(out) is Row else None
         chars, colors, blstats, message, count = handles or self._handles(out)
         x, y, *_ = game.status
-        seen_chars, seen_colors, outside = self._window_cache[y * 80 + x] or self._windows.make(x, y)
+        _, seen_chars, seen_colors, outside = self._window_cache[y * 80 + x] or self._windows.make(x, y)
         chars[...] = seen_chars
         colors[...] = seen_colors
         if outside is not None:

@@ -42,7 +42,7 @@ class ExtendedGame(Game):
     which the message stays.
     """
 
-    __slots__ = ("_as_published", "_kills", "_looks_away", "_skill_waits")
+    __slots__ = ("_as_published", "_kills", "_looks_away", "_points", "_skill_waits")
 
     action_keys = EXTENDED_KEYS
     open_questions = EXTENDED_OPEN_QUESTIONS
@@ -56,7 +56,7 @@ class ExtendedGame(Game):
 
     def _clear(self) -> None:
         super()._clear()
-        self._kills = 0
+        self._kills = self._points = 0
         self._skill_waits = self._looks_away = False
 
     def _play(self, key: int) -> None:
@@ -102,16 +102,20 @@ class ExtendedGame(Game):
             self._skill_waits |= SKILL_SENTENCE in self.buffers.message_memory.tobytes()
         self._looks_away = False
 
-    def advance(self, action: int) -> tuple[float, int]:
-        """See `Game.advance`."""
-        before, status = self.record, self.buffers.now.status
-        points = status[place.POINTS]
+    def act(self, action: int) -> None:
+        """See `Game.act`."""
+        self._points = self.buffers.now.status[place.POINTS]
         if self._as_published:
-            self._kills += before[_KILL]
-            return super().advance(action)
-        result = super().advance(action)
+            self._kills += self.record[_KILL]
+        super().act(action)
+
+    def judge(self) -> tuple[float, int]:
+        """See `Game.judge`."""
+        before = self.record
+        result = super().judge()
         # A message that says the same as the one before it is another one where the hero learned from a kill.
-        if self.record[_KILL] and (self.record is not before or status[place.POINTS] > points):
+        learned = self.buffers.now.status[place.POINTS] > self._points
+        if not self._as_published and self.record[_KILL] and (self.record is not before or learned):
             self._kills += 1
             if self._final is not None:
                 self._final["kills"] = float(self._kills)

@@ -165,17 +165,28 @@ class Game:
 
         Raises ValueError for an action that there is not.
         """
-        # All in one piece: after each step of the engine this code is cold, and every call costs again.
-        memory = self._now_memory
-        self._before_memory[:] = memory
-        record = self.record
+        self._before_memory[:] = self._now_memory
+        self.act(action)
+        return self.judge()
+
+    def act(self, action: int) -> None:
+        """The first half of `advance`: presses the key, after the caller has kept the view before.
+
+        Raises ValueError for an action that there is not.
+        """
         try:
             key = self._keys[action]
         except KeyError:
             raise ValueError(f"action {action} is not one of 0 .. {len(self._keys) - 1}") from None
-        if record[1] is not None:
-            key = record[1] if action == YES_ACTION else SPACE
+        answer = self.record[1]
+        if answer is not None:
+            key = answer if action == YES_ACTION else SPACE
         self.press(key)
+
+    def judge(self) -> tuple[float, int]:
+        """The second half of `advance`: dismisses prompts, and finds out what the step has come to."""
+        # All in one piece: after each step of the engine this code is cold, and every call costs again.
+        memory, record = self._now_memory, self.record
         now = b.read_status(memory)
         over, normal = False, True
         # The game's end zeroes the clock, so the engine need not be asked on every step whether it is over.

@@ -1,8 +1,8 @@
-"""Several games of one task played in step, their observations copied out all at once.
+"""Several games of one task played in step.
 
-What numpy does for a game costs most when it is cold: after twenty other games' engines nothing of it is left in the
-processor's caches. Here one numpy call serves the whole group. The observations are those of as many single
-environments, byte for byte.
+After a game's engine nothing of the rules' code is left in the processor's caches, and little of the engine's after the
+rules: here all engines take their step, then all rules judge, then all observations are copied out, as plain memory wherever
+numpy is not needed. The observations are those of as many single environments, byte for byte.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack.environment import new_engine, new_game
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS, make_spec, switches
-from motif_jax.envs.nethack.window import GroupWindows
-from motif_jax.envs.spec import RUNNING
+from motif_jax.envs.nethack.window import WINDOW, Windows
+from motif_jax.envs.spec import RUNNING, Row
 
 
 class NetHackGroup:
@@ -42,8 +42,17 @@ class NetHackGroup:
         engines = [(make_engine or new_engine)(b.Buffers(memory, index)) for index in range(count)]
         self._games = [new_game(name, engine, max_episode_steps, quirks) for engine in engines]
         self._counting = not quirks.get("message_count_off", False)
-        self._blstats = memory.blstats()
-        self._windows = GroupWindows(memory, quirks.get("crop_row_offset", False))
+        self._now, self._before = memoryview(memory.views), memoryview(memory.before)
+        self._messages = memory.messages.reshape(-1).data
+        offset = quirks.get("crop_row_offset", False)
+        self._windows = [Windows(game.buffers, offset) for game in self._games]
+        # The windows of all games, characters and colours, from where each goes into a row in one piece.
+        gathered = np.zeros((2, count, WINDOW, WINDOW), np.uint8)
+        self._chars, self._colors = (plane.reshape(-1).data for plane in gathered)
+        self._columns = [
+            (game, windows, windows.cache, gathered[:, column], game.buffers.low_words)
+            for column, (game, windows) in enumerate(zip(self._games, self._windows, strict=True))
+        ]
         self._extra = tuple((field, getattr(memory, field)()) for field in fields)
 
     def start(self, column: int, seed: int) -> None:
@@ -54,19 +63,41 @@ class NetHackGroup:
         """Plays `actions[column]` in each of `columns`; returns rewards and ends of all columns, 0 for the others."""
         rewards, ends = [0.0] * self.count, [RUNNING] * self.count
         games = self._games
+        self._before[:] = self._now
         for column in columns:
-            rewards[column], ends[column] = games[column].advance(actions[column])
+            games[column].act(actions[column])
+        for column in columns:
+            rewards[column], ends[column] = games[column].judge()
         return rewards, ends
 
     def observe(self, out: Mapping[str, np.ndarray]) -> None:
         """Writes the newest observations of all columns, [count, ...] each."""
-        games = self._games
-        self._windows.write([game.status for game in games], out["window_chars"], out["window_colors"])
-        out["blstats"][...] = self._blstats
-        out["message"][...] = self._memory.messages
-        out["message_count"][...] = [game.record[0] for game in games] if self._counting else 1
+        handles = out.handles if type(out) is Row else None
+        chars, colors, messages, counts, blstats = handles or self._handles(out)
+        counting = self._counting
+        for column, (game, windows, cache, gathered, low_words) in enumerate(self._columns):
+            x, y, *_ = game.status
+            seen, _, _, outside = cache[y * 80 + x] or windows.make(x, y)
+            gathered[...] = seen
+            if outside is not None:
+                gathered[:, :, outside] = 0
+            blstats[column][:] = low_words
+            counts[column] = game.record[0] if counting else 1
+        chars[:] = self._chars
+        colors[:] = self._colors
+        messages[:] = self._messages
         for field, array in self._extra:
             out[field][...] = array
+
+    def _handles(self, out: Mapping[str, np.ndarray]) -> tuple:
+        """The arrays of a row as plain memory, each of them in one piece."""
+        handles = (
+            *(_flat(out[name]) for name in ("window_chars", "window_colors", "message", "message_count")),
+            [row.data for row in out["blstats"]],
+        )
+        if type(out) is Row:
+            out.handles = handles
+        return handles
 
     def episode_info(self, column: int) -> dict[str, float]:
         """The numbers of the episode in `column` that runs or has just ended."""
@@ -76,3 +107,10 @@ class NetHackGroup:
         """Frees the games. Closing twice is allowed."""
         for game in self._games:
             game.close()
+
+
+def _flat(array: np.ndarray) -> memoryview:
+    flat = array.reshape(-1)
+    if not np.may_share_memory(flat, array):
+        raise ValueError("the arrays of a row must be in one piece")
+    return flat.data

@@ -78,4 +78,5 @@ def make_spec(
         quirks=EXTENDED_SWITCHES if extended else SWITCHES,
         renderer="motif_jax.envs.nethack.renderer:NetHackRenderer",
         group="motif_jax.envs.nethack.group:NetHackGroup",
+        modules=("motif_jax.envs.nethack.engine",),
     )

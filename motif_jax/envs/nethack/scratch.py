@@ -25,6 +25,11 @@ def _prefix() -> str:
     return f"motif_jax_games_{os.getuid()}_"
 
 
+def has_lock(folder: Path) -> bool:
+    """Whether `folder` is one that processes hold or held."""
+    return (folder / _LOCK).exists()
+
+
 def hold(folder: Path) -> int | None:
     """Locks `folder` for as long as the descriptor that is returned is open, here or in a process that inherits it.
 
@@ -48,7 +53,7 @@ def remove_abandoned(parent: Path, prefix: str = "") -> None:
     """Removes the folders in `parent` whose names begin with `prefix` (by default those of games) that nobody holds."""
     for folder in parent.glob(f"{prefix or _prefix()}*"):
         with contextlib.suppress(FileNotFoundError):
-            if not (folder / _LOCK).exists() and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
+            if not has_lock(folder) and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
                 continue  # just being made
         descriptor = hold(folder)
         if descriptor is not None:

@@ -1,0 +1,50 @@
+"""Which core each worker's processes keep to.
+
+The processes of a worker play one after the other. The system, which does not know that, would put the next one on any core
+that is idle, where nothing of it is in the caches. A core is claimed by a name that goes with the process that holds it, so
+that trainings side by side keep to different ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+
+class Cores:
+    """Cores that this process has claimed; `close` gives them back.
+
+    Attributes:
+      numbers: one for each worker, or none at all where there are not enough that nobody has claimed.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.numbers: tuple[int, ...] = ()
+        self._claims: list[socket.socket] = []
+        allowed = sorted(os.sched_getaffinity(0), reverse=True) if hasattr(os, "sched_getaffinity") else []
+        found: list[int] = []
+        for core in allowed[:-1]:  # one is left for everything else
+            if len(found) < count and (claim := _claim(core)) is not None:
+                found.append(core)
+                self._claims.append(claim)
+        if len(found) == count:
+            self.numbers = tuple(found)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Gives the cores back."""
+        for claim in self._claims:
+            claim.close()
+        self._claims.clear()
+
+
+def _claim(core: int) -> socket.socket | None:
+    """Takes the name of a core, which is in no folder (an abstract socket's); None if somebody has it."""
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with contextlib.suppress(OSError):
+        claim.bind(f"\0motif_jax_core_{os.getuid()}_{core}")
+        return claim
+    claim.close()
+    return None

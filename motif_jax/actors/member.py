@@ -1,0 +1,211 @@
+"""An actor process, a member of its group's ring.
+
+It plays its games whenever a round comes down the ring, hands the round on, and ends when its pipe of commands is closed:
+when the parent is done with it or no longer there, for the end goes down the ring as a round does. Where an engine that is
+stuck keeps it from seeing that, the kernel ends it.
+
+Members are forked from a server (`fork_server`), or, where that is not to be had, started each by itself:
+`python -m motif_jax.actors.member`, its orders as a line of JSON on standard input, which stays open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import struct
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from motif_jax.actors import folders
+from motif_jax.actors.group import SlotGroup, start_delay
+from motif_jax.actors.rollouts import END_ROW, RESET_ROW, ActorsConfig
+from motif_jax.actors.slots import WAITING, Slots
+from motif_jax.actors.teams import Member, members
+from motif_jax.envs import registry
+from motif_jax.support.lifeline import end_with_parent
+
+# Fixed-size records; a pipe passes writes below 4096 bytes on as a whole.
+COMMAND = struct.Struct("<3i")  # generation, slot, row whose actions lie ready
+RECORD = struct.Struct("<4i")  # generation, group, slot, row that has been written
+_PIPE_ATOMIC = 4096
+_TRACEBACK_LIMIT = 3000
+
+
+def run(orders: Mapping[str, Any]) -> bool:
+    """Plays the games of one member until the pipe of commands ends; returns whether the parent said that it would.
+
+    Args:
+      orders: `config` (ActorsConfig), `layout` (the parent's, as text), `member` (its number), `generation` (of its group when
+        it was started), `folder` (for its files), and file descriptors: `memory` of the slots, `commands` (read), `following`
+        (write: the next member's commands; -1 for the last), `records` and `reports` (write), `turns` (see `_play_rounds`; -1
+        where a worker has one group), `lifeline` (see `serve`).
+
+    Raises:
+      RuntimeError: the slots would be laid out in another way than in the parent.
+    """
+    config = ActorsConfig(**orders["config"])
+    layout = config.layout()
+    if str(layout) != orders["layout"]:
+        raise RuntimeError(
+            "this process would lay out the trajectory slots in another way than the one that started it: was the code "
+            f"changed since then? Start the training again. Here: {layout}"
+        )
+    member, generation = members(config)[orders["member"]], orders["generation"]
+    _settle(config, member)
+    slots = Slots(layout, orders["memory"])
+
+    def on_episode(record: dict[str, float]) -> None:
+        report(orders["reports"], {"episode": record})
+
+    environments = registry.make_group(config.env, member.stop - member.start, **config.options)
+    first_env = config.first_env + member.group * config.envs_per_group
+    share = (member.start, member.stop)
+    games = SlotGroup(
+        environments,
+        slots,
+        member.group,
+        first_env,
+        config.seed,
+        on_episode,
+        config.same_step_autoreset,
+        share,
+    )
+    if generation == 0:
+        start_delay(config.seed, member.worker, config.warmup_seconds)
+    report(orders["reports"], {"member": member.number, "generation": generation})
+    dismissed = _play_rounds(config, member, generation, games, slots, orders)
+    games.close()
+    return dismissed
+
+
+def _play_rounds(
+    config: ActorsConfig,
+    member: Member,
+    generation: int,
+    games: SlotGroup,
+    slots: Slots,
+    orders: Mapping[str, Any],
+) -> bool:
+    """Takes rounds from the pipe of commands and hands them on; returns whether the last one was the parent's farewell.
+
+    Groups of one worker take turns: the first member of a ring takes the lock `turns` for it, the last one gives it
+    back. The lock belongs to an open file that the ring and the parent share, so that the parent can give back what
+    a member that died has taken. That two groups play at once would do no harm, but both would be late.
+
+    `slots.turn` says whose turn it is, for the parent to know who it is that hangs.
+    """
+    commands, following = orders["commands"], orders["following"]
+    records, turns, turn = orders["records"], orders["turns"], slots.turn.data
+    group, place, is_first, is_last = member.group, member.place, member.place == 0, member.is_last
+    takes_turns = turns >= 0
+    while len(command := os.read(commands, COMMAND.size)) == COMMAND.size:
+        sender, slot, row = COMMAND.unpack(command)
+        if row == END_ROW:
+            if not is_last:
+                os.write(following, command)
+            return True
+        if is_first:
+            if takes_turns:
+                turn[group] = WAITING
+                fcntl.flock(turns, fcntl.LOCK_EX)
+            turn[group] = 0
+        if sender < generation:
+            pass  # a round that this member's predecessor died in
+        elif row == RESET_ROW:
+            games.reset(slot, config.warmup_steps if sender == 0 else 0)
+        else:
+            games.step(slot, row)
+        if is_last:
+            turn[group] = 0
+            os.write(records, RECORD.pack(sender, group, slot, row + 1))
+            if takes_turns:
+                fcntl.flock(turns, fcntl.LOCK_UN)
+        else:
+            turn[group] = place + 1
+            os.write(following, command)
+    return False
+
+
+def _settle(config: ActorsConfig, member: Member) -> None:
+    """Tells the scheduler what is known of this process, where it listens.
+
+    A member that is woken has no haste: the one before it is about to wait anyway (SCHED_BATCH).
+    """
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    if config.cores:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, {config.cores[member.worker]})
+
+
+def report(descriptor: int, message: Mapping[str, Any]) -> None:
+    """Writes one line of JSON to a pipe that several processes share.
+
+    Raises:
+      ValueError: the line is too long to be passed on as a whole.
+    """
+    line = json.dumps(message).encode() + b"\n"
+    if len(line) > _PIPE_ATOMIC:
+        raise ValueError(
+            f"a report of {len(line)} bytes is longer than the {_PIPE_ATOMIC} a pipe passes on whole"
+        )
+    os.write(descriptor, line)
+
+
+def serve(orders: Mapping[str, Any]) -> int:
+    """`run` with what has to be done round it in any process; returns the exit code.
+
+    An error goes to the parent, who shows it if it does not help to start anew. `orders["lifeline"]` is the reading
+    end of a pipe that the parent holds open and writes nothing to.
+    """
+    ignore_signals_to_the_group()
+    parent_lives = False
+    try:
+        end_with_parent(orders["lifeline"])
+        try:
+            # Its process id does not say whether the parent lives: one that is killed closes its pipes before its
+            # children get another parent.
+            parent_lives = run(orders)
+        except BrokenPipeError:
+            return 0  # the parent is gone
+        except Exception:
+            parent_lives = not hung_up(orders["lifeline"])
+            text = traceback.format_exc().encode("ascii", "replace").decode()[-_TRACEBACK_LIMIT:]
+            report(orders["reports"], {"error": text, "member": orders["member"]})
+            return 1
+    finally:
+        folders.remove_own(Path(orders["folder"]), parent_lives)
+    return 0
+
+
+def ignore_signals_to_the_group() -> None:
+    """A batch system's signals reach the whole process group: the parent decides what they mean."""
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def hung_up(lifeline: int) -> bool:
+    """Whether nobody holds the writing end of a pipe any more."""
+    watched = select.poll()
+    watched.register(lifeline, 0)
+    return bool(watched.poll(0))
+
+
+def main() -> int:
+    """Reads the orders of a member that was started by itself, and serves."""
+    folder, line = os.environ["TMPDIR"], sys.stdin.readline()
+    if not line.endswith("\n"):  # the parent was killed before it had written them
+        folders.remove_own(Path(folder), parent_lives=False)
+        return 0
+    return serve({**json.loads(line), "folder": folder, "lifeline": sys.stdin.fileno()})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

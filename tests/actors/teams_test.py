@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+
+from motif_jax.actors import tuning
+from motif_jax.actors.cores import Cores
+from motif_jax.actors.pool import ActorPool
+from motif_jax.actors.teams import members
+from tests.actors.pool_test import config
+
+
+@pytest.mark.parametrize(
+    ("envs", "games"), list(itertools.product([1, 2, 3, 7, 10, 20], [1, 2, 3, 4, 5, 100]))
+)
+def test_a_ring_plays_every_game_once_with_as_few_processes_as_allowed(envs: int, games: int) -> None:
+    all_members = members(config(envs_per_group=envs, games_per_process=games))
+    assert [member.number for member in all_members] == list(range(len(all_members)))
+    for group, ring in itertools.groupby(all_members, lambda member: member.group):
+        found = list(ring)
+        assert [column for m in found for column in range(m.start, m.stop)] == list(range(envs))
+        sizes = [m.stop - m.start for m in found]
+        assert len(found) == -(-envs // games)
+        assert max(sizes) - min(sizes) <= 1
+        assert [m.place for m in found] == list(range(len(found)))
+        assert [m.is_last for m in found] == [False] * (len(found) - 1) + [True]
+        assert {m.worker for m in found} == {group // 2}
+
+
+def test_trainings_side_by_side_keep_to_different_cores() -> None:
+    """Others may run beside the test: what is promised is that a core is given once, and given back."""
+    usable = os.sched_getaffinity(0)
+    first, second = Cores(1), Cores(1)
+    assert set(first.numbers) <= usable
+    assert not set(first.numbers) & set(second.numbers)
+    taken = first.numbers
+    first.close()
+    third = Cores(1)
+    assert not taken or third.numbers
+    assert Cores(len(usable)).numbers == (), "one core is left for everything else"
+    second.close()
+    third.close()
+
+
+def test_actors_keep_to_the_cores_that_they_are_given() -> None:
+    core = min(os.sched_getaffinity(0))
+    with ActorPool(config(cores=[core, core])) as pool:
+        pool.start()
+        while not pool.ready(0.2):
+            pass
+        assert {frozenset(os.sched_getaffinity(pid)) for pid in pool.pids()} == {frozenset({core})}
+        assert os.sched_getaffinity(0) >= {core}
+
+
+def test_auto_tries_sizes_and_takes_the_best_of_them(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tuning, "_WARM_UP_SECONDS", 0.01)
+    monkeypatch.setattr(tuning, "_SECONDS", 0.05)
+    tried: list[tuple[int, float]] = []
+    cost = tuning._cost
+
+    def told(one: object) -> float:
+        found = cost(one)  # type: ignore[arg-type]
+        tried.append((one.games_per_process, found))  # type: ignore[attr-defined]
+        return found
+
+    monkeypatch.setattr(tuning, "_cost", told)
+    with ActorPool(config(games_per_process=None, seed=123)) as pool:
+        said = pool.prepare()
+    best = min(tried, key=lambda one: one[1])[0]
+    assert [size for size, _ in tried] == [1, 2, 3]
+    assert min(found for _, found in tried) > 0
+    assert said.startswith(f"at most {best} games in a process")
+    assert f"actors: {best} games a process" in capfd.readouterr().err
