@@ -5,7 +5,8 @@
 
 MODEL: a folder with config.json, safetensors and tokenizer.json, as transformers saves it (T5, GPT-2, Llama, Qwen2), or the name
 of such a model on the Hugging Face hub. FILE: objects {"prompt": ..., "candidates": [...]} a line, or prompts a line and
---config.candidates='turn left|turn right' for all. Out comes scores.jsonl with a line a prompt; a run that is stopped goes on.
+--config.candidates='turn left|turn right' for all. Out comes scores.jsonl with a line a prompt, and with --config.page=20 a
+page of the first 20 prompts token by token; a run that is stopped goes on.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.file = placeholder(str)  # prompts, .jsonl or one a line
     config.candidates = ""  # of all prompts without their own, with | between them
     config.by_length = False  # divide log-probabilities by the number of tokens
+    config.page = 0  # prompts that tokens.html shows token by token; 0: no page
     config.batch = 32  # prompts at a time
     config.dtype = "float32"  # of parameters and computation: float32 or bfloat16
     return config

@@ -20,8 +20,8 @@ from motif_jax.language.scoring import last_state
 
 # (carry, tokens int32 [B, N], valid bool [B, N]) -> (logits [B, N, V] of the next tokens, carry)
 Step = Callable[[Any, jax.Array, jax.Array], tuple[jax.Array, Any]]
-# (logits [B, N, V], states [B, N, D] after the last norm) -> logits
-Adjust = Callable[[jax.Array, jax.Array], jax.Array]
+# (logits [B, N, V], states [B, N, D] before and after the last norm) -> logits; ILQL adds what heads say of the states.
+Adjust = Callable[[jax.Array, States], jax.Array]
 
 
 class Written(NamedTuple):
@@ -31,23 +31,21 @@ class Written(NamedTuple):
       tokens: int32 [B, N, M], padded behind each continuation's end.
       valid: bool [B, N, M], True up to and with the stop token.
       log_probs: float32 [B, N, M], of the drawn tokens under the filtered logits, 0 for padding.
+      ended: bool [B, N], which continuations ended with a stop token.
+      logits: [B, N, V], of what comes next.
       carry: the step's, for text that goes on.
     """
 
     tokens: jax.Array
     valid: jax.Array
     log_probs: jax.Array
+    ended: jax.Array
+    logits: jax.Array
     carry: Any
-
-    @property
-    def stopped(self) -> jax.Array:
-        """Bool [B, N], whether a continuation ended with a stop token before the most tokens were written."""
-        return ~self.valid[..., -1]
 
 
 class _Loop(NamedTuple):
     position: jax.Array
-    key: jax.Array
     logits: jax.Array
     ended: jax.Array
     tokens: jax.Array
@@ -64,26 +62,33 @@ def write(
     limits: Limits,
     sampling: Sampling,
     pad: int = 0,
+    ended: jax.Array | None = None,
+    before: jax.Array | int = 0,
 ) -> Written:
     """Draws tokens until every continuation has ended; the loop goes no further than that.
+
+    What a continuation draws depends on its own key and its own tokens alone, whatever is written beside it, and in however many calls.
 
     Args:
       step: see `Step`; it is told which continuations go on, those that have ended get `pad`.
       carry: of the step, behind the prompts.
       logits: [B, N, V], of the first tokens.
-      key: of all draws.
-      limits: where a continuation ends.
+      key: of all draws, or one for each continuation [B, N].
+      limits: where a continuation ends; `most` is of this call.
       sampling: how tokens are drawn.
       pad: stands behind the end.
+      ended: bool [B, N], continuations of which nothing more is written; None: all go on.
+      before: int32 [], tokens that calls before this one have written.
     """
     chex.assert_rank(logits, 3)
     shape = logits.shape[:2]
+    keys = key if key.ndim else jax.random.split(key, shape)
+    chex.assert_shape(keys, shape)
     most, ends = limits.most, jnp.asarray(limits.stops, jnp.int32)
     empty = _Loop(
         position=jnp.zeros((), jnp.int32),
-        key=key,
         logits=logits,
-        ended=jnp.zeros(shape, bool),
+        ended=jnp.zeros(shape, bool) if ended is None else ended,
         tokens=jnp.full((*shape, most), pad, jnp.int32),
         valid=jnp.zeros((*shape, most), bool),
         log_probs=jnp.zeros((*shape, most), jnp.float32),
@@ -94,14 +99,14 @@ def write(
         return (loop.position < most) & ~loop.ended.all()
 
     def body(loop: _Loop) -> _Loop:
-        key, now = jax.random.split(loop.key)
+        fold = jax.vmap(jax.vmap(jax.random.fold_in, (0, None)), (0, None))
+        now = loop.position if sampling.greedy else fold(keys, before + loop.position)
         drawn, log_probs = draw(now, loop.logits, sampling)
         alive = ~loop.ended
         drawn = jnp.where(alive, drawn, pad)
         logits, carry = step(loop.carry, drawn, alive)
         return _Loop(
             position=loop.position + 1,
-            key=key,
             logits=logits,
             ended=loop.ended | jnp.isin(drawn, ends),
             tokens=loop.tokens.at[..., loop.position].set(drawn),
@@ -111,7 +116,7 @@ def write(
         )
 
     done = jax.lax.while_loop(goes_on, body, empty)
-    return Written(done.tokens, done.valid, done.log_probs, done.carry)
+    return Written(done.tokens, done.valid, done.log_probs, done.ended, done.logits, done.carry)
 
 
 def model_step(
@@ -121,13 +126,15 @@ def model_step(
 
     def step(cache: Cache, tokens: jax.Array, valid: jax.Array) -> tuple[jax.Array, Cache]:
         states, cache = model.extend(params, prompt, tokens[..., None], valid[..., None], cache)  # type: ignore[assignment]
-        return _logits(model, params, states.after[:, :, 0], adjust), cache
+        last = States(states.before[:, :, 0], states.after[:, :, 0])
+        return next_logits(model, params, last, adjust), cache
 
     return step
 
 
-def _logits(model: LanguageModel, params: Any, states: jax.Array, adjust: Adjust | None) -> jax.Array:
-    logits = model.logits(params, states)
+def next_logits(model: LanguageModel, params: Any, states: States, adjust: Adjust | None = None) -> jax.Array:
+    """Logits float32 [B, N, V] behind states [B, N, D], as `adjust` makes them."""
+    logits = model.logits(params, states.after)
     return logits if adjust is None else adjust(logits, states)
 
 
@@ -159,10 +166,11 @@ def begin(
         cache = model.start(batch, branches, capacity + 1)
         start = jnp.full((batch, branches, 1), model.config.start_id, jnp.int32)
         opened, cache = model.extend(params, prompt, start, jnp.ones_like(start, bool), cache)  # type: ignore[assignment]
-        return prompt, cache, _logits(model, params, opened.after[:, :, 0], adjust)
-    last: States = last_state(states, valid)
-    first = jnp.broadcast_to(last.after[:, None], (batch, branches, last.after.shape[-1]))
-    return prompt, model.start(batch, branches, capacity), _logits(model, params, first, adjust)
+        first = States(opened.before[:, :, 0], opened.after[:, :, 0])
+        return prompt, cache, next_logits(model, params, first, adjust)
+    shape = batch, branches, states.after.shape[-1]
+    last = States(*(jnp.broadcast_to(x[:, None], shape) for x in last_state(states, valid)))
+    return prompt, model.start(batch, branches, capacity), next_logits(model, params, last, adjust)
 
 
 def generate(

@@ -74,7 +74,7 @@ def draw(key: jax.Array, logits: jax.Array, sampling: Sampling) -> tuple[jax.Arr
     """Draws a token from each row.
 
     Args:
-      key: of the random draw.
+      key: of the random draws: one for all rows, or one for each [...].
       logits: [..., V].
       sampling: how.
 
@@ -86,7 +86,12 @@ def draw(key: jax.Array, logits: jax.Array, sampling: Sampling) -> tuple[jax.Arr
         tokens, left = jnp.argmax(logits, axis=-1), logits
     else:
         left = filtered(logits, sampling)
-        tokens = jax.random.categorical(key, left, axis=-1)
+        if key.ndim:
+            chex.assert_shape(key, logits.shape[:-1])
+            flat = left.reshape(-1, left.shape[-1])
+            tokens = jax.vmap(jax.random.categorical)(key.reshape(-1), flat).reshape(key.shape)
+        else:
+            tokens = jax.random.categorical(key, left, axis=-1)
     return tokens.astype(jnp.int32), token_log_probs(left, tokens)
 
 

@@ -8,6 +8,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from motif_jax.language.chunks import in_chunks
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.network import States
 from motif_jax.language.sampling import token_log_probs
@@ -75,6 +76,50 @@ def score(
     if by_length:
         total /= jnp.maximum(candidate_valid.sum(axis=-1), 1)
     return Scores(total, tokens, first)
+
+
+def look(
+    model: LanguageModel,
+    params: Any,
+    prompt: jax.Array,
+    prompt_valid: jax.Array,
+    text: jax.Array,
+    text_valid: jax.Array,
+    chunk: int = 256,
+) -> tuple[jax.Array, jax.Array]:
+    """What a model says of each token of texts.
+
+    Args:
+      model, params: of the network.
+      prompt: int32 [B, T], what an encoder reads; a decoder alone reads `text` and nothing else.
+      prompt_valid: bool [B, T].
+      text: int32 [B, S].
+      text_valid: bool [B, S], False for padding, on the right.
+      chunk: tokens whose logits are there at a time.
+
+    Returns:
+      Log-probabilities of the tokens and entropies (nats) of what was expected in their places, float32 [B, S]. A decoder's first token
+      has nothing before it: what stands there means nothing.
+    """
+    chex.assert_equal_shape([text, text_valid])
+    if model.config.encoder_layers:
+        _, context = model.prefill(params, prompt, prompt_valid)
+        first = jnp.full((len(text), 1), model.config.start_id, text.dtype)
+        inputs = jnp.concatenate([first, text[:, :-1]], axis=1)[:, None]
+        seen = jnp.concatenate([jnp.ones_like(first, bool), text_valid[:, :-1]], axis=1)[:, None]
+        after = model.extend(params, context, inputs, seen)[0].after[:, 0]
+    else:
+        states = model.prefill(params, text, text_valid)[0].after
+        after = jnp.concatenate([states[:, :1], states[:, :-1]], axis=1)
+
+    def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        logs = jax.nn.log_softmax(model.logits(params, rows[0]))
+        chosen = jnp.take_along_axis(logs, rows[1][:, None], axis=-1)[:, 0]
+        return chosen, -jnp.sum(jnp.exp(logs) * logs, axis=-1)
+
+    flat = after.reshape(-1, after.shape[-1]), text.reshape(-1)
+    found = in_chunks(of_rows, flat, chunk)
+    return tuple(leaf.reshape(text.shape) for leaf in found)
 
 
 def last_state(states: States, valid: jax.Array) -> States:

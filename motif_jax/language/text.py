@@ -5,17 +5,35 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.language import beams, config, generation, scoring, weights
+from motif_jax.language import beams, config, fitting, scoring, weights
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
+from motif_jax.language.segments import Segments
+from motif_jax.language.session import Session
 from motif_jax.language.tokens import Rows, Tokenizer, bucket, candidate_rows, padded
 from motif_jax.support.errors import UserError
+
+
+class Look(NamedTuple):
+    """A text token by token.
+
+    Attributes:
+      pieces: each token as people read it, a decoder's prompt included.
+      log_probs: float32 [tokens], of each token behind those before; NaN for a decoder's first.
+      entropies: float32 [tokens], of what the model expected there, in nats.
+      start: tokens of the prompt among them.
+    """
+
+    pieces: list[str]
+    log_probs: np.ndarray
+    entropies: np.ndarray
+    start: int
 
 
 class TextModel:
@@ -33,10 +51,8 @@ class TextModel:
         self.params = jax.device_put(params)
         self._score = jax.jit(functools.partial(scoring.score, model), static_argnames="by_length")
         self._states = jax.jit(model.prefill)
-        self._generate = jax.jit(
-            functools.partial(generation.generate, model),
-            static_argnames=("limits", "sampling", "branches"),
-        )
+        self._segments = Segments(model)
+        self._looked = jax.jit(functools.partial(scoring.look, model))
         self._search = jax.jit(
             functools.partial(beams.beam_search, model), static_argnames=("limits", "beams")
         )
@@ -61,14 +77,14 @@ class TextModel:
           UserError: candidates that tokenise alike or to nothing, or a text too long for the model.
         """
         self._require_decoder("scores")
-        each = [candidates if _is_shared(candidates) else candidates[i] for i in range(len(prompts))]
-        encoded = {key: candidate_rows(self.tokenizer, list(key)) for key in dict.fromkeys(map(tuple, each))}  # type: ignore[arg-type]
+        each = fitting.each_prompts(prompts, candidates)
+        encoded = {names: candidate_rows(self.tokenizer, names) for names in dict.fromkeys(each)}
         longest = max((len(row) for rows in encoded.values() for row in rows), default=0)
         count = max((len(rows) for rows in encoded.values()), default=0)
         found = []
         for start in range(0, len(prompts), self._batch):
             part = list(prompts[start : start + self._batch])
-            chosen = [encoded[tuple(names)] for names in each[start : start + self._batch]]  # type: ignore[arg-type]
+            chosen = [encoded[names] for names in each[start : start + self._batch]]
             rows = self._prompts(part, longest)
             filled = [[*options, *[options[0]] * (count - len(options))] for options in chosen]
             filled += [filled[0]] * (len(rows.tokens) - len(part))
@@ -99,37 +115,93 @@ class TextModel:
           sampling: how tokens are drawn; None: greedily.
           count: continuations of each prompt.
           search: search `count` beams instead of drawing.
-          stops: tokens, by their text, that end a continuation beside the model's own.
-          seed: of the draws.
+          stops: texts before which a continuation ends: tokens by their name (`</s>`), or anything that it may say.
+          seed: of the draws; a prompt's depend on its place in `prompts` too, on nothing else.
 
         Returns:
           For each prompt its continuations; of beams the best first.
 
         Raises:
-          UserError: a text too long for the model, a model without a decoder, or no such stop token.
+          UserError: a text too long for the model, a model without a decoder, or an empty stop.
         """
         self._require_decoder("writes")
+        if "" in stops:
+            raise UserError("a stop is empty: it would end every text")
         sampling = sampling or Sampling(greedy=True)
-        ends = (*self.model.config.end_ids, *(self.tokenizer.token(stop) for stop in stops))
-        limits, key, found = Limits(most, ends), jax.random.key(seed), []
+        named = (self.tokenizer.find(stop) for stop in stops)
+        limits = Limits(most, (*self.model.config.end_ids, *(token for token in named if token is not None)))
+        key = jax.random.key(seed)
+        keys = jax.vmap(lambda i: jax.random.split(jax.random.fold_in(key, i), count))(
+            jnp.arange(len(prompts))
+        )
+        found: list[list[str]] = []
         for start in range(0, len(prompts), self._batch):
             part = list(prompts[start : start + self._batch])
             rows = self._prompts(part, most)
             if search:
                 tokens, valid = self._search(self.params, *rows, limits=limits, beams=count)[:2]
             else:
-                now = jax.random.fold_in(key, start)
-                written = self._generate(
-                    self.params, *rows, now, limits=limits, sampling=sampling, branches=count
-                )
-                tokens, valid = written.tokens, written.valid
-            for row, good in zip(
-                np.asarray(tokens)[: len(part)], np.asarray(valid)[: len(part)], strict=True
-            ):
-                found.append(
-                    [self.tokenizer.decode(x[y & ~np.isin(x, ends)]) for x, y in zip(row, good, strict=True)]
-                )
+                own = keys[start : start + len(rows.tokens)]
+                spare = jnp.broadcast_to(own[:1], (len(rows.tokens) - len(own), count))
+                tokens, valid, _ = self._segments.write(
+                    self.params, *rows, jnp.concatenate([own, spare]), limits, sampling, count,
+                    functools.partial(self._says, stops) if stops else None,
+                )  # fmt: skip
+            for row, good in list(zip(np.asarray(tokens), np.asarray(valid), strict=True))[: len(part)]:
+                texts = (x[y & ~np.isin(x, limits.stops)] for x, y in zip(row, good, strict=True))
+                found.append([_before(self.tokenizer.decode(text), stops) for text in texts])
         return found
+
+    def _says(self, stops: Sequence[str], tokens: Sequence[int]) -> bool:
+        text = self.tokenizer.decode(tokens)
+        return any(stop in text for stop in stops)
+
+    def look(self, prompts: Sequence[str], texts: Sequence[str]) -> list[Look]:
+        """What the model says of each token of texts behind prompts; see `reports.token_page`.
+
+        Args:
+          prompts: of each text; for a decoder alone it may be empty.
+          texts: what is looked at.
+
+        Raises:
+          UserError: a text without tokens, too long for the model, or a model without a decoder.
+        """
+        self._require_decoder("scores")
+        found = []
+        for start in range(0, len(texts), self._batch):
+            part = slice(start, start + self._batch)
+            found += self._look(list(prompts[part]), list(texts[part]))
+        return found
+
+    def _look(self, prompts: list[str], texts: list[str]) -> list[Look]:
+        settings = self.model.config
+        before = self.tokenizer.encode(prompts)
+        said = self.tokenizer.encode(texts, special=False)
+        if settings.encoder_layers:
+            rows, shown = self._prompts(prompts, 0), said
+            starts = [0] * len(said)
+            fitting.require_prompts(texts, said, settings, 0)
+            count = len(rows.tokens)
+            more = padded(
+                [*said, *[said[0]] * (count - len(said))], bucket(max(map(len, said))), settings.pad_id
+            )
+        else:
+            shown = [a + b for a, b in zip(before, said, strict=True)]
+            starts = list(map(len, before))
+            texts = [a + b for a, b in zip(prompts, texts, strict=True)]
+            rows = self._rows(texts, shown, 0)
+            more = rows
+        log_probs, entropies = (np.array(x) for x in self._looked(self.params, *rows, *more))
+        if not settings.encoder_layers:  # nothing stands before a first token
+            log_probs[:, 0] = entropies[:, 0] = np.nan
+        return [
+            Look(self.tokenizer.pieces(row), log_probs[i, : len(row)], entropies[i, : len(row)], start)
+            for i, (row, start) in enumerate(zip(shown, starts, strict=True))
+        ]
+
+    def session(self, batch: int = 1, capacity: int = 256) -> Session:
+        """`batch` texts that only grow, by their tokens; see `Session`."""
+        return Session(self.model, self.params, batch, capacity)
 
     def states(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Hidden states float32 [tokens, D] of texts, after the last norm (an encoder's where there is one)."""
@@ -146,30 +218,21 @@ class TextModel:
 
     def _prompts(self, texts: list[str], more: int) -> Rows:
         """Prompts as rows of a bucket's length, and so many that one program serves every part of a list."""
+        return self._rows(texts, self.tokenizer.encode(texts), more)
+
+    def _rows(self, texts: list[str], encoded: list[list[int]], more: int) -> Rows:
         settings = self.model.config
-        encoded = self.tokenizer.encode(texts)
-        # An encoder's prompt and a decoder's text have their positions apart.
-        room = (
-            None
-            if settings.max_length is None
-            else settings.max_length - (0 if settings.encoder_layers else more)
-        )
-        for text, row in zip(texts, encoded, strict=True):
-            if not row:
-                raise UserError(f"prompt {text!r} has no tokens")
-            if room is not None and len(row) > room:
-                raise UserError(
-                    f"a prompt of {len(row)} tokens ({text[:40]!r}...) and {more} more do not fit a model of "
-                    f"{settings.max_length} positions"
-                )
+        fitting.require_prompts(texts, encoded, settings, more)
+        room = fitting.prompt_room(settings, more)
         rows = padded(encoded, bucket(max(map(len, encoded)), room), settings.pad_id)
         spare = min(self._batch, 1 << (len(texts) - 1).bit_length()) - len(texts)
         tokens = np.concatenate([rows.tokens, np.repeat(rows.tokens[:1], spare, axis=0)])
         return Rows(tokens, np.concatenate([rows.valid, np.repeat(rows.valid[:1], spare, axis=0)]))
 
 
-def _is_shared(candidates: Any) -> bool:
-    return all(isinstance(candidate, str) for candidate in candidates)
+def _before(text: str, stops: Sequence[str]) -> str:
+    """The text up to the first of the stops in it."""
+    return text[: min((place for stop in stops if (place := text.find(stop)) >= 0), default=len(text))]
 
 
 def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextModel:
@@ -198,10 +261,16 @@ def fetch(name: str | Path) -> Path:
     """
     if Path(name).is_dir():
         return Path(name)
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    except ImportError:
+        raise UserError(
+            f"{name} is no folder, and to fetch it from the Hugging Face hub takes huggingface_hub: pip install 'motif-jax[hub]'"
+        ) from None
     try:
         return Path(snapshot_download(str(name), allow_patterns=["*.json", "*.safetensors"]))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
-        raise UserError(f"{name} is neither a folder nor a model that the hub gives: {error}") from None
+        # Its errors have several lines: the first says what is wrong.
+        said = str(error).strip().split("\n")[0]
+        raise UserError(f"{name} is neither a folder nor a model that the hub gives: {said}") from None

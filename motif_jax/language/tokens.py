@@ -80,13 +80,17 @@ class Tokenizer:
         """Each token as people read it."""
         return [self._backend.decode([int(token)], skip_special_tokens=False) for token in tokens]
 
+    def find(self, text: str) -> int | None:
+        """The number of the token that is written so, a special one or any other; None where there is none."""
+        return self._backend.token_to_id(text)
+
     def token(self, text: str) -> int:
         """The number of one token, a special one or any other.
 
         Raises:
           UserError: there is no such token.
         """
-        found = self._backend.token_to_id(text)
+        found = self.find(text)
         if found is None:
             raise UserError(f"{self._source} has no token {text!r}")
         return found
@@ -101,8 +105,10 @@ def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]
     """Tokens of texts between which a model chooses, without special ones.
 
     Raises:
-      UserError: one has no tokens, or two have the same.
+      UserError: there are none, one has no tokens, or two have the same.
     """
+    if not texts:
+        raise UserError("there are no candidates to choose between")
     rows = tokenizer.encode(texts, special=False)
     places: dict[tuple[int, ...], str] = {}
     for text, row in zip(texts, rows, strict=True):

@@ -18,15 +18,24 @@ OUTPUT = "generated.jsonl"
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, or files that are not there."""
-    from motif_jax.language import text_files
+    from motif_jax.language import fitting, text_files
     from motif_jax.language.sampling import Sampling
 
     run_folder.check_identity(workdir, config, IDENTITY)
     for key in ("batch", "most", "count"):
         checks.positive(config, key)
-    check_model(config, "writes")
+    tokenizer, settings = check_model(config, "writes")
     Sampling(**config.sampling.to_dict())
-    text_files.read_questions(config.file, "file")
+    checks.require(
+        "" not in stops(config), "stops", config.stops, "texts with | between them, none of them empty"
+    )
+    questions = text_files.read_questions(config.file, "file")
+    fitting.require(tokenizer, settings, [question["prompt"] for question in questions], most=config.most)
+
+
+def stops(config: ConfigDict) -> tuple[str, ...]:
+    """The texts that end a continuation."""
+    return tuple(config.stops.split("|")) if config.stops else ()
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -36,7 +45,6 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     from motif_jax.language.sampling import Sampling
 
     questions = text_files.read_questions(config.file, "file")
-    stops = tuple(config.stops.split("|")) if config.stops else ()
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
@@ -51,7 +59,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
                         sampling=Sampling(**config.sampling.to_dict()),
                         count=config.count,
                         search=config.beams,
-                        stops=stops,
+                        stops=stops(config),
                         # A run that goes on draws as one that was not stopped would.
                         seed=seeds.derive(config.seed, "generate", answers.done) % 2**31,
                     )

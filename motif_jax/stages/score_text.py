@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import FolderLock
+from motif_jax.support.files import FolderLock, atomic_write_text
 from motif_jax.support.progress import Progress
+
+if TYPE_CHECKING:
+    from motif_jax.language import TextModel
+    from motif_jax.language.config import ModelConfig
+    from motif_jax.language.tokens import Tokenizer
 
 IDENTITY = ("model", "file", "candidates", "by_length", "dtype")
 OUTPUT = "scores.jsonl"
+PAGE = "tokens.html"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, or files that are not there."""
-    from motif_jax.language import text_files
+    from motif_jax.language import fitting, text_files
 
     run_folder.check_identity(workdir, config, IDENTITY)
     checks.positive(config, "batch")
-    check_model(config, "scores")
+    checks.positive(config, "page", allow_zero=True)
+    tokenizer, settings = check_model(config, "scores")
     questions = text_files.read_questions(config.file, "file")
     without = any(question.get("candidates") is None for question in questions)
     allowed = f"texts with | between them: prompts of {config.file} have none of their own"
     checks.require(bool(config.candidates) or not without, "candidates", config.candidates, allowed)
+    prompts = [question["prompt"] for question in questions]
+    fitting.require(tokenizer, settings, prompts, _candidates(config, questions))
 
 
-def check_model(config: ConfigDict, does: str) -> None:
-    """Raises UserError when `config.model` cannot be read or is none that `does` text, or another dtype is asked for."""
+def _candidates(config: ConfigDict, questions: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Of each prompt: its own, or those of all."""
+    shared = config.candidates.split("|") if config.candidates else []
+    return [question.get("candidates") or shared for question in questions]
+
+
+def check_model(config: ConfigDict, does: str) -> tuple[Tokenizer, ModelConfig]:
+    """The tokenizer and the config of the model; raises UserError when `config.model` cannot be read or is none that `does` text, or another dtype is asked for."""
     from motif_jax.language import config as configs
+    from motif_jax.language import weights
     from motif_jax.language.text import fetch
     from motif_jax.language.tokens import Tokenizer
 
@@ -41,7 +59,8 @@ def check_model(config: ConfigDict, does: str) -> None:
     folder = fetch(config.model)
     settings = configs.read(folder)
     configs.require_decoder(settings, does)
-    Tokenizer.read(folder, settings.vocab_size)
+    weights.Tensors(folder)
+    return Tokenizer.read(folder, settings.vocab_size), settings
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -52,7 +71,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     from motif_jax.language import text_files
 
     questions = text_files.read_questions(config.file, "file")
-    shared = config.candidates.split("|") if config.candidates else []
+    named = _candidates(config, questions)
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
@@ -61,7 +80,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             with progress:
                 while answers.done < len(questions) and not stop.requested:
                     part = questions[answers.done : answers.done + config.batch]
-                    candidates = [question.get("candidates") or shared for question in part]
+                    candidates = named[answers.done : answers.done + config.batch]
                     prompts = [question["prompt"] for question in part]
                     scores = model.score(prompts, candidates, config.by_length)
                     answers.add(
@@ -76,5 +95,29 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
                     progress.update(answers.done)
             if answers.done < len(questions):
                 return interruption.EXIT_CODE
-    print(f"written: {workdir / OUTPUT}")
+        print(f"written: {workdir / OUTPUT}")
+        if config.page:
+            prompts = [question["prompt"] for question in questions[: config.page]]
+            page = token_page(model, prompts, named, f"{config.model} · {config.file}")
+            atomic_write_text(workdir / PAGE, page)
+            print(f"written: {workdir / PAGE}")
     return None
+
+
+def token_page(
+    model: TextModel, prompts: Sequence[str], candidates: Sequence[Sequence[str]], subtitle: str
+) -> str:
+    """The page of all candidates of prompts, token by token, the likeliest of each prompt first."""
+    from motif_jax.reports import token_page as pages
+
+    texts = []
+    for number, (prompt, names) in enumerate(zip(prompts, candidates, strict=False), start=1):
+        looks = model.look([prompt] * len(names), names)
+        totals = [float(look.log_probs[look.start :].sum()) for look in looks]
+        for place in sorted(range(len(names)), key=lambda i: -totals[i]):
+            look = looks[place]
+            rows = {"log-probability (nats)": look.log_probs, "entropy (nats)": look.entropies}
+            title = f"{number}: {names[place]}"
+            note = f"log-probability {totals[place]:.3f} after: {prompt}"
+            texts.append(pages.TokenText(title, look.pieces, rows, look.start, note))
+    return pages.render(texts, "Candidates token by token", subtitle)

@@ -87,6 +87,40 @@ def test_texts_are_written_from_a_seed(model: language.TextModel) -> None:
     assert drawn != model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=2)
 
 
+def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
+    whole = [text for (text,) in model.generate(TEXT, most=20)]
+    # Words within the texts, of several tokens.
+    stops = [text[5:9] for text in whole]
+    assert not any(model.tokenizer.find(stop) for stop in stops)
+    cut = model.generate(TEXT, most=20, stops=stops)
+    assert cut == model.generate(TEXT, most=20, stops=stops, search=True)
+    for full, (part,) in zip(whole, cut, strict=True):
+        assert part == full[: min(place for stop in stops if (place := full.find(stop)) >= 0)]
+        assert len(part) < len(full)
+
+
+def test_draws_do_not_depend_on_the_size_of_batches(folder: Path, model: language.TextModel) -> None:
+    other = language.load(folder, batch=2)
+    drawn = model.generate(TEXT[:5], most=6, sampling=Sampling(), count=2, seed=4)
+    assert drawn == other.generate(TEXT[:5], most=6, sampling=Sampling(), count=2, seed=4)
+
+
+def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
+    prompts, texts = ["go to", "turn", "go"], [" the red ball", " left", " forward"]
+    found = model.look(prompts, texts)
+    for prompt, text, look in zip(prompts, texts, found, strict=True):
+        assert "".join(look.pieces) == prompt + text
+        assert look.start == len(model.tokenizer.encode([prompt])[0])
+        np.testing.assert_allclose(
+            look.log_probs[look.start :].sum(), model.score([prompt], [text])[0][0], rtol=1e-4
+        )
+        assert np.isnan(look.log_probs[0])
+        assert np.isnan(look.entropies[0])
+        # The network is nearly fresh: it expects nothing in particular, and never more than all tokens alike.
+        assert (look.entropies[1:] > 0).all()
+        assert (look.entropies[1:] <= np.log(model.model.config.vocab_size) + 1e-4).all()
+
+
 def test_what_cannot_be_scored_is_refused(model: language.TextModel) -> None:
     with pytest.raises(UserError, match="no tokens"):
         model.score(["go"], ["left", ""])
@@ -94,8 +128,8 @@ def test_what_cannot_be_scored_is_refused(model: language.TextModel) -> None:
         model.score(["go"], ["left", "left"])
     with pytest.raises(UserError, match="48"):
         model.score(["go " * 60], ["left"])
-    with pytest.raises(UserError, match="no token"):
-        model.generate(["go"], stops=["<end>"])
+    with pytest.raises(UserError, match="stop is empty"):
+        model.generate(["go"], stops=["left", ""])
     with pytest.raises(UserError, match="no tokens"):
         model.states([""])
 
@@ -136,7 +170,11 @@ def test_stages_go_on_where_they_were(folder: Path, tmp_path: Path) -> None:
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for stage, output in (("score_text", "scores.jsonl"), ("generate_text", "generated.jsonl")):
         more = [f"--config.model={folder}", f"--config.file={questions}", "--config.batch=2"]
-        more += ["--config.most=6", "--config.sampling.greedy=False"] if stage == "generate_text" else []
+        more += (
+            ["--config.most=6", "--config.sampling.greedy=False"]
+            if stage == "generate_text"
+            else ["--config.page=2"]
+        )
         whole, cut = tmp_path / stage, tmp_path / f"{stage}_cut"
         for workdir in (whole, cut):
             if workdir == cut:
@@ -147,6 +185,10 @@ def test_stages_go_on_where_they_were(folder: Path, tmp_path: Path) -> None:
         assert (cut / output).read_bytes() == (whole / output).read_bytes()
         found = [json.loads(line) for line in (whole / output).read_text().splitlines()]
         assert [row["prompt"] for row in found] == TEXT
+    # All candidates of the first two prompts.
+    page = (tmp_path / "score_text" / "tokens.html").read_text()
+    assert page == (tmp_path / "score_text_cut" / "tokens.html").read_text()
+    assert page.count('class="tokens"') == 2 * len(ACTIONS)
     questions.write_text("".join(json.dumps(row) + "\n" for row in reversed(rows)))
     refused = launch(
         "score_text",

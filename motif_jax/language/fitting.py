@@ -1,0 +1,61 @@
+"""Whether texts fit a model, told in one line before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.tokens import Tokenizer, candidate_rows
+from motif_jax.support.errors import UserError
+
+
+def prompt_room(settings: ModelConfig, more: int) -> int | None:
+    """Tokens that a prompt may have where `more` follow it; None: any number."""
+    if settings.max_length is None:
+        return None
+    # An encoder's prompt and a decoder's text have their positions apart.
+    return settings.max_length - (0 if settings.encoder_layers else more)
+
+
+def require_prompts(
+    texts: Sequence[str], rows: Sequence[Sequence[int]], settings: ModelConfig, more: int
+) -> None:
+    """Raises UserError for a text without tokens, or one that leaves the model no room for `more`; `rows` are their tokens."""
+    room = prompt_room(settings, more)
+    for text, row in zip(texts, rows, strict=True):
+        if not row:
+            raise UserError(f"text {text!r} has no tokens")
+        if room is not None and len(row) > room:
+            raise UserError(
+                f"a prompt of {len(row)} tokens ({text[:40]!r}...) and {more} more do not fit a model of {settings.max_length} positions"
+            )
+
+
+def each_prompts(prompts: Sequence[str], candidates: Any) -> list[tuple[str, ...]]:
+    """The candidates of each prompt, of texts for all or a list of them for each.
+
+    Raises:
+      UserError: there are not as many lists as prompts.
+    """
+    if all(isinstance(candidate, str) for candidate in candidates):
+        return [tuple(candidates)] * len(prompts)
+    if len(candidates) != len(prompts):
+        raise UserError(
+            f"{len(candidates)} lists of candidates for {len(prompts)} prompts: one for each, or one for all"
+        )
+    return [tuple(names) for names in candidates]
+
+
+def require(
+    tokenizer: Tokenizer,
+    settings: ModelConfig,
+    prompts: Sequence[str],
+    candidates: Sequence[Sequence[str]] | None = None,
+    most: int = 0,
+) -> None:
+    """Raises UserError where prompts, with candidates (a list for each) or `most` new tokens behind them, do not fit the model."""
+    if candidates is not None:
+        rows = {names: candidate_rows(tokenizer, names) for names in dict.fromkeys(map(tuple, candidates))}
+        most = max(len(row) for found in rows.values() for row in found)
+    require_prompts(prompts, tokenizer.encode(prompts), settings, most)

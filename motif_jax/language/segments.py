@@ -1,0 +1,175 @@
+"""Writing in segments: between two of them the host looks at what there is, and prompts whose texts have all ended are left out.
+
+The loop of a segment runs on the device without stopping. Behind it texts may be ended by what they say (a word of several tokens),
+and when no more than half of the prompts still run, these are moved together, so that the ended ones cost nothing more. Programs are
+compiled for 1, 2, 4, ... prompts, as they come up. What a text is does not depend on any of this.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.language import generation
+from motif_jax.language.generation import Adjust, Written
+from motif_jax.language.model import Cache, LanguageModel, Prompt
+from motif_jax.language.sampling import Limits, Sampling
+
+# Tokens between two looks.
+SEGMENT = 32
+# A function of a text's tokens so far: whether it has ended.
+Ends = Callable[[Sequence[int]], bool]
+
+
+class Texts(NamedTuple):
+    """What was written, on the host.
+
+    Attributes:
+      tokens: int32 [B, N, M].
+      valid: bool [B, N, M], True up to and with what ended the text.
+      log_probs: float32 [B, N, M], see `generation.Written`.
+    """
+
+    tokens: np.ndarray
+    valid: np.ndarray
+    log_probs: np.ndarray
+
+
+class _Running(NamedTuple):
+    """The prompts that still run, on the device: all leaves but the cache's slot have them as leading axis."""
+
+    prompt: Prompt
+    cache: Cache
+    logits: jax.Array
+    keys: jax.Array
+    ended: jax.Array
+
+    def pick(self, index: jax.Array) -> _Running:
+        return jax.tree.map(lambda leaf: leaf[index] if leaf.ndim else leaf, self)
+
+
+class Segments:
+    """Writes with one model; keeps its compiled programs.
+
+    Args:
+      model: the network.
+      segment: tokens between two looks.
+      adjust: changes the logits.
+    """
+
+    def __init__(self, model: LanguageModel, segment: int = SEGMENT, adjust: Adjust | None = None) -> None:
+        self._model, self._segment, self._adjust = model, segment, adjust
+        self._begin = jax.jit(
+            functools.partial(generation.begin, model, adjust=adjust),
+            static_argnames=("branches", "capacity"),
+        )
+        # The cache is written in place.
+        self._write = jax.jit(
+            self._go_on, static_argnames=("limits", "sampling"), donate_argnames=("cache", "logits")
+        )
+        self._pick = jax.jit(_Running.pick)
+
+    def write(
+        self,
+        params: Any,
+        tokens: np.ndarray,
+        valid: np.ndarray,
+        key: jax.Array,
+        limits: Limits,
+        sampling: Sampling,
+        branches: int = 1,
+        ends: Ends | None = None,
+    ) -> Texts:
+        """Continues prompts.
+
+        Args:
+          params: of the network.
+          tokens: int32 [B, T].
+          valid: bool [B, T], False for padding, on either side.
+          key: of all draws, or one for each text [B, N].
+          limits: where a text ends.
+          sampling: how tokens are drawn.
+          branches: N, continuations of each prompt.
+          ends: is asked of each text after each segment.
+        """
+        parts = -(-limits.most // self._segment)
+        segment = -(-limits.most // parts)
+        prompt, cache, logits = self._begin(
+            params, tokens, valid, branches=branches, capacity=parts * segment
+        )
+        shape = (len(tokens), branches)
+        keys = key if key.ndim else jax.random.split(key, shape)
+        running = _Running(prompt, cache, logits, keys, jnp.zeros(shape, bool))
+        found = _empty((*shape, parts * segment), self._model.config.pad_id)
+        places = np.arange(len(tokens))
+        for part in range(parts):
+            written = self._write(
+                params,
+                *running,
+                limits=Limits(segment, limits.stops),
+                sampling=sampling,
+                before=part * segment,
+            )
+            here = slice(part * segment, (part + 1) * segment)
+            for array, new in zip(found, (written.tokens, written.valid, written.log_probs), strict=True):
+                array[places, :, here] = np.asarray(new)[: len(places)]
+            ended = np.array(written.ended)[: len(places)]
+            if ends is not None:
+                ended |= _ended(found, places, ends)
+            if ended.all():
+                break
+            flags = jnp.asarray(_flags(ended, len(written.ended)))
+            running = _Running(running.prompt, written.carry, written.logits, running.keys, flags)
+            running, places = self._narrow(running, ended, places)
+        return Texts(*(array[..., : limits.most] for array in found))
+
+    def _go_on(
+        self,
+        params: Any,
+        prompt: Prompt,
+        cache: Cache,
+        logits: jax.Array,
+        keys: jax.Array,
+        ended: jax.Array,
+        *,
+        limits: Limits,
+        sampling: Sampling,
+        before: jax.Array,
+    ) -> Written:
+        step = generation.model_step(self._model, params, prompt, self._adjust)
+        pad = self._model.config.pad_id
+        return generation.write(step, cache, logits, keys, limits, sampling, pad, ended, before)
+
+    def _narrow(
+        self, running: _Running, ended: np.ndarray, places: np.ndarray
+    ) -> tuple[_Running, np.ndarray]:
+        """Leaves out prompts whose texts have all ended, if that halves the program at least."""
+        alive = np.flatnonzero(~ended.all(axis=1))
+        size = 1 << (len(alive) - 1).bit_length()
+        if 2 * size > len(running.ended):
+            return running, places
+        index = np.concatenate([alive, np.repeat(alive[:1], size - len(alive))])
+        flags = jnp.asarray(_flags(ended[alive], size))
+        return self._pick(running, index)._replace(ended=flags), places[alive]
+
+
+def _empty(shape: tuple[int, ...], pad: int) -> Texts:
+    return Texts(np.full(shape, pad, np.int32), np.zeros(shape, bool), np.zeros(shape, np.float32))
+
+
+def _flags(ended: np.ndarray, rows: int) -> np.ndarray:
+    """Bool [rows, N]; rows that only fill the program up have ended."""
+    more = np.ones((rows - len(ended), ended.shape[1]), bool)
+    return np.concatenate([ended, more])
+
+
+def _ended(found: Texts, places: np.ndarray, ends: Ends) -> np.ndarray:
+    """Bool [rows, N], what `ends` says of the texts at `places`."""
+    rows = [[ends(tokens[good].tolist()) for tokens, good in zip(*pair, strict=True)] for pair in
+            zip(found.tokens[places], found.valid[places], strict=True)]  # fmt: skip
+    return np.array(rows, bool)

@@ -1,0 +1,150 @@
+"""The page that shows texts token by token, with what is known of each token: log-probability, entropy, values, advantages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from motif_jax.reports import charts, html
+from motif_jax.reports.charts import Series
+from motif_jax.reports.html import Cell
+
+# Tokens of a text from which on its table opens in part.
+SHOWN = 50
+# Tokens that end a line are shown so, and do end it.
+_LINE_END = "⏎"
+
+
+@dataclass(frozen=True)
+class TokenText:
+    """One text.
+
+    Attributes:
+      title: its heading.
+      pieces: each token as people read it.
+      rows: by name (with units), a number for each token; NaN where there is none. Coloured are those of the first row, until another is chosen.
+      start: tokens of a prompt among them, drawn fainter.
+      note: a line below the heading.
+    """
+
+    title: str
+    pieces: Sequence[str]
+    rows: Mapping[str, Sequence[float] | np.ndarray]
+    start: int = 0
+    note: str = ""
+
+
+def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
+    """Returns the page.
+
+    Args:
+      texts: what to show, in this order.
+      title: heading and window title.
+      subtitle: one line below it.
+
+    Raises:
+      ValueError: a row has not as many numbers as its text has tokens.
+    """
+    for text in texts:
+        for name, values in text.rows.items():
+            if len(values) != len(text.pieces):
+                raise ValueError(
+                    f"{text.title}: row {name} has {len(values)} numbers for {len(text.pieces)} tokens"
+                )
+    names = list(dict.fromkeys(name for text in texts for name in text.rows))
+    scales = {name: _scale([text.rows[name] for text in texts if name in text.rows]) for name in names}
+    sections = [
+        f"<style>{html.asset('tokens.css')}</style>",
+        _chooser(scales),
+        *(_section(text, f"text-{number}", scales) for number, text in enumerate(texts)),
+        html.embed_json({"scales": scales}, "token-scales"),
+        f"<script>{html.asset('tokens.js')}</script>",
+    ]
+    if not texts:
+        sections.insert(1, '<div class="empty">no text</div>')
+    links = {f"text-{number}": text.title for number, text in enumerate(texts)} if len(texts) <= 12 else {}
+    return html.page(title, subtitle, sections, links)
+
+
+def _scale(rows: Sequence[Sequence[float] | np.ndarray]) -> float:
+    """The number that has the full colour: the largest of all texts, so that they can be compared."""
+    values = np.abs(np.concatenate([np.asarray(row, float) for row in rows]))
+    values = values[np.isfinite(values)]
+    return float(f"{values.max():.6g}") if len(values) and values.max() > 0 else 1.0
+
+
+def _chooser(scales: Mapping[str, float]) -> str:
+    if not scales:
+        return ""
+    choices = "".join(f"<option>{escape(name)}</option>" for name in scales)
+    full = next(iter(scales.values()))
+    return (
+        f'<div class="tools tokens-tools"><label>colour: <select id="token-row">{choices}</select></label>'
+        f'<span class="key-bar"><span class="below" id="token-low">{-full:.4g}</span><i></i><span class="above" id="token-high">'
+        f"{full:.4g}</span></span></div>"
+    )
+
+
+def _section(text: TokenText, name: str, scales: Mapping[str, float]) -> str:
+    first = next(iter(text.rows), None)
+    spans = "".join(_token(text, place, first, scales) for place in range(len(text.pieces)))
+    parts = [
+        f'<div class="tokens" id="{name}-tokens">{spans}</div>'
+        if spans
+        else '<div class="empty">no tokens</div>'
+    ]
+    if text.rows and text.pieces:
+        parts += [_curves(text), _table(text, name)]
+        parts.append(html.embed_json({key: _numbers(row) for key, row in text.rows.items()}, f"{name}-data"))
+    return html.section(text.title, name, *parts, note=text.note)
+
+
+def _token(text: TokenText, place: int, first: str | None, scales: Mapping[str, float]) -> str:
+    kind, style = ["token"], ""
+    if place < text.start:
+        kind.append("before")
+    if first is not None and np.isfinite(value := float(text.rows[first][place])):
+        kind.append("below" if value < 0 else "above")
+        style = f' style="--share:{min(1.0, abs(value) / scales[first]):.3f}"'
+    piece = text.pieces[place]
+    shown = escape(piece.replace("\n", f"{_LINE_END}\n")) or "∅"
+    return f'<span class="{" ".join(kind)}" tabindex="0" data-place="{place}"{style}>{shown}</span>'
+
+
+def _curves(text: TokenText) -> str:
+    at = np.arange(len(text.pieces))
+    figures = [
+        html.figure(
+            name,
+            charts.line_chart([Series("", at, np.asarray(row, float))], "token", name, f"{name} by token"),
+        )
+        for name, row in text.rows.items()
+    ]
+    return f"<details><summary>curves</summary>{html.grid(*figures)}</details>"
+
+
+def _table(text: TokenText, name: str) -> str:
+    rows = [
+        [
+            Cell(str(place), place),
+            Cell(piece.replace("\n", _LINE_END) or "∅", code=True),
+            *(_cell(float(row[place])) for row in text.rows.values()),
+        ]
+        for place, piece in enumerate(text.pieces)
+    ]
+    table = html.table(["token", "text", *text.rows], rows, f"{name}-table", limit=SHOWN)
+    return f"<details><summary>all numbers</summary>{table}</details>"
+
+
+def _cell(value: float) -> Cell:
+    # What has no number sorts below all others.
+    return Cell(f"{value:.4g}", value) if np.isfinite(value) else Cell("–", -1e300)
+
+
+def _numbers(row: Sequence[float] | np.ndarray) -> list[float | None]:
+    return [
+        float(f"{value:.6g}") if np.isfinite(value) else None for value in np.asarray(row, float).tolist()
+    ]

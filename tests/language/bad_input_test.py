@@ -1,0 +1,198 @@
+"""What cannot be loaded, scored or continued is told in one line with exit code 2, before any work."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from motif_jax import language
+from motif_jax.language import text
+from motif_jax.language.config import FILE
+from motif_jax.language.weights import INDEX, SINGLE
+from motif_jax.stages import generate_text, score_text
+from motif_jax.support import resources
+from motif_jax.support.errors import UserError
+from tests.language import models as checkpoints
+from tests.language.text_test import train
+from tests.reward_fixtures import launch
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = checkpoints.write(tmp_path_factory.mktemp("model") / "gpt2", "gpt2")
+    train(folder)
+    return folder
+
+
+def drop(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def put(name: str, content: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_text(content) and None  # type: ignore[func-returns-value]
+
+
+def config_with(**values: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        found = json.loads((folder / FILE).read_text())
+        (folder / FILE).write_text(json.dumps({**found, **values}))
+
+    return change
+
+
+def pickled(folder: Path) -> None:
+    (folder / SINGLE).rename(folder / "pytorch_model.bin")
+
+
+def other_tokenizer(folder: Path) -> None:
+    train(folder, size=90)
+
+
+BROKEN: list[tuple[str, Callable[[Path], None], str]] = [
+    ("no config", drop(FILE), "config.json"),
+    ("no weights", drop(SINGLE), "has no weights"),
+    ("no tokenizer", drop("tokenizer.json"), "tokenizer.json"),
+    ("no shard", put(INDEX, json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors"}})), "model-00001-of"),
+    ("torn config", put(FILE, "{"), "config.json"),
+    ("torn tokenizer", put("tokenizer.json", "{"), "tokenizer.json"),
+    ("architecture", config_with(model_type="mamba"), "mamba"),
+    ("encoder alone", config_with(model_type="roberta", hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+                                  intermediate_size=8, max_position_embeddings=40), "roberta"),
+    ("other vocabulary", other_tokenizer, "another model's"),
+    ("no safetensors", put(SINGLE, "PK" + "0" * 100), "safetensors"),
+    ("pickle", pickled, "safe_serialization=True"),
+]  # fmt: skip
+PROMPTS: list[tuple[str, dict[str, Any], str]] = [
+    ("long", {"prompt": "go " * 60, "candidates": ["left"]}, "48 positions"),
+    ("nothing", {"prompt": "", "candidates": ["left"]}, "no tokens"),
+    ("alike", {"prompt": "go", "candidates": ["left", "right", "left"]}, "same tokens"),
+    ("to nothing", {"prompt": "go", "candidates": ["left", ""]}, "no tokens"),
+]
+
+
+def check(stage: Any, name: str, folder: Path, questions: Path, workdir: Path, **values: Any) -> str:
+    config = resources.config(name)
+    config.model, config.file = str(folder), str(questions)
+    config.update(values)
+    with pytest.raises(UserError) as raised:
+        stage.check(config, workdir)
+    said = str(raised.value)
+    assert "\n" not in said
+    return said
+
+
+@pytest.mark.parametrize(("change", "words"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
+def test_folders_that_are_no_models(
+    made: Path, tmp_path: Path, change: Callable[[Path], None], words: str
+) -> None:
+    folder = shutil.copytree(made, tmp_path / "model")
+    change(folder)
+    questions = tmp_path / "prompts.jsonl"
+    questions.write_text('{"prompt": "go", "candidates": ["left", "right"]}\n')
+    for stage, name in ((score_text, "score_text"), (generate_text, "generate_text")):
+        assert words in check(stage, name, folder, questions, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    if "roberta" not in words:
+        with pytest.raises(UserError, match=words):
+            language.load(folder)
+
+
+def test_shapes_that_do_not_fit_are_told_when_the_weights_are_read(made: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(made, tmp_path / "model")
+    config_with(n_inner=40)(folder)
+    with pytest.raises(UserError, match=r"does not fit config\.json"):
+        language.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("question", "words"), [case[1:] for case in PROMPTS], ids=[case[0] for case in PROMPTS]
+)
+def test_texts_that_do_not_fit(made: Path, tmp_path: Path, question: dict[str, Any], words: str) -> None:
+    questions = tmp_path / "prompts.jsonl"
+    good = {"prompt": "go", "candidates": ["left", "right"]}
+    questions.write_text("".join(json.dumps(row) + "\n" for row in (good, question)))
+    assert words in check(score_text, "score_text", made, questions, tmp_path / "run")
+    if question["candidates"] == ["left"]:
+        assert words in check(generate_text, "generate_text", made, questions, tmp_path / "run", most=4)
+    model = language.load(made)
+    with pytest.raises(UserError, match=words):
+        model.score([question["prompt"]], question["candidates"])
+
+
+def test_lists_of_candidates_are_for_all_or_for_each(made: Path) -> None:
+    model = language.load(made)
+    with pytest.raises(UserError, match="2 lists of candidates for 1 prompts"):
+        model.score(["go"], [["left"], ["right"]])
+    with pytest.raises(UserError, match="no candidates"):
+        model.score(["go"], [])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"stops": "a||b"}, "config.stops="),
+        ({"most": 0}, "config.most=0"),
+        ({"most": 60}, "48 positions"),
+        ({"sampling": {"top_p": 0.0}}, "top_p=0"),
+        ({"dtype": "int8"}, "config.dtype="),
+    ],
+)
+def test_settings_that_make_no_sense(made: Path, tmp_path: Path, values: dict[str, Any], words: str) -> None:
+    questions = tmp_path / "prompts.txt"
+    questions.write_text("go\n")
+    assert words in check(generate_text, "generate_text", made, questions, tmp_path / "run", **values)
+
+
+def test_without_the_hubs_library_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("huggingface_hub"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match=r"pip install 'motif-jax\[hub\]'"):
+        text.fetch("somebody/model")
+
+
+def test_a_model_of_the_hub_is_read_from_its_copy_and_another_name_is_told(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a network: the hub's cache has one model."""
+    import huggingface_hub.constants as constants
+
+    commit, cache = "0" * 40, tmp_path / "hub"
+    repository = cache / "models--somebody--tiny"
+    shutil.copytree(made, repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.chdir(tmp_path)
+    assert text.fetch("somebody/tiny") == repository / "snapshots" / commit
+    loaded = language.load("somebody/tiny")
+    assert loaded.model.config == language.load(made).model.config
+    for name in ("somebody/other", "no such name!", "a/b/c"):
+        with pytest.raises(UserError, match="neither a folder nor a model") as raised:
+            language.load(name)
+        assert "\n" not in str(raised.value)
+
+
+@pytest.mark.slow
+def test_a_user_sees_one_line_and_exit_code_2(made: Path, tmp_path: Path) -> None:
+    questions = tmp_path / "prompts.txt"
+    questions.write_text("go\n")
+    folder = shutil.copytree(made, tmp_path / "model")
+    pickled(folder)
+    arguments = (f"--config.model={folder}", f"--config.file={questions}")
+    for stage in ("score_text", "generate_text"):
+        more = ("--config.candidates=left|right",) if stage == "score_text" else ()
+        said = launch(stage, tmp_path / "run", *arguments, *more, variant="", code=2)
+        assert "safe_serialization=True" in said

@@ -1,0 +1,117 @@
+"""The page of tokens: what is in it, and how it looks in a real browser."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.reports import token_page
+from motif_jax.reports.token_page import TokenText
+from tests import browser
+from tests.made_up_runs import HOSTILE
+
+PIECES = [
+    "You",
+    " see",
+    " here",
+    " a",
+    " key",
+    ".\n",
+    HOSTILE,
+    "",
+    "x" * 200,
+    " the",
+    "</script>",
+    "\u2028end",
+]
+
+
+def texts() -> list[TokenText]:
+    draws = np.random.default_rng(0)
+    log_probs = -draws.exponential(2.0, len(PIECES))
+    log_probs[0] = np.nan
+    rows = {"log-probability (nats)": log_probs, "entropy (nats)": draws.exponential(1.0, len(PIECES))}
+    more = {"value": draws.normal(size=len(PIECES)), f"advantage {HOSTILE}": draws.normal(size=len(PIECES))}
+    return [
+        TokenText(HOSTILE, PIECES, rows, start=6, note=f"by {HOSTILE}"),
+        TokenText(
+            "with values", PIECES * 12, {key: np.tile(row, 12) for key, row in {**rows, **more}.items()}
+        ),
+        TokenText("bare", ["only", " words"], {}),
+        TokenText("nothing", [], {}),
+    ]
+
+
+def test_rows_of_another_length_are_told() -> None:
+    with pytest.raises(ValueError, match="value has 1 numbers for 2 tokens"):
+        token_page.render([TokenText("a", ["b", "c"], {"value": [1.0]})], "Tokens", "")
+    assert "no text" in token_page.render([], "Tokens", "")
+
+
+def test_what_texts_say_is_never_markup() -> None:
+    page = token_page.render(texts(), f"Tokens of {HOSTILE}", HOSTILE)
+    assert HOSTILE not in page
+    # The page's own scripts and data alone end scripts.
+    assert page.count("</script>") == page.count("<script")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    browser.require_browser()
+    folder = tmp_path_factory.mktemp("tokens")
+    (folder / "tokens.html").write_text(
+        token_page.render(texts(), "Token by token", "tiny · 2026-01-01"), encoding="utf-8"
+    )
+    with browser.open_browser(folder) as driver:
+        driver.get(f"file://{folder}/tokens.html")
+        yield driver, folder
+
+
+_TOKENS = """
+return [...document.querySelectorAll('#text-1-tokens .token')].slice(0, 12).map(t =>
+  [t.textContent, t.classList.contains('below') ? -1 : t.classList.contains('above') ? 1 : 0,
+   Number(getComputedStyle(t).getPropertyValue('--share'))])
+"""
+# The lowest contrast of a token's text against its own colour, which is opaque.
+_CONTRAST = """
+const parse = (c) => { const n = c.match(/[\\d.]+/g).map(Number); return c.startsWith('color(') ? n.slice(0, 3).map(v => v * 255) : n; };
+const light = ([r, g, b]) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+  return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
+return Math.min(...[...document.querySelectorAll('.token.below, .token.above')].map(t => { const s = getComputedStyle(t);
+  const [a, b] = [light(parse(s.color)), light(parse(s.backgroundColor))].sort((x, y) => y - x); return (a + 0.05) / (b + 0.05); }));
+"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True), (1400, True), (420, False)])
+def test_it_fits_and_can_be_read(opened, width, dark):
+    driver, folder = opened
+    for opens in (False, True):
+        driver.execute_script(
+            "document.querySelectorAll('details').forEach(d => { d.open = arguments[0]; })", opens
+        )
+        name = f"tokens-{width}-{'dark' if dark else 'light'}{'-open' if opens else ''}.png"
+        browser.check_look(driver, folder / name, width, dark)
+    assert driver.execute_script(_CONTRAST) >= 4.5
+
+
+@pytest.mark.browser
+def test_the_chosen_row_colours_the_tokens_and_the_token_says_its_numbers(opened):
+    driver, _ = opened
+    rows = texts()[1].rows
+    scale = {name: np.nanmax(np.abs(row)) for name, row in rows.items()}
+    for name in (next(iter(rows)), "value"):
+        driver.execute_script(
+            "const s = document.getElementById('token-row'); s.value = arguments[0]; s.dispatchEvent(new Event('change'));",
+            name,
+        )
+        shown = driver.execute_script(_TOKENS)
+        for (_, sign, share), value in zip(shown, rows[name], strict=False):
+            assert sign == (0 if np.isnan(value) else np.sign(value))
+            assert share == pytest.approx(0 if np.isnan(value) else abs(value) / scale[name], abs=2e-3)
+    assert shown[6][0] == HOSTILE
+    driver.execute_script("document.querySelectorAll('#text-1-tokens .token')[4].focus()")
+    tip = driver.find_element("css selector", ".token-tip").text
+    assert '" key"' in tip
+    for name, row in rows.items():
+        assert f"{name}: {float(f'{row[4]:.4g}'):g}" in tip
