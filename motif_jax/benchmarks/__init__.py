@@ -21,7 +21,8 @@ from motif_jax.support import config as checks
 
 # Options of whichever benchmark has them that must be above zero.
 _POSITIVE = frozenset(
-    """batch_size candidate_tokens candidates envs_per_worker games games_per_process minutes new_tokens prompt_tokens questions rollout sample_seconds
+    """batch_size candidate_tokens candidates envs_per_worker games games_per_process labels latency
+    minutes new_tokens prompt_tokens questions rollout sample_seconds
     seconds steps sweep_steps turn workers""".split()
 )
 # What a GPU needs to be busy, in place of the sizes of a CPU, and the benchmarks of trainings that it means something for; others have

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.reports.learned_reward import LearnedReward
 from motif_jax.reports.messages import MessageTally
 from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
@@ -38,6 +39,7 @@ class RunData:
       reward_summary: numbers of the evaluation that agents take, from the reward run's summary.json.
       liked: messages of the dataset by reward.
       message_curves: normalised reward of the most and least liked messages over the reward's evaluations.
+      learned: what the agent's own reward learned while it played; None for any other.
       metrics: curves of the agent's metrics.jsonl.
       episodes: curves of the agent's episodes.jsonl.
       recorded: episodes of the training with a recording, as `recorded_games.read_recorded` returns them.
@@ -59,6 +61,7 @@ class RunData:
     reward_summary: dict[str, Any] = field(default_factory=dict)
     liked: list[LikedMessage] = field(default_factory=list)
     message_curves: dict[str, Curve] = field(default_factory=dict)
+    learned: LearnedReward | None = None
     metrics: dict[str, Curve] = field(default_factory=dict)
     episodes: dict[str, Curve] = field(default_factory=dict)
     recorded: list[dict[str, Any]] = field(default_factory=list)

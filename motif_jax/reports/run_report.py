@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from motif_jax.reports import html, language_section, recorded_games
+from motif_jax.reports import html, language_section, learned_reward, recorded_games
 from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
@@ -29,6 +29,7 @@ def render(data: RunData, written: str) -> str:
         evaluation_section(data),
         hacking_section(data),
         training_section(data),
+        learned_reward.section(data.learned, data.metrics),
         reward_section(data),
         language_section.section(data.language),
         messages_section(data),
@@ -39,9 +40,12 @@ def render(data: RunData, written: str) -> str:
     ]
     links = {
         "evaluation": "Evaluation", "hacking": "Reward against progress", "training": "Agent training",
+        "learned": "What the reward learned",
         "reward": "Reward training", "language": "Language model", "messages": "Messages", "episodes": "Episodes", "training-games": "Training games", "dataset": "Dataset",
         "provenance": "How it was made",
     }  # fmt: skip
+    if data.learned is None:
+        del links["learned"]
     if not data.recorded:
         del links["training-games"]
     if not data.language:

@@ -104,6 +104,8 @@ class OnlineReward(IntrinsicReward):
         """See `IntrinsicReward.check_run`."""
         allowed = f"a task that shows text: the reward of kind '{config.reward.kind}' reads it"
         checks.require(spec.text_field is not None, "environment.name", config.environment.name, allowed)
+        count = config.hosts.count
+        checks.require(count in (None, 1), "hosts.count", count, f"1 with reward.kind='{config.reward.kind}'")
         if not config.reward.tape:
             online.check(config, cls.form)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Container
@@ -12,8 +13,16 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.reports import evaluation_files, messages, recorded_games, run_report, run_tables
+from motif_jax.reports import (
+    evaluation_files,
+    learned_reward,
+    messages,
+    recorded_games,
+    run_report,
+    run_tables,
+)
 from motif_jax.reports.glance import headline
+from motif_jax.reports.learned_reward import LearnedReward
 from motif_jax.reports.run_data import LikedMessage, RunData, read_reward_summary
 from motif_jax.support import config as checks
 from motif_jax.support import curves, run_folder
@@ -78,6 +87,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         data.reward_summary = read_reward_summary(folder)
     if config.agent.dir:
         data.metrics = curves.read_metrics(config.agent.dir)
+        data.learned = learned(Path(config.agent.dir))
         data.episodes = curves.read_episodes(config.agent.dir)
         data.recorded = recorded_games.read_recorded(config.agent.dir)
         data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)
@@ -127,6 +137,30 @@ def _more_than_the_message(folder: Path) -> tuple[str, ...]:
 
     architecture = read_architecture(folder)[0]
     return () if architecture.message_only else architecture.fields
+
+
+def learned(folder: Path) -> LearnedReward | None:
+    """What the reward of an agent's run learned while it played, valued at its checkpoints; None for any other reward."""
+    from motif_jax import rewards
+    from motif_jax.rewards.trained import saved_steps
+
+    config = run_folder.read_config(folder)
+    kind = config.get("reward", {}).get("kind")
+    found = learned_reward.read(folder, kind) if kind in rewards.LEARNED else None
+    if found is None or not found.texts or not (steps := saved_steps(folder)):
+        return found
+    loaded = [rewards.load(folder, step) for step in steps[-MAX_EVALUATIONS:]]
+    names = [text.text for text in found.texts]
+    values = np.stack([reward.intrinsic(names) for reward in loaded], axis=1)
+    found.checkpoints = tuple(reward.trained.step for reward in loaded)
+    threshold = config["reward"]["classifier"]["threshold"]
+    decides = kind == "classification" and loaded[-1].trained.taken  # type: ignore[attr-defined]
+    decided = loaded[-1].raw(names) > threshold if decides else [None] * len(names)
+    found.texts = [
+        dataclasses.replace(text, values=tuple(row), decided=None if yes is None else bool(yes))
+        for text, row, yes in zip(found.texts, values.tolist(), decided, strict=True)
+    ]
+    return found
 
 
 def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> list[LikedMessage]:

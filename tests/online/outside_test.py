@@ -135,7 +135,7 @@ def test_an_algorithm_from_outside_learns_is_saved_and_plays(tmp_path: Path) -> 
         ),
         ({"reward__kind": "nowhere:Reward"}, "config.reward.kind=nowhere:Reward: no such class"),
         ({**FAMILIAR, "reward__dir": "a"}, "config.reward.dir=a: must be None with this kind"),
-        ({"algorithm__name": "ppo"}, "config.algorithm.name='ppo': must be appo, or module:Class"),
+        ({"algorithm__name": "magic"}, "config.algorithm.name='magic': must be appo, "),
         (
             {"algorithm__name": "json:JSONDecoder"},
             "config.algorithm.name='json:JSONDecoder': must be a class with check, make_state, make_update",

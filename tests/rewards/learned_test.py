@@ -13,8 +13,11 @@ from ml_collections import ConfigDict
 from motif_jax import rewards
 from motif_jax.envs import registry
 from motif_jax.playing import lineups
+from motif_jax.reports import learned_reward
 from motif_jax.rewards.label_log import FILE, read_log
 from motif_jax.rewards.load import as_rows
+from motif_jax.stages import report
+from motif_jax.support import curves
 from motif_jax.support.errors import UserError
 from tests.online import oni_runs
 from tests.online.oni_runs import oni_config, train
@@ -64,6 +67,33 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     assert len(early.labels) < sum(1 for _ in read_log(tmp_path / FILE))  # type: ignore[attr-defined]
     with pytest.raises(UserError, match=f"has no checkpoint 7: it has {first} to"):
         rewards.load(tmp_path, 7)
+
+    told = report.learned(tmp_path)
+    assert told is not None
+    assert told.checkpoints[-1] == loaded.trained.step
+    now = {text.text: text.values[-1] for text in told.texts}
+    shown = [text for text in TEXTS if text in now]
+    np.testing.assert_allclose([now[text] for text in shown], paid[[TEXTS.index(text) for text in shown]])
+    assert {text.text for text in told.texts if text.paid is not None} >= {
+        t for t, v in now.items() if v and t
+    }
+    if kind == "ranking":
+        assert told.counts["first"].y[-1] + told.counts["second"].y[-1] + told.counts["tie"].y[-1] > 0
+    else:
+        assert {text.text: text.label for text in told.texts if text.label} == {
+            text: ("no", "yes")[oni_runs.verdict((text,))] for text in TEXTS[:-1]
+        }
+    if kind == "classification":
+        probability = loaded.raw([text.text for text in told.texts])
+        wrong = {
+            text.text
+            for text, p in zip(told.texts, probability, strict=True)
+            if text.label and (p > 0.3) != (text.label == "yes")
+        }
+        assert {text.text for text in learned_reward.disagreements(told)} == wrong
+    page = learned_reward.section(told, curves.read_metrics(tmp_path))
+    assert "which cue?" in page
+    assert learned_reward.section(None, {}) == ""
 
     path = Path(__file__).parents[2] / "configs" / "evaluate.py"
     config = runpy.run_path(str(path))["get_config"]("smoke")

@@ -1,0 +1,198 @@
+"""The section of a run's page that shows what a reward learned while the agent played, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.reports import charts, html
+from motif_jax.reports.charts import Series
+from motif_jax.reports.html import Cell
+from motif_jax.support.curves import Curve
+
+_PARTS = 10
+
+
+@dataclass(frozen=True)
+class LearnedText:
+    """A text that was labelled, or paid.
+
+    Attributes:
+      text: the message.
+      met: environment steps before the batch that showed it first; None where the log does not say.
+      labelled: environment steps when its label was taken up; None for a text without one.
+      label: the verdict's name, '' without one.
+      paid: environment steps when it was paid first; None for a text that never was.
+      values: its reward at each of `LearnedReward.checkpoints`.
+      decided: whether the reward's own verdict at the newest checkpoint is yes; None where it says numbers.
+    """
+
+    text: str
+    met: int | None
+    labelled: int | None
+    label: str
+    paid: int | None
+    values: tuple[float, ...] = ()
+    decided: bool | None = None
+
+
+@dataclass
+class LearnedReward:
+    """What a label log tells.
+
+    Attributes:
+      kind: of the reward.
+      counts: labels so far, by verdict, over environment steps.
+      tokens: so far, over environment steps.
+      texts: all that were labelled or paid, in that order.
+      checkpoints: environment steps of the checkpoints that the texts were valued at.
+    """
+
+    kind: str
+    counts: dict[str, Curve] = field(default_factory=dict)
+    tokens: Curve | None = None
+    texts: list[LearnedText] = field(default_factory=list)
+    checkpoints: tuple[int, ...] = ()
+
+
+def read(folder: str | Path, kind: str) -> LearnedReward | None:
+    """What the log in an agent's run folder tells, without values; None where there is none."""
+    from motif_jax.datasets.verdicts import PAIR, SINGLE
+    from motif_jax.rewards.label_log import FILE, Label, Payment, read_log
+
+    path = Path(folder) / FILE
+    if not path.exists():
+        return None
+    records = list(read_log(path))
+    labels = [record for record in records if isinstance(record, Label)]
+    form = PAIR if any(len(label.items) == 2 for label in labels) else SINGLE
+    steps = np.array([label.step for label in labels], np.float64)
+    counts = {
+        name: Curve(steps, np.cumsum([label.label == place for label in labels]).astype(np.float64))
+        for place, name in enumerate(form.verdicts)
+    }
+    tokens = Curve(steps, np.cumsum([label.tokens for label in labels]).astype(np.float64))
+    paid = {text: record.step for record in records if isinstance(record, Payment) for text in record.texts}
+    single = {label.items[0]: label for label in labels if form is SINGLE}
+    texts = [
+        LearnedText(text, label.met, label.step, form.verdicts[label.label], paid.get(text))
+        for text, label in single.items()
+    ]
+    texts += [LearnedText(text, None, None, "", step) for text, step in paid.items() if text not in single]
+    return LearnedReward(kind, counts if labels else {}, tokens if labels else None, texts)
+
+
+def _cell(step: int | None) -> Cell:
+    return Cell("") if step is None else Cell(f"{step:,}", float(step))
+
+
+def _row(text: LearnedText) -> tuple[Cell, ...]:
+    value = text.values[-1] if text.values else None
+    shown = Cell("") if value is None else Cell(f"{value:+.2f}", value)
+    return (
+        Cell(text.text or "(no message)", code=True),
+        _cell(text.met),
+        _cell(text.labelled),
+        Cell(text.label),
+        _cell(text.paid),
+        shown,
+    )
+
+
+_HEADER = ("message", "met at step", "label known at step", "label", "first paid at step", "reward now")
+
+
+def _changed(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
+    """The texts whose reward differs most between two checkpoints."""
+    moved = [text for text in learned.texts if len(text.values) > 1 and np.ptp(text.values) > 0]
+    moved.sort(key=lambda text: (-float(np.ptp(text.values)), text.text))
+    return [
+        (
+            Cell(text.text or "(no message)", code=True),
+            Cell(text.label),
+            *(Cell(f"{value:+.2f}", value) for value in text.values),
+        )
+        for text in moved[:top]
+    ]
+
+
+def _began(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
+    """What began to pay in each tenth of the run."""
+    paid = [text for text in learned.texts if text.paid is not None]
+    last = max((text.paid or 0 for text in paid), default=0) + 1
+    rows: list[tuple[Cell, ...]] = []
+    for part in range(_PARTS):
+        low, high = last * part / _PARTS, last * (part + 1) / _PARTS
+        here = [text.text or "(no message)" for text in paid if low <= (text.paid or 0) < high]
+        rows.append((Cell(f"{low:,.0f} to {high:,.0f}", low), Cell(f"{len(here):,}", float(len(here))),
+                     Cell("; ".join(here[:top]) + ("; …" if len(here) > top else ""), code=True)))  # fmt: skip
+    return rows
+
+
+def disagreements(learned: LearnedReward) -> list[LearnedText]:
+    """The labelled texts of which the reward at the newest checkpoint says something else than the annotator."""
+    return [
+        text
+        for text in learned.texts
+        if text.label and text.decided is not None and text.decided != (text.label == "yes")
+    ]
+
+
+def section(learned: LearnedReward | None, metrics: Mapping[str, Curve], top: int = 25) -> str:
+    """The section; '' for an agent whose reward is not learned online."""
+    if learned is None:
+        return ""
+    shares = _shares(learned.counts)
+    asked = [
+        Series(name, metrics[key].x, metrics[key].y)
+        for key, name in (("annotator/questions", "questions"), ("reward/texts_met", "texts met"))
+        if key in metrics
+    ]
+    figures = [
+        _figure("labels", "labels so far", [Series(n, c.x, c.y) for n, c in learned.counts.items()]),
+        _figure("label shares", "share of the labels so far (%)", shares),
+        _figure("questions and texts met", "so far", asked),
+    ]
+    if learned.tokens is not None and learned.tokens.y.any():
+        tokens = [Series("", learned.tokens.x, learned.tokens.y)]
+        figures.append(_figure("tokens", "so far", tokens))
+    rows = [_row(text) for text in learned.texts]
+    parts = [html.grid(*figures), "<h3 class='after'>what began to pay</h3>",
+             html.table(("environment steps", "messages", "the first of them"), _began(learned, 5), "learned-began")]  # fmt: skip
+    if len(learned.checkpoints) > 1:
+        header = ("message", "label", *(f"at {step:,}" for step in learned.checkpoints))
+        table = html.table(
+            header, _changed(learned, top), "learned-changed", empty="no reward changed between checkpoints"
+        )
+        parts.append("<h3 class='after'>rewards that changed most</h3>" + table)
+    if any(text.decided is not None for text in learned.texts):
+        wrong, number = disagreements(learned), sum(bool(text.label) for text in learned.texts)
+        said = f"{len(wrong):,} of {number:,} labelled messages"
+        table = html.table(
+            _HEADER, [_row(text) for text in wrong[:top]], "learned-against", empty="they agree on all"
+        )
+        parts.append(f"<h3 class='after'>where reward and annotator disagree: {said}</h3>" + table)
+    inside = html.table(
+        _HEADER, rows, "learned-all", search=True, limit=50, empty="no message was labelled or paid"
+    )
+    parts.append(
+        f"<details><summary>all {len(rows):,} messages</summary><div class='inside'>{inside}</div></details>"
+    )
+    note = (
+        f"The reward of kind {learned.kind} was learned while the agent played; steps are environment steps of the run, before the "
+        "batch that knew the label or paid the message first."
+    )
+    return html.section("What the reward learned", "learned", *parts, note=note)
+
+
+def _shares(counts: Mapping[str, Curve]) -> list[Series]:
+    total: Any = sum(curve.y for curve in counts.values())
+    return [Series(name, c.x, 100 * c.y / np.maximum(total, 1)) for name, c in counts.items()]
+
+
+def _figure(title: str, unit: str, lines: Sequence[Series]) -> str:
+    return html.figure(title, charts.line_chart(lines, "environment steps", unit, title))
