@@ -107,7 +107,7 @@ def make_task(config: ConfigDict, folder: Path, parallel: DataParallel) -> _Time
     """A training of a fresh GPT-2 on made-up tokens, which it writes into `folder`."""
     chosen, made = config.options, training_config(config)
     end = {"start": 0, "pad": 0, "end": 0}
-    sizes = making.Sizes(*(chosen[key] for key in _SHAPE), max_length=chosen.length)
+    sizes = making.Sizes(chosen.width, chosen.layers, chosen.heads, max_length=chosen.length)
     model = LanguageModel(
         making.make("gpt2", sizes, chosen.vocab_size, end), jnp.dtype(chosen.dtype), chosen.remat
     )

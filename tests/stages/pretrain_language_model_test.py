@@ -18,7 +18,8 @@ import pytest
 from motif_jax import language
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language import folder as folders
-from motif_jax.language import masked_head
+from motif_jax.language import masked_head, training
+from motif_jax.language.adapting import Adaptation
 from motif_jax.offline import language_run
 from motif_jax.offline.task import Position
 from motif_jax.offline.trainer import OfflineTrainer
@@ -212,6 +213,57 @@ def test_micro_batches_and_devices_take_the_same_steps(text: Path, tmp_path: Pat
 SPANS = {
     "dropout": 0.1, "objective": "spans", "model.architecture": "t5", "tokenizer.vocab_size": 370, "length": 24
 }  # fmt: skip
+OPEN = """
+import json, sys
+import numpy as np, torch, transformers
+folder, out = sys.argv[1:]
+tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+kind = {"gpt2": "AutoModelForCausalLM", "roberta": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM"}
+kind = kind[json.load(open(folder + "/config.json"))["model_type"]]
+model, info = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
+assert not info["missing_keys"] and not info["unexpected_keys"], info
+tokens = tokenizer("the red key opens the old door.", return_tensors="pt").input_ids
+more = {"decoder_input_ids": tokens} if kind == "AutoModelForSeq2SeqLM" else {}
+np.savez(out, tokens=tokens.numpy(), logits=model.eval()(input_ids=tokens, **more).logits.detach().numpy())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+@pytest.mark.parametrize("architecture", ["gpt2", "roberta", "t5"])
+def test_transformers_opens_what_was_trained_and_says_the_same(
+    text: Path, tmp_path: Path, architecture: str
+) -> None:
+    python = REPOSITORY / ".venv-vllm" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("the environment with transformers is not there: bash launch/setup_vllm_cpu.sh makes it")
+    given = {"model.architecture": architecture, "tokenizer.vocab_size": 370, "length": 24}
+    model = train(text, tmp_path / "r", **given) / "model"
+    out = tmp_path / "said.npz"
+    done = subprocess.run(
+        [str(python), "-c", OPEN, str(model), str(out)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    with np.load(out) as said:
+        tokens, logits = said["tokens"], said["logits"]
+    opened = language.load(model)
+    assert opened.tokenizer.encode(["the red key opens the old door."]) == tokens.tolist()
+    adaptation = Adaptation(opened.model)
+    there = np.ones(tokens.shape, bool)
+    batch = training.Batch(tokens, there, tokens, there.astype(np.float32), tokens, there)
+    learned, frozen = adaptation.arrange(
+        opened.params, masked_head.load(model) if architecture == "roberta" else None, jax.random.key(0)
+    )
+    sums = adaptation.sums(learned, frozen, batch, None)
+    expected = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    loss = -np.take_along_axis(expected, tokens[..., None], -1).sum()
+    assert float(sums.loss) == pytest.approx(loss, rel=1e-4)
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
