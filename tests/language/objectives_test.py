@@ -1,0 +1,124 @@
+"""What is predicted of which rows, tokenizers made of texts, and texts read from files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from motif_jax.language import byte_pairs, corpus, objectives
+from motif_jax.language.objectives import Rows, Tokens
+from motif_jax.support.errors import UserError
+
+TOKENS = Tokens(start=0, end=1, pad=0, mask=4, sentinels=tuple(range(90, 100)), size=100)
+DRAWS = np.random.default_rng
+
+
+def rows(lengths: list[int], width: int, prompts: list[int] | None = None) -> Rows:
+    tokens = DRAWS(1).integers(5, 90, (len(lengths), width)).astype(np.int32)
+    valid = np.arange(width) < np.array(lengths)[:, None]
+    return Rows(np.where(valid, tokens, TOKENS.pad), valid, np.array(prompts or [0] * len(lengths)))
+
+
+def test_the_next_token_behind_a_prompt_alone_is_predicted() -> None:
+    given = rows([5, 3], 5, [0, 2])
+    batch = objectives.causal(given)
+    np.testing.assert_array_equal(batch.targets, given.tokens[:, 1:])
+    np.testing.assert_array_equal(batch.tokens, given.tokens[:, :-1])
+    assert batch.weights.tolist() == [[1, 1, 1, 1], [0, 1, 0, 0]]
+
+
+def test_a_share_of_the_tokens_is_masked_changed_or_left() -> None:
+    given = rows([400] * 40 + [1, 0], 400)
+    batch = objectives.masked(given, TOKENS, DRAWS(0))
+    np.testing.assert_array_equal(batch.targets[:, 1:], given.tokens)
+    chosen = batch.weights[:40] > 0
+    np.testing.assert_array_equal(batch.tokens[:40][~chosen], batch.targets[:40][~chosen])
+    assert chosen.mean() == pytest.approx(0.15, abs=0.01)
+    masked = (batch.tokens[:40] == TOKENS.mask) & chosen
+    left = (batch.tokens[:40] == batch.targets[:40]) & chosen
+    assert masked.sum() / chosen.sum() == pytest.approx(0.8, abs=0.03)
+    assert left.sum() / chosen.sum() == pytest.approx(0.11, abs=0.03)
+    # Whatever a row has, one of it is chosen; of nothing there is nothing.
+    assert batch.weights[40:].sum(axis=1).tolist() == [1, 0]
+    assert not chosen[:, 0].any()
+    assert not batch.valid[41].any()
+
+
+@pytest.mark.parametrize("length", [4, 24, 60])
+def test_inputs_and_targets_of_spans_together_are_the_text(length: int) -> None:
+    width = objectives.span_window(length)
+    given = rows([width] * 6, width).tokens
+    batch = objectives.spans(given, TOKENS, DRAWS(3))
+    assert batch.prompt.shape[1] == length
+    noise, count = objectives.span_counts(width)
+    assert batch.targets.shape[1] == noise + count + 1
+    for row, read, written in zip(given, batch.prompt.tolist(), batch.targets.tolist(), strict=True):
+        assert read.pop() == written.pop() == TOKENS.end
+        spans: dict[int, list[int]] = {}
+        for token in written:
+            if token in TOKENS.sentinels:
+                spans[token] = []
+            else:
+                spans[list(spans)[-1]].append(token)
+        assert list(spans) == list(TOKENS.sentinels[:count])
+        assert all(spans.values())
+        text = [x for token in read for x in spans.get(token, [token])]
+        assert text == row.tolist()
+    np.testing.assert_array_equal(batch.tokens[:, 1:], batch.targets[:, :-1])
+    assert (batch.tokens[:, 0] == TOKENS.start).all()
+    with pytest.raises(UserError, match="10 sentinels"):
+        objectives.spans(rows([400], 400).tokens, TOKENS, DRAWS(0))
+
+
+def test_what_follows_a_prompt_is_written_and_texts_without_one_are_cut() -> None:
+    given = rows([8, 6, 8], 8, [3, 5, 0])
+    batch = objectives.prefix(given, (8, 8), TOKENS, DRAWS(0))
+    read, wrote = batch.prompt_valid.sum(axis=1), batch.weights.sum(axis=1).astype(int)
+    assert read.tolist()[:2] == [3, 5]
+    assert (read + wrote).tolist() == [8, 6, 8]
+    assert 2 <= read[2] <= 6
+    for place in range(3):
+        text = [*batch.prompt[place, : read[place]], *batch.targets[place, : wrote[place]]]
+        assert text == given.tokens[place, : len(text)].tolist()
+
+
+def test_byte_pairs_keep_every_text_and_phrases_need_fewer_tokens() -> None:
+    said = [
+        "You see a red door.\nYou open the red door.",
+        "You see a blue door.\nYou open the blue door.",
+    ] * 4
+    size = byte_pairs.smallest("gpt2") + 60
+    words, phrases = (byte_pairs.train(said, "gpt2", size, phrases=how) for how in (False, True))
+    odd = "You see \u00e9\U0001f600 a  red\tdoor.\n\n"
+    for tokenizer in (words, phrases):
+        assert tokenizer.decode(tokenizer.encode(odd).ids) == odd
+        assert tokenizer.get_vocab_size() <= size
+    assert len(phrases.encode(said[0]).ids) < len(words.encode(said[0]).ids)
+    assert words.to_str() == byte_pairs.train(said, "gpt2", size).to_str()
+    t5 = byte_pairs.train(said, "t5", 500)
+    assert t5.decode(t5.encode("a door").ids, skip_special_tokens=False) == "a door</s>"
+    with pytest.raises(UserError, match="at least 257"):
+        byte_pairs.train(said, "gpt2", 200)
+
+
+def test_texts_of_all_kinds_are_read_in_order_and_bad_ones_named(tmp_path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n\n\n  \nthree\n")
+    (tmp_path / "b.jsonl").write_text(json.dumps({"text": "four", "prompt": "p"}) + "\n")
+    pq.write_table(pa.table({"text": ["five"], "other": [1]}), tmp_path / "c.parquet")
+    paths = corpus.find(str(tmp_path))
+    found = [(item.prompt, item.text) for item in corpus.read(paths, "paragraph")]
+    assert found == [("", "one\ntwo"), ("", "three"), ("p", "four"), ("", "five")]
+    assert [item.text for item in corpus.read(paths[:1], "line")] == ["one", "two", "three"]
+    assert len(list(corpus.read(paths[:1], "file"))) == 1
+    (tmp_path / "b.jsonl").write_text('{"text": "four"}\n{"words": 3}\n')
+    with pytest.raises(UserError, match=r"b\.jsonl line 2: an object"):
+        list(corpus.read(paths, "line"))
+    (tmp_path / "a.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match=r"a\.txt cannot be read"):
+        list(corpus.read(paths, "line"))
+    with pytest.raises(UserError, match="must be a file or folder"):
+        corpus.find(__file__)
