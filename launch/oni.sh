@@ -30,7 +30,7 @@ python=${PYTHON:-python}
   || die "PORT=$port: somebody listens there, or it is no port; give another: PORT=N bash launch/oni.sh $model"
 
 # Who has which GPUs, where there are some.
-visible=${CUDA_VISIBLE_DEVICES-$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | paste -sd, -)}
+visible=${CUDA_VISIBLE_DEVICES-$({ nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null || true; } | paste -sd, -)}
 IFS=, read -r -a all <<<"$visible"
 serving=() learning=() memory=()
 if [ "$gpus" -gt 0 ] && [ "${#all[@]}" -gt "$gpus" ]; then

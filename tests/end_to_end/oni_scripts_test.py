@@ -63,13 +63,21 @@ while [ "$FAKE_CODE" = wait ]; do sleep 0.05; done
 exit "$FAKE_CODE"
 """
 
+NO_GPU = "#!/bin/sh\nexit 127\n"
+
 
 class Run:
     """A folder with the pretended programs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port, self.programs = folder, free_port(), []
-        programs = {"vllm": VLLM, "fake_python": PYTHON, "srun": SRUN, "scontrol": SCONTROL}
+        programs = {
+            "vllm": VLLM,
+            "fake_python": PYTHON,
+            "srun": SRUN,
+            "scontrol": SCONTROL,
+            "nvidia-smi": NO_GPU,
+        }
         for name, text in programs.items():
             path = folder / name
             own = name in ("vllm", "fake_python")
@@ -94,7 +102,10 @@ class Run:
             "LLM_ANSWER_SECONDS": "1",
             **environment,
         }
-        program = Program(["bash", *command], self.folder / f"log_{len(self.programs)}", variables)
+        # None of the machine's own GPUs, unless a test says which.
+        unset = [] if variables["CUDA_VISIBLE_DEVICES"] else ["env", "-u", "CUDA_VISIBLE_DEVICES"]
+        log = self.folder / f"log_{len(self.programs)}"
+        program = Program([*unset, "bash", *command], log, variables)
         self.programs.append(program)
         return program
 
