@@ -10,7 +10,7 @@ in 8 or 4 bits (--config.lora.base=nf4). How long it takes: `configs/benchmark.p
 
 Variants:
   (none)      a GPT-2 of 124 million parameters, with the sizes and rates that such models are trained with.
-  quickstart  a small GPT-2, ten minutes on 2 cores for a few hundred kilobytes of text.
+  quickstart  a small GPT-2 that sees two million tokens, a few minutes on 2 cores.
   smoke       seconds: whether everything works.
 """
 
