@@ -13,9 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
+from motif_jax.annotation import online
 from motif_jax.annotation.conversations import read_conversations
 from motif_jax.benchmarks import _tiny_judge as tiny_judge
+from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     REPOSITORY,
@@ -26,7 +29,7 @@ from tests.end_to_end.annotate_datasets import (
     summary,
     write_dataset,
 )
-from tests.processes import free_port
+from tests.processes import free_port, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(1800)]
 NAME = "judge_msg_defaultgoal_default"
@@ -191,6 +194,37 @@ def test_single_messages(judge, mode, tmp_path):
     assert float(done.stdout.split()[-1]) >= 0.98
 
 
+def online_accuracy(folder, **values):
+    """The share of right labels of messages that come in two parts, with nothing to ask in between."""
+    config = online.default_config()
+    config.compat = ConfigDict({})
+    config.annotator.store_dir = str(folder)
+    config.annotator.sampling.max_tokens = 64
+    config.update_from_flattened_dict({f"annotator.{key}": value for key, value in values.items()})
+    online.check(config, SINGLE)
+    source = online.make_source(config, SINGLE)
+    rng = random.Random(9)
+    items = list({(tiny_judge.pair(rng)[0],) for _ in range(200)})
+    told = []
+    try:
+        source.start()
+        for part in (items[::2], items[1::2]):
+            source.meet(part, [1] * len(part), None, 0)
+            wanted = len(told) + len(part)
+            wait_until(lambda: told.extend(source.poll()) or len(told) >= wanted, "labels", 300.0)  # noqa: B023
+    finally:
+        source.close()
+    return sum(entry.label == tiny_judge.good(entry.item[0]) for entry in told) / len(items)
+
+
+def test_an_engine_in_the_annotators_own_process(judge, tmp_path, monkeypatch):
+    for name, value in {**tiny_judge.ENVIRONMENT, "VLLM_CACHE_ROOT": str(CACHE / "vllm")}.items():
+        monkeypatch.setenv(name, value)
+    options = {f"vllm.{name}": value for name, value in tiny_judge.OPTIONS.items()}
+    options |= {"vllm.model": str(judge), "python": str(PYTHON)}
+    assert online_accuracy(tmp_path / "store", kind="vllm", **options) >= 0.98
+
+
 def test_dry_run_shows_what_the_model_reads(judge, dataset, tmp_path):
     done = annotate(
         dataset,
@@ -226,6 +260,8 @@ def test_openai_compatible_server(judge, dataset, tmp_path):
             assert run_stage(dataset, tmp_path / "run", tmp_path / "store", **values) == 0
             assert accuracy(dataset, mode) >= 0.98, mode
             assert summary(tmp_path / "run")["prompt_tokens"] > 0
+        values = {"openai.base_url": f"http://127.0.0.1:{port}/v1", "openai.model": "judge"}
+        assert online_accuracy(tmp_path / "online", kind="openai", **values) >= 0.98
     finally:
         server.terminate()
         server.wait(60)
