@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from motif_jax.language.sampling import Sampling
 from motif_jax.language.tokens import Tokenizer, bucket, padded
 from motif_jax.support.errors import UserError
 from tests.language import models as checkpoints
+from tests.processes import REPOSITORY
 from tests.reward_fixtures import launch
 
 TEXT = ["go to the red ball", "go forward", "turn left", "turn right", "pick up the key", "the door is open"]
@@ -213,3 +216,16 @@ def test_a_file_without_prompts_is_told_in_one_line(folder: Path, tmp_path: Path
     assert read_questions(path, "file") == [{"prompt": "one\u2028line"}]
     with pytest.raises(UserError, match="no such file"):
         read_questions(tmp_path / "none.jsonl", "file")
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_docs_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (REPOSITORY / "docs" / "language.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    assert len(examples) >= 3
+    assert all("model" in example or "look" in example for example in examples)
+    scope: dict[str, Any] = {}
+    for example in examples:
+        exec(example.replace('"FOLDER"', repr(str(folder))), scope)
+    assert scope["page"].startswith("<!DOCTYPE html>")
+    assert [len(text) > 0 for text in scope["answers"]] == [True, True]
