@@ -32,9 +32,8 @@ CODES = {text: code for code, text in enumerate(CODE_TEXTS)}
 
 def letters(words: Sequence[str]) -> np.ndarray:
     """Words of the letters a to z as numbers, uint8 [N, 5]."""
-    return np.array([[LETTERS.index(letter) for letter in word] for word in words], np.uint8).reshape(
-        -1, LENGTH
-    )
+    joined = np.frombuffer("".join(words).encode(), np.uint8)
+    return (joined - ord(LETTERS[0])).reshape(-1, LENGTH)
 
 
 class WordTable:
@@ -59,9 +58,9 @@ class WordTable:
         given = letters(self.words)
         occurs = np.zeros((len(LETTERS), len(self.words)), np.uint8)
         occurs[given.T, np.arange(len(self.words))] = 1
-        same = given.T[:, None, :] == np.arange(len(LETTERS))[None, :, None]
+        same = given.T[:, None, :] == np.arange(len(LETTERS), dtype=np.uint8)[None, :, None]
         # What a letter adds to the code at a place, with each hidden word: uint8 [5, 26, words].
-        self._parts = ((occurs[None] + same) * _WEIGHTS[:, None, None]).astype(np.uint8)
+        self._parts = (occurs[None] + same) * _WEIGHTS.astype(np.uint8)[:, None, None]
 
     def codes(self, guess: np.ndarray) -> np.ndarray:
         """The codes of any guesses over all words: uint8 [B, 5] of letters -> uint8 [B, words]."""

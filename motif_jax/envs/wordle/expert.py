@@ -27,14 +27,21 @@ def information_gain(table: np.ndarray, members: np.ndarray) -> np.ndarray:
     sizes = np.arange(1, count + 1)
     weights = np.concatenate([[0.0], sizes * np.log(sizes)])  # n log n
     gains = np.empty(count)
+    everything = count == len(table)
     block = max(1, _BLOCK // max(count, NUM_CODES))
     for start in range(0, count, block):
-        codes = table[members[start : start + block]][:, members]
-        rows = np.arange(len(codes))[:, None] * NUM_CODES
-        counts = np.bincount((codes + rows).ravel(), minlength=len(codes) * NUM_CODES)
-        lost = weights[counts.reshape(len(codes), NUM_CODES)].sum(1)
-        gains[start : start + block] = np.log(count) - lost / count
+        rows = members[start : start + block]
+        codes = table[rows] if everything else table[rows[:, None], members]
+        flat = codes + (np.arange(len(codes)) * NUM_CODES)[:, None]
+        counts = np.bincount(flat.ravel(), minlength=len(codes) * NUM_CODES)
+        gains[start : start + block] = np.log(count) - _lost(counts, weights, len(codes)) / count
     return gains
+
+
+def _lost(counts: np.ndarray, weights: np.ndarray, rows: int) -> np.ndarray:
+    """The sum of n log n over the codes of each row, float64 [rows]; most codes have no word, or one, which adds nothing."""
+    several = np.flatnonzero(counts > 1)
+    return np.bincount(several // NUM_CODES, weights[counts[several]], rows)
 
 
 def best_words(table: np.ndarray, members: np.ndarray) -> np.ndarray:
