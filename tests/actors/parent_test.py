@@ -166,8 +166,7 @@ def test_a_stuck_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None
         parent.kill()
         parent.wait()
         wait_until(lambda: not still_there(pids), "the worker's end", GRACE_SECONDS + 20)
-    # Of the one that is stuck, whichever group's it is, and of the other if it waits for its turn.
-    assert list(temporary.glob("*/*/file*"))
+    # The fork server removes the files of those that were killed; if it could not, the next start does.
     code = "from motif_jax.actors import folders; folders.sweep()"
     subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **environment}, cwd=REPOSITORY, check=True
