@@ -189,10 +189,12 @@ def test_the_flag_table_has_every_published_flag_and_only_our_keys(section: str)
 
 
 def test_the_stage_table_has_every_stage() -> None:
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "stages.md").read_text(encoding="utf-8")
     table = text[text.index("| stage | does | command |") :].split("\n\n")[0]
     named = [line.split("`")[1] for line in table.splitlines()[2:]]
     assert sorted(named) == launch.stage_names()
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert not [name for name in named if f"`{name}`" not in readme]
     files = (REPOSITORY / "docs" / "files.md").read_text(encoding="utf-8")
     assert not [name for name in named if f"`{name}`" not in files]
 
