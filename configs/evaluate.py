@@ -26,7 +26,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = ConfigDict()
     config.stage = "evaluate"
     config.seed = 0  # of the episodes' seeds; equal seeds play equal games
-    # 'random', 'agent' (that of agent.dir), the folder of an agent run, or 'module:Class' of your own (playing/policies.py)
+    # 'random'; 'bot', where the environment has a scripted player (BabyAI-Text); 'agent' (that of agent.dir); the folder of
+    # an agent run; or 'module:Class' of your own (playing/policies.py)
     config.policy = "random"
     config.agent = ConfigDict()
     config.agent.dir = placeholder(

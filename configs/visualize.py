@@ -21,7 +21,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = ConfigDict()
     config.stage = "visualize"
     config.seed = 0
-    # 'random', 'agent' (that of agent.dir), the folder of an agent run, or 'module:Class' of your own (playing/policies.py)
+    # 'random'; 'bot', where the environment has a scripted player (BabyAI-Text); 'agent' (that of agent.dir); the folder of
+    # an agent run; or 'module:Class' of your own (playing/policies.py)
     config.policy = "random"
     config.agent = ConfigDict()
     config.agent.dir = placeholder(

@@ -84,7 +84,8 @@ def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.Monk
 def test_a_system_has_compiled_its_reward_when_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
 
-    def load(config: Any, spec: Any, two_decimals: Any, device: Any) -> IntrinsicReward:
+    def load(config: Any, spec: Any, two_decimals: Any, device: Any, run: Any) -> IntrinsicReward:
+        del run
         told.append(device)
         reward = IntrinsicReward()
         monkeypatch.setattr(reward, "start", lambda: told.append("compiled"))

@@ -122,7 +122,7 @@ def test_a_killed_evaluation_continues_and_says_the_same(repository, tmp_path):
     [
         (
             "--config.policy=clever",
-            "config.policy='clever': must be random, agent, the folder of an agent run, or module:Class",
+            "config.policy='clever': must be random, bot, agent, the folder of an agent run, or module:Class",
         ),
         ("--config.policy=agent", "config.agent.dir=None: must be a folder"),
         ("--config.agent.dir=/nowhere", "config.agent.dir='/nowhere': must be an existing folder"),
