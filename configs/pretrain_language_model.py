@@ -101,6 +101,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.early_stopping = ConfigDict({"patience": 0})
     config.keep_checkpoints = 2  # the newest, besides the best
     config.num_devices = placeholder(int)  # of this machine; None: all
+    # For what does not fit one device: parameters and optimiser are split over fsdp x tensor of the devices, and batches over
+    # the others and fsdp (docs/language.md). 1 and 1: every device holds all.
+    config.sharding = ConfigDict({"fsdp": 1, "tensor": 1})
     config.chunk_steps = 8  # optimiser steps of one program
     # Of float32 matrix products: 'highest', or 'default', which on recent GPUs rounds their factors to TF32 (10 bits).
     config.matmul_precision = "default"

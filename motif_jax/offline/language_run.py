@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -14,15 +15,18 @@ import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from motif_jax.devices.parallel import DataParallel
+from motif_jax.devices.sharding import Sharded
 from motif_jax.language import (
     byte_pairs,
     folder,
+    footprint,
     linear,
     lora,
     making,
     masked_head,
     objectives,
     quantised,
+    sharding,
     weights,
 )
 from motif_jax.language import config as configs
@@ -157,6 +161,48 @@ class LanguageRun:
     task: LanguageTask
     data: TextData
     settings: ModelConfig
+
+
+def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
+    """Raises UserError where a step needs more memory than a device says that it has; quantised bases are not counted."""
+    available, spec = footprint.device_memory(), spec_of(config)
+    if available is None or config.lora.base in quantised.KINDS:
+        return
+    model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
+    dtype, trained = jnp.dtype(jnp.float32), None
+    if spec is not None:
+        dtype, shapes = jnp.dtype(config.lora.base), jax.eval_shape(model.init, jax.random.key(0))
+        trained = jax.eval_shape(lambda: lora.init(jax.random.key(0), shapes, spec))
+    devices = config.num_devices or jax.local_device_count()
+    sizes = _mesh(config, devices)
+    need = footprint.of_training(
+        model,
+        config.batch_size // config.accumulate,
+        config.length,
+        written=config.length,
+        trained=trained,
+        chunk=config.logits_chunk,
+        sizes=sizes,
+        params_dtype=dtype,
+    )
+    remedy = "raise config.accumulate or config.sharding.fsdp, set config.remat=True, config.logits_chunk, or a smaller config.model"
+    need.require(available, remedy)
+
+
+def _mesh(config: ConfigDict, devices: int) -> dict[str, int]:
+    """Devices along each axis of the mesh."""
+    split = config.sharding.to_dict()
+    return {"data": devices // math.prod(split.values()), **split}
+
+
+def devices_of(config: ConfigDict) -> DataParallel:
+    """The devices that train, and whether each holds all (`config.sharding`)."""
+    devices = jax.local_devices()[: config.num_devices]
+    sizes = _mesh(config, len(devices))
+    if sizes["data"] == len(devices):
+        return DataParallel(devices)
+    model = settings_of(config, None)
+    return Sharded(sizes, lambda path, shape: sharding.spec_of(path, shape, model, sizes), devices)
 
 
 def build(

@@ -15,7 +15,7 @@ from motif_jax.support.interruption import EXIT_CODE, Interruption
 # What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
     "stage seed texts text_item tokens held_out model tokenizer objective packing length batch_size accumulate steps "
-    "evaluate_every evaluation_batches chunk_steps optimizer dropout lora dtype early_stopping num_devices"
+    "evaluate_every evaluation_batches chunk_steps optimizer dropout lora dtype early_stopping num_devices sharding"
 ).split()
 
 
@@ -52,16 +52,25 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     checks.check_profile(config)
     nonfinite.check(config)
     precision.set_matmul_precision(config)
-    there = jax.local_device_count()
-    devices = config.num_devices or there
-    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
-    parts = devices * config.accumulate
-    allowed = f"a multiple of {parts}: {config.accumulate} micro-batches on each of {devices} devices"
-    checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
+    _check_devices(config, jax.local_device_count())
     if config.wandb.enabled:
         metrics.import_wandb()
     _check_model(config)
     _check_texts(config)
+
+
+def _check_devices(config: ConfigDict, there: int) -> None:
+    devices, sharding = config.num_devices or there, config.sharding
+    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
+    for key in sharding:
+        checks.positive(config, f"sharding.{key}")
+    split = sharding.fsdp * sharding.tensor
+    allowed = f"sizes whose product divides the {devices} devices"
+    checks.require(devices % split == 0, "sharding", sharding.to_dict(), allowed)
+    # Devices along `tensor` work on the same rows.
+    parts = devices // sharding.tensor * config.accumulate
+    allowed = f"a multiple of {parts}: {config.accumulate} micro-batches on each of {devices // sharding.tensor} devices"
+    checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
 
 
 def _check_model(config: ConfigDict) -> None:
@@ -114,6 +123,7 @@ def _check_model(config: ConfigDict) -> None:
             text_data.open_tokens(config.tokens, folder, "tokens")
         language_run.special_tokens(model, tokenizer, objective)
     language_run.check_shapes(config, model)
+    language_run.check_memory(config, model)
 
 
 def _check_texts(config: ConfigDict) -> None:
@@ -142,13 +152,12 @@ def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or goes on where the folder stands, and writes the model; returns 0, or 75 after a request to stop."""
     import jax
 
-    from motif_jax.devices.parallel import DataParallel
     from motif_jax.offline import language_run, records
     from motif_jax.offline.trainer import OfflineTrainer, Settings
 
     with FolderLock(workdir):
         run_folder.prepare(workdir, config, IDENTITY)
-        parallel = DataParallel(jax.local_devices()[: config.num_devices])
+        parallel = language_run.devices_of(config)
         try:
             with Interruption() as stop:
                 found = language_run.build(config, workdir, parallel, lambda: stop.requested)
@@ -164,7 +173,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
         weights = sum(leaf.size for leaf in jax.tree.leaves(task.init_state().params))
         print(
             f"{settings.architecture} with {weights:,} numbers to learn, {settings.vocab_size:,} tokens in its vocabulary; {data.train.num_tokens:,} "
-            f"tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out; {parallel.device_count} "
+            f"tokens of {data.train.num_items:,} texts to learn from, {data.held_out.num_tokens:,} held out; {len(parallel.devices)} "
             f"{parallel.devices[0].device_kind} device(s)",
             flush=True,
         )

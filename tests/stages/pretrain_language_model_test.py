@@ -18,9 +18,9 @@ import pytest
 from motif_jax import language
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language import folder as folders
-from motif_jax.language import masked_head, training
+from motif_jax.language import footprint, masked_head, training
 from motif_jax.language.adapting import Adaptation
-from motif_jax.offline import language_run
+from motif_jax.offline import language_run, language_task
 from motif_jax.offline.task import Position
 from motif_jax.offline.trainer import OfflineTrainer
 from motif_jax.stages import pretrain_language_model as stage
@@ -184,6 +184,36 @@ def test_additions_alone_are_learned_and_merged(trained: Path, text: Path, tmp_p
     assert found.row["validation/perplexity"] == pytest.approx(curve[-1], rel=1e-4)
 
 
+@pytest.mark.slow
+def test_a_model_split_over_devices_takes_the_same_steps_and_goes_on_elsewhere(
+    text: Path, tmp_path: Path
+) -> None:
+    """On a mesh of data 1 x fsdp 2 x tensor 2, stopped on the way by a crash, against one device."""
+    more = {"accumulate": 2, "dropout": 0.0, "steps": 8}
+    alone = train(text, tmp_path / "alone", **more)
+    mesh = {**more, "num_devices": 4, "sharding.fsdp": 2, "sharding.tensor": 2, "save_every_seconds": 1e-3}
+    evaluate, seen = language_task.LanguageTask.evaluate, []
+
+    def crash(self: Any, state: Any, shared: Any, position: Position) -> Any:
+        leaves = jax.tree_util.tree_leaves_with_path(state.params)
+        kernel = next(leaf for path, leaf in leaves if "activated" in str(path) and "kernel" in str(path))
+        seen.append((kernel.sharding.shard_shape(kernel.shape), kernel.shape))
+        if position.step == 4:
+            raise RuntimeError("crash")
+        return evaluate(self, state, shared, position)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(language_task.LanguageTask, "evaluate", crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            train(text, tmp_path / "split", **mesh)
+    assert seen[0][0] == tuple(size // 2 for size in seen[0][1])
+    split = train(text, tmp_path / "split", **mesh)
+    assert perplexities(split) == pytest.approx(perplexities(alone), rel=1e-4)
+    one, other = (folders.read(run / "model").params for run in (alone, split))
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)
+
+
 def test_micro_batches_and_devices_take_the_same_steps(text: Path, tmp_path: Path) -> None:
     """Items of unequal lengths, so that parts weigh unequally."""
 
@@ -337,6 +367,8 @@ def test_killed_at_any_place_it_ends_with_the_same_bits(text: Path, tmp_path: Pa
         ({"model.architecture": "llama", "model.width": 6, "model.heads": 2}, "a head of 3 is odd"),
         ({"model.key_value_heads": 1}, "key_value_heads=1"),
         ({"batch_size": 6, "accumulate": 4}, r"batch_size=6: must be a multiple of 4"),
+        ({"sharding.fsdp": 2}, r"sharding=\{'fsdp': 2, 'tensor': 1\}: must be sizes whose product divides the 1"),
+        ({"sharding.tensor": 0}, r"sharding\.tensor=0"),
         ({"objective": "spans"}, r"objective='spans': must be one of causal for gpt2"),
         ({"model.architecture": "t5", "packing": "items", "tokenizer.vocab_size": 400}, "objective=prefix"),
         ({"tokenizer.vocab_size": 200}, r"vocab_size=200: must be at least 257"),
@@ -359,6 +391,17 @@ def test_what_cannot_work_is_said_before_any_work(
     with pytest.raises(UserError, match=said):
         stage.check(config, tmp_path / "r")
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("more", [{}, {"lora.patterns": "*/attention/*", "lora.base": "bfloat16"}])
+def test_a_model_that_no_device_holds_is_refused_with_what_it_takes(
+    text: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(footprint, "device_memory", lambda: 100_000_000)
+    stage.check(config_of(text, **more), None)
+    monkeypatch.setattr(footprint, "device_memory", lambda: 100_000)
+    with pytest.raises(UserError, match=r"GB a device .*config\.sharding\.fsdp"):
+        stage.check(config_of(text, **more), None)
 
 
 def test_empty_and_short_texts_and_foreign_tokenizers_are_refused(
