@@ -84,6 +84,7 @@ def test_fresh_parameters_are_pytorchs_own() -> None:
     assert np.all((values > 0.45) & (values < 0.55))
 
 
+@pytest.mark.slow
 def test_members_learn_as_each_would_alone_and_soft_targets_pull_halfway() -> None:
     network = MessageClassifier("lt_cnn_small", dropout=0.0)
     optimizer = optax.adam(1e-3)

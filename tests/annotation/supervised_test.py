@@ -219,6 +219,7 @@ source.close()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_training_leaves_no_process_and_asks_nothing_again_but_what_was_in_flight(tmp_path):
     def run(log):
         return Program(

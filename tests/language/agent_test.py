@@ -51,6 +51,7 @@ def prompts(folder):
 
 
 @pytest.mark.parametrize("name", talkers.CONFIGS)
+@pytest.mark.slow
 def test_logits_are_the_scores_of_the_actions_and_values_come_from_the_first_state(folders, name):
     folder = folders[name]
     one = agent.make(network(model=str(folder)), spec(folder))
@@ -109,6 +110,7 @@ def _at(tree, path):
     return tree
 
 
+@pytest.mark.slow
 def test_a_row_of_nothing_is_finite(folders):
     folder = folders["gpt2"]
     one = agent.make(network(model=str(folder)), spec(folder))

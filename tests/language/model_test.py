@@ -66,6 +66,7 @@ def test_length_normalisation_divides_by_a_candidates_tokens(loaded: Any) -> Non
     np.testing.assert_allclose(normed.total, plain.total / jnp.array([3.0, 1.0, 2.0]), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_cache_gives_what_the_whole_text_gives(loaded: Any) -> None:
     """Also for texts that grow by turns of different length."""
     model, params = loaded("llama")

@@ -137,6 +137,7 @@ def norms(gradient: Any, model: LanguageModel) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_dropout_stands_where_transformers_has_it_and_only_when_it_is_asked_for(
     loaded: Any, name: str
 ) -> None:

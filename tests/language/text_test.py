@@ -69,6 +69,7 @@ def test_buckets_are_few_and_long_enough() -> None:
     assert bucket(40, most=44) == 44
 
 
+@pytest.mark.slow
 def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel) -> None:
     prompts = [*TEXT, "go"]
     own = [ACTIONS, ACTIONS[:2], *[ACTIONS[1:]] * 5]
@@ -81,6 +82,7 @@ def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel
     np.testing.assert_allclose(model.states(TEXT[3:4])[0], states[3], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_texts_are_written_from_a_seed(model: language.TextModel) -> None:
     greedy = model.generate(TEXT, most=5)
     assert greedy == [model.generate([text], most=5)[0] for text in TEXT]
@@ -90,6 +92,7 @@ def test_texts_are_written_from_a_seed(model: language.TextModel) -> None:
     assert drawn != model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=2)
 
 
+@pytest.mark.slow
 def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
     whole = [text for (text,) in model.generate(TEXT, most=20)]
     # Words within the texts, of several tokens.
@@ -102,12 +105,14 @@ def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
         assert len(part) < len(full)
 
 
+@pytest.mark.slow
 def test_draws_do_not_depend_on_the_size_of_batches(folder: Path, model: language.TextModel) -> None:
     other = language.load(folder, batch=2)
     drawn = model.generate(TEXT[:5], most=6, sampling=Sampling(), count=2, seed=4)
     assert drawn == other.generate(TEXT[:5], most=6, sampling=Sampling(), count=2, seed=4)
 
 
+@pytest.mark.slow
 def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
     prompts, texts = ["go to", "turn", "go"], [" the red ball", " left", " forward"]
     found = model.look(prompts, texts)
