@@ -11,7 +11,11 @@ from motif_jax.launch import stage_names
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import launch, load_config
 
-STAGES = [name for name in stage_names() if name != "benchmark"]
+STAGES = [
+    name
+    for name in stage_names()
+    if getattr(importlib.import_module(f"motif_jax.stages.{name}"), "NEEDS_WORKDIR", True)
+]
 
 
 @pytest.mark.parametrize("stage", STAGES)
