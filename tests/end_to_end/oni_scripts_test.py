@@ -103,9 +103,11 @@ class Run:
             **environment,
         }
         # None of the machine's own GPUs, unless a test says which.
-        unset = [] if variables["CUDA_VISIBLE_DEVICES"] else ["env", "-u", "CUDA_VISIBLE_DEVICES"]
+        unset = [] if variables["CUDA_VISIBLE_DEVICES"] else ["-u", "CUDA_VISIBLE_DEVICES"]
+        # Tests that run in the background are started with SIGINT ignored, and a shell cannot undo that.
+        clean = ["env", "--default-signal=INT", *unset]
         log = self.folder / f"log_{len(self.programs)}"
-        program = Program([*unset, "bash", *command], log, variables)
+        program = Program([*clean, "bash", *command], log, variables)
         self.programs.append(program)
         return program
 

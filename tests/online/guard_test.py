@@ -35,6 +35,7 @@ def newest(folder: Path) -> tuple[int, dict]:
         return step, checkpoints.restore(step, {"params": ANY, "learner": ANY, "progress": JSON})
 
 
+@pytest.mark.slow
 def test_an_update_that_is_not_finite_leaves_the_state_as_it_was() -> None:
     system = System(settings.resolved(recall_config(serial=True)))
     with BatchStream(system) as stream:

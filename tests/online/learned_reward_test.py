@@ -45,6 +45,7 @@ def annotator(monkeypatch: pytest.MonkeyPatch) -> oni_runs.Annotator:
 
 
 @pytest.mark.parametrize("kind", ["classification", "ranking"])
+@pytest.mark.slow
 def test_a_network_that_was_never_trained_pays_nothing(
     tmp_path: Path, annotator: oni_runs.Annotator, kind: str
 ) -> None:

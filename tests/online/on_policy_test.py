@@ -18,6 +18,7 @@ from tests.playing.agent_runs import recall_config
 
 
 @pytest.mark.parametrize("on_policy", [True, False])
+@pytest.mark.slow
 def test_the_parameters_behind_every_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_policy: bool
 ) -> None:

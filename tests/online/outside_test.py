@@ -94,6 +94,7 @@ def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
     assert logged[-1] > state["version"]
 
 
+@pytest.mark.slow
 def test_what_no_part_takes_up_is_refused(tmp_path: Path) -> None:
     run = training(tmp_path, **FAMILIAR, serial=True, train_for_env_steps=200)
     assert run.run(Interruption())

@@ -70,6 +70,7 @@ def test_serial_runs_are_equal_bit_for_bit(tmp_path: Path) -> None:
     assert episodes[0] == episodes[1]
 
 
+@pytest.mark.slow
 def test_serial_mode_has_no_lag_beyond_the_rollouts_under_way(tmp_path: Path) -> None:
     config = recall_config(serial=True, train_for_env_steps=3_000, log_every_seconds=1e-9)
     train(config, tmp_path)
@@ -77,6 +78,7 @@ def test_serial_mode_has_no_lag_beyond_the_rollouts_under_way(tmp_path: Path) ->
     assert max(lags) <= 2
 
 
+@pytest.mark.slow
 def test_no_update_is_launched_before_the_metrics_of_the_one_before_it_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +194,7 @@ def the_group_is_owed_an_answer(pool: ActorPool, stopped_at: float) -> bool:
     return commanded_at is not None and pool._all_read_at > max(stopped_at, commanded_at)
 
 
+@pytest.mark.slow
 def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
     run, stop = (
         Training(

@@ -214,6 +214,7 @@ def test_a_model_split_over_devices_takes_the_same_steps_and_goes_on_elsewhere(
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_micro_batches_and_devices_take_the_same_steps(text: Path, tmp_path: Path) -> None:
     """Items of unequal lengths, so that parts weigh unequally."""
 

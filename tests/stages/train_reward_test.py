@@ -113,6 +113,7 @@ def test_wrong_input_is_one_line_and_code_2(dataset, tmp_path):
     assert printed.strip().splitlines()[-1] == "error: config.batch_size=0: must be a number above 0"
 
 
+@pytest.mark.slow
 def test_a_run_of_other_values_or_other_labels_is_refused(dataset, tmp_path):
     make_dataset(tmp_path / "d", pairs=80)
     config = reward_config(tmp_path / "d")
