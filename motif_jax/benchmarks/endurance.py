@@ -13,7 +13,6 @@ files, what the run left behind. `options.folder` gets samples.json, memory.png 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -37,13 +36,13 @@ from motif_jax.support import resources
 from motif_jax.support.config import default_workers
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes, atomic_write_json
+from motif_jax.support.lifeline import told_of_parents_end
 from motif_jax.support.metrics import read_metrics
 
 _PARENT = "learner"
 _SERVER, _MEMBER = "motif_jax.actors.fork_server", "motif_jax.actors.member"
 _HELPER = "helper"
 _STOP_SECONDS = 300.0
-_PR_SET_PDEATHSIG = 1
 # No training gets there in the time that one is watched.
 _ENDLESS_STEPS = 10**12
 # Of the fit: this share of it at either end gives the two values that are compared.
@@ -133,7 +132,7 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            preexec_fn=_stop_with_parent,
+            preexec_fn=told_of_parents_end,
         )
     samples: list[dict[str, Any]] = []
     names: dict[int, str] = {program.pid: _PARENT}
@@ -164,11 +163,6 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
     shutil.rmtree(temporary)
     left += [f"shared memory {name}" for name in sorted(_new_shared_memory(shared))]
     return samples, code, left
-
-
-def _stop_with_parent() -> None:
-    """The kernel asks a training that would go on for ever to stop when the one who watches it is killed."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
 def _command(options: ConfigDict, folder: Path, seed: int) -> list[str]:

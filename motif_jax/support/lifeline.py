@@ -10,6 +10,7 @@ import signal
 
 # The seconds are the number of the signal that starts them, see `end_with_parent`.
 GRACE_SECONDS = int(signal.SIGIO)
+_PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(lifeline: int) -> None:
@@ -33,3 +34,11 @@ def end_with_parent(lifeline: int) -> None:
     watched.register(lifeline, 0)  # a hang-up is always told
     if watched.poll(0):
         signal.alarm(GRACE_SECONDS)  # it came before
+
+
+def told_of_parents_end() -> None:
+    """Has the kernel send this process SIGTERM when the thread that started it ends, however it does.
+
+    For `preexec_fn` of a stage that another one starts, from its main thread: it saves then, and ends.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))

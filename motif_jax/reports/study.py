@@ -1,0 +1,253 @@
+"""What the runs of a study came to: a line for each run in a file, and tables with intervals of these lines.
+
+Every run plays the same games, so that the numbers of a method are [runs, games]. Their interquartile mean has the interval
+that rliable's stratified bootstrap gives (Agarwal et al. 2021), each run a stratum of games: it speaks of these trainings. A
+difference of two methods has one of runs and games together: whole runs are drawn, then the games, the same for both sides.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.annotation.lexicon import Judge, Lexicon
+from motif_jax.datasets.verdicts import YES
+from motif_jax.reports import evaluation_files, messages
+from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_text, read_json_lines
+
+BEGIN, END = "<!-- study -->", "<!-- /study -->"
+# Of a game: what the annotator says of all that was met, and what else tells how it went.
+MEASURES = {"judged": "judged", "score": "score", "dlvl": "depth", "scout": "map seen"}
+# Of the training's last row of metrics, those that it has.
+FIGURES = (
+    "reward/labels",
+    "reward/texts_met",
+    "reward/training_steps",
+    "reward/steps_labelled_share",
+    "annotator/questions",
+)
+_COUNT_EXPONENT = 3
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The lines of runs that are there.
+
+    Raises:
+      UserError: a line is damaged.
+    """
+    return list(read_json_lines(path, ("seed",)))
+
+
+def find(rows: Sequence[Mapping[str, Any]], method: str, seed: int, flags: str) -> Mapping[str, Any] | None:
+    """The line of a run with these flags, None if there is none."""
+    same = (row for row in rows if (row["method"], row["seed"], row["flags"]) == (method, seed, flags))
+    return next(same, None)
+
+
+def append_row(path: Path, row: Mapping[str, Any]) -> None:
+    """Adds a line; what a kill tore is cut off first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = "".join(json.dumps(one, sort_keys=True) + "\n" for one in [*read_rows(path), row])
+    atomic_write_text(path, whole)
+
+
+def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, Any]:
+    """What is kept of a run: each game's numbers, in their order, and figures of the training.
+
+    Args:
+      run: run folder of the training.
+      games: folder of its evaluation.
+      lexicon, goal: whose labels are the yardstick: a step is paid 1 / N^3 where its message, shown for the Nth time in
+        the game, is a yes.
+    """
+    judge = Judge(lexicon, goal)
+    rows = sorted(evaluation_files.read_rows(games / evaluation_files.JOURNAL), key=lambda row: row["index"])
+    kept = {name: [_short(row[name]) for row in rows] for name in MEASURES if name != "judged"}
+    kept["judged"] = [_short(_judged(judge, messages.unpack(row["messages"]))) for row in rows]
+    last = {}
+    for row in read_json_lines(run / "metrics.jsonl"):
+        last.update(row)
+    figures = {name: _short(last[name]) for name in FIGURES if name in last}
+    return {"games": kept, "figures": figures, "steps": last.get("step")}
+
+
+def _judged(judge: Judge, met: Sequence[messages.MessageTally]) -> float:
+    """The sum over a game's steps of the verdict on their message by its count so far to the third power."""
+    helpful = (tally.count for tally in met if judge.answer(tally.text).label == YES)
+    return float(sum((np.arange(1, count + 1.0) ** -_COUNT_EXPONENT).sum() for count in helpful))
+
+
+def _short(value: float) -> float | int:
+    return int(value) if float(value).is_integer() else round(float(value), 4)
+
+
+class Cell(NamedTuple):
+    """A measure of a method: its interquartile mean, and by how much it lies above the first method's, None for itself."""
+
+    value: Estimate
+    above: Estimate | None
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]], methods: Sequence[str], resamples: int
+) -> dict[str, dict[str, Cell]]:
+    """Method -> measure -> what is said of it, of those methods that have runs.
+
+    Methods are compared with the first of `methods` by the seeds that both have.
+    """
+    runs = {name: {row["seed"]: row["games"] for row in rows if row["method"] == name} for name in methods}
+    runs = {name: of for name, of in runs.items() if of}
+    found: dict[str, dict[str, Cell]] = {name: {} for name in runs}
+    for key in MEASURES:
+        scores = {
+            name: np.array([games[key] for _, games in sorted(of.items())]) for name, of in runs.items()
+        }
+        values = _interquartile_means(scores, resamples)
+        for name in runs:
+            above = None
+            if name != methods[0] and methods[0] in runs:
+                above = _above(scores[name], scores[methods[0]], resamples)
+            found[name][key] = Cell(values[name], above)
+    return found
+
+
+def _interquartile_means(scores: Mapping[str, np.ndarray], resamples: int) -> dict[str, Estimate]:
+    """rliable's, of [runs, games] each, the games drawn within each run; repeatable."""
+    from rliable import library, metrics
+
+    def statistic(values: np.ndarray) -> np.ndarray:
+        return np.array([metrics.aggregate_iqm(values)])
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)
+        points, bounds = library.get_interval_estimates(
+            {name: of.T for name, of in scores.items()},
+            statistic,
+            reps=resamples,
+            random_state=np.random.RandomState(0),
+        )
+    return {
+        name: Estimate(float(points[name][0]), *(float(bound) for bound in bounds[name][:, 0]))
+        for name in scores
+    }
+
+
+def _above(first: np.ndarray, other: np.ndarray, resamples: int) -> Estimate:
+    """The difference of interquartile means of [runs, games] and [other runs, the same games]."""
+    generator = np.random.default_rng(0)
+
+    def mean(values: np.ndarray) -> float:
+        return float(interquartile_mean(values.reshape(-1)))
+
+    drawn = np.empty(resamples)
+    for place in range(resamples):
+        games = generator.integers(first.shape[1], size=first.shape[1])
+        sides = [of[generator.integers(len(of), size=len(of))][:, games] for of in (first, other)]
+        drawn[place] = mean(sides[0]) - mean(sides[1])
+    return Estimate(mean(first) - mean(other), *percentile_interval(drawn))
+
+
+def tables(
+    rows: Sequence[Mapping[str, Any]], methods: Mapping[str, Sequence[str]], seeds: int, resamples: int
+) -> str:
+    """Markdown: a table for each title of `methods`, and what its intervals carry.
+
+    Args:
+      rows: lines of the runs.
+      methods: title -> the methods, the first of which the others are compared with.
+      seeds: that the study has in all.
+      resamples: of the bootstrap.
+    """
+    return "\n\n".join(_table(rows, title, names, seeds, resamples) for title, names in methods.items())
+
+
+def _table(
+    rows: Sequence[Mapping[str, Any]], title: str, methods: Sequence[str], seeds: int, resamples: int
+) -> str:
+    found = table(rows, methods, resamples)
+    heading = title.replace("_", " ")
+    if not found:
+        return f"**{heading}**: no run is done yet."
+    head = f"| {heading} | seeds | {' | '.join(MEASURES.values())} | asked / met |"
+    lines = [head, "|" + "---|" * (len(MEASURES) + 3)]
+    for name, cells in found.items():
+        own = [row for row in rows if row["method"] == name]
+        done = ", ".join(str(row["seed"]) for row in sorted(own, key=lambda row: row["seed"]))
+        numbers = " | ".join(_said(cells[key].value) for key in MEASURES)
+        lines.append(f"| {name.replace('_', ' ')} | {done} | {numbers} | {_asked(own)} |")
+    absent = [name.replace("_", " ") for name in methods if name not in found]
+    notes = [f"Not run yet: {', '.join(absent)}."] if absent else []
+    return "\n".join([*lines, "", *_claims(found, rows, methods[0], seeds), *notes])
+
+
+def _said(estimate: Estimate) -> str:
+    return f"{_number(estimate.value)} ({_number(estimate.low)} to {_number(estimate.high)})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _asked(rows: Sequence[Mapping[str, Any]]) -> str:
+    shares = [
+        row["figures"]["annotator/questions"] / row["figures"]["reward/texts_met"]
+        for row in rows
+        if row["figures"].get("reward/texts_met") and "annotator/questions" in row["figures"]
+    ]
+    return f"{np.mean(shares):.2f}" if shares else "–"
+
+
+def _claims(
+    found: Mapping[str, Mapping[str, Cell]], rows: Sequence[Mapping[str, Any]], first: str, seeds: int
+) -> list[str]:
+    """A sentence a measure: who lies above or below the first method, and of whom that cannot be said."""
+    if first not in found:
+        return []
+    fewest = min(sum(row["method"] == name for row in rows) for name in found)
+    said = []
+    for key, title in MEASURES.items():
+        groups: dict[int, list[str]] = {1: [], -1: [], 0: []}
+        for name, cells in found.items():
+            if (above := cells[key].above) is not None:
+                groups[above.sign].append(f"{name.replace('_', ' ')} {_difference(above)}")
+        words = {1: "above", -1: "below", 0: "not told apart"}
+        parts = [f"{words[sign]}: {', '.join(names)}" for sign, names in groups.items() if names]
+        said.append(f"* {title}: {'; '.join(parts)}.")
+    what = (
+        "runs and games"
+        if fewest > 1
+        else "games alone, as there is one run of some: other seeds may say otherwise"
+    )
+    of = "" if fewest >= seeds else f"; {fewest} of {seeds} seeds are done for each"
+    return [f"Against {first} (95 % intervals of the difference over {what}{of}):", "", *said, ""]
+
+
+def _difference(estimate: Estimate) -> str:
+    return f"{_sign(estimate.value)} ({_sign(estimate.low)} to {_sign(estimate.high)})"
+
+
+def _sign(value: float) -> str:
+    return ("−" if value < 0 else "+") + _number(abs(value))
+
+
+def check_page(path: Path) -> None:
+    """Raises UserError for a page that is not there, or has no place for the tables."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise UserError(
+            f"config.page={path}: must be a file with a line {BEGIN} and, behind it, a line {END}; or empty"
+        )
+
+
+def write_page(path: Path, text: str) -> None:
+    """Puts `text` between the marks of the page."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    atomic_write_text(path, f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")

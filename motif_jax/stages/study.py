@@ -1,0 +1,225 @@
+"""Trains several methods with several seeds, plays games with each, and keeps what came out as lines of a file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from motif_jax.annotation.lexicon import load_lexicon
+from motif_jax.reports import study
+from motif_jax.support import config as checks
+from motif_jax.support import interruption, resources, run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text
+from motif_jax.support.lifeline import told_of_parents_end
+
+# What an earlier study, killed, has left running saves and ends within this time.
+_FREE_SECONDS = 120.0
+_DONE = "done.json"
+
+
+class Run(NamedTuple):
+    """A method with a seed, and the flags that make it, in which the study's folder stands by its name."""
+
+    method: str
+    seed: int
+    flags: str
+
+    @property
+    def folder(self) -> str:
+        """Its name in the study's folder."""
+        return f"{self.method}-{self.seed}"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for values that cannot work; each run's own flags are checked when it starts."""
+    run_folder.check_identity(workdir, config, ("stage",))
+    for key in ("seeds", "resamples"):
+        checks.positive(config, key)
+    checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
+    names = {name for title in _listed(config.table_order) for name in _listed(_table(config, title))}
+    for name in sorted(names):
+        checks.require(name in config.methods, "tables", name, f"of methods: {', '.join(config.methods)}")
+    for name in _listed(config.only):
+        checks.require(name in names, "only", name, f"of {', '.join(sorted(names))}")
+    for name in _listed(config.prepare_order):
+        checks.require(name in config.prepare, "prepare_order", name, f"of {', '.join(config.prepare)}")
+    for flags in (
+        config.training,
+        config.evaluation,
+        *map(config.prepare.get, _listed(config.prepare_order)),
+    ):
+        file = flags.split()[0].partition(":")[0]
+        checks.require(resources.path(file).is_file(), "training, evaluation, prepare", file, "a config file")
+    if config.page:
+        study.check_page(Path(config.page))
+    study.read_rows(_rows(config, workdir))
+
+
+def _table(config: ConfigDict, title: str) -> str:
+    checks.require(title in config.tables, "table_order", title, f"of tables: {', '.join(config.tables)}")
+    return str(config.tables[title])
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _rows(config: ConfigDict, workdir: Path) -> Path:
+    return Path(config.rows.format(workdir=workdir))
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Makes the runs that have no line yet, one after the other; returns 75 when it was asked to stop."""
+    with FolderLock(workdir), interruption.Interruption() as stop:
+        run_folder.prepare(workdir, config, ("stage",))
+        return _Study(config, workdir, stop).run()
+
+
+def runs(config: ConfigDict) -> list[Run]:
+    """All runs of the study, in the order in which they are made."""
+    methods = dict.fromkeys(
+        name for title in _listed(config.table_order) for name in _listed(config.tables[title])
+    )
+    chosen = set(_listed(config.only)) or set(methods)
+    return [
+        Run(method, seed, f"{config.training} {config.methods[method]}")
+        for seed in range(config.seed, config.seed + config.seeds)
+        for method in methods
+        if method in chosen
+    ]
+
+
+class _Study:
+    def __init__(self, config: ConfigDict, workdir: Path, stop: interruption.Interruption) -> None:
+        self._config, self._workdir, self._stop = config, workdir, stop
+        self._rows = _rows(config, workdir)
+
+    def run(self) -> int | None:
+        planned, seconds = runs(self._config), []
+        for number, one in enumerate(planned, 1):
+            if study.find(study.read_rows(self._rows), one.method, one.seed, self._key(one)) is not None:
+                continue
+            left = "" if not seconds else f", about {_hours(seconds, len(planned) - number + 1)} left"
+            print(f"== run {number} of {len(planned)}: {one.method}, seed {one.seed}{left}", file=sys.stderr)
+            begin = time.monotonic()
+            if not (self._prepare(one) and self._make(one)):
+                return interruption.EXIT_CODE
+            seconds.append(time.monotonic() - begin)
+            self._write()
+        self._write()
+        return None
+
+    def _key(self, one: Run) -> str:
+        """What makes a line the one of a run: its flags, those of the games, and how the reward was prepared."""
+        config = self._config
+        used = [config.prepare[name] for name in self._needed(one)]
+        return " | ".join([one.flags, config.evaluation, *used])
+
+    def _needed(self, one: Run) -> list[str]:
+        order = _listed(self._config.prepare_order)
+        last = max(
+            (place for place, name in enumerate(order) if f"{{workdir}}/{name}" in one.flags), default=-1
+        )
+        return order[: last + 1]
+
+    def _prepare(self, one: Run) -> bool:
+        return all(
+            self._stage(self._config.prepare[name], self._workdir / name, self._workdir / name)
+            for name in self._needed(one)
+        )
+
+    def _make(self, one: Run) -> bool:
+        folder = self._workdir / one.folder
+        games = folder / "games"
+        seconds = {}
+        for name, flags, place in (
+            ("training", f"{one.flags} --config.seed={one.seed}", folder),
+            ("games", f"{self._config.evaluation} --config.agent.dir={{run}}", games),
+        ):
+            begin = time.monotonic()
+            if not self._stage(flags, place, folder):
+                return False
+            seconds[name] = round(time.monotonic() - begin, 1)
+        row = study.measure(folder, games, load_lexicon(self._config.lexicon.file), self._config.goal)
+        line = {"method": one.method, "seed": one.seed, "flags": self._key(one), **row}
+        study.append_row(self._rows, {**line, "revision": run_folder.git_revision(), "seconds": seconds})
+        if not self._config.keep_runs:
+            shutil.rmtree(folder)
+        return True
+
+    def _stage(self, flags: str, folder: Path, run: Path) -> bool:
+        """Runs a stage in `folder` unless it is done; False when it was asked to stop."""
+        done, words = folder / _DONE, flags.format(workdir=self._workdir, run=run).split()
+        if done.is_file():
+            return True
+        if self._stop.requested:
+            return False
+        command = [
+            sys.executable,
+            "-m",
+            "motif_jax.launch",
+            f"--config={words[0]}",
+            f"--workdir={folder}",
+            *words[1:],
+        ]
+        _wait_until_free(folder)
+        with interruption.deaf_processes():
+            process = subprocess.Popen(command, preexec_fn=told_of_parents_end)
+        code = _wait(process, self._stop)
+        if self._stop.requested:
+            return False
+        if code != 0:
+            raise UserError(f"this run of the study ended with exit code {code}: {shlex.join(command)}")
+        atomic_write_json(done, {"flags": flags})
+        return True
+
+    def _write(self) -> None:
+        """Writes the tables of what there is."""
+        config, rows = self._config, study.read_rows(self._rows)
+        keys = {(one.method, one.seed): self._key(one) for one in runs(config)}
+        valid = [row for row in rows if keys.get((row["method"], row["seed"])) == row["flags"]]
+        tables = {title: _listed(config.tables[title]) for title in _listed(config.table_order)}
+        text = study.tables(valid, tables, config.seeds, config.resamples)
+        if config.page:
+            study.write_page(Path(config.page), text)
+        else:
+            atomic_write_text(self._workdir / "tables.md", text)
+        print(text)
+
+
+def _hours(seconds: list[float], runs: int) -> str:
+    return f"{sum(seconds) / len(seconds) * runs / 3600:.1f} h"
+
+
+def _wait(process: subprocess.Popen, stop: interruption.Interruption) -> int:
+    told = False
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(0.5)
+        if stop.requested and not told:
+            process.terminate()
+            told = True
+
+
+def _wait_until_free(folder: Path) -> None:
+    """Returns when no process works in `folder`; what a killed study has left there is saving."""
+    deadline = time.monotonic() + _FREE_SECONDS
+    while folder.is_dir():
+        try:
+            with FolderLock(folder):
+                return
+        except UserError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
