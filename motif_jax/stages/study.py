@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shlex
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ml_collections import ConfigDict
 

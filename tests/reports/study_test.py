@@ -1,0 +1,105 @@
+"""The lines and tables of a study."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.annotation.lexicon import load_lexicon
+from motif_jax.reports import messages, study
+from motif_jax.reports.messages import MessageTally
+from motif_jax.support.errors import UserError
+from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
+
+
+def row(method: str, seed: int, judged: np.ndarray) -> dict[str, Any]:
+    games = {key: [1.0] * len(judged) for key in study.MEASURES} | {"judged": judged.tolist()}
+    return {"method": method, "seed": seed, "flags": "", "games": games, "figures": {}}
+
+
+def rows(above: float, seeds: int = 3) -> list[dict[str, Any]]:
+    generator = np.random.default_rng(0)
+    plain = [row("none", seed, generator.normal(5, 1, 60)) for seed in range(seeds)]
+    return plain + [row("better", seed, generator.normal(5 + above, 1, 60)) for seed in range(seeds)]
+
+
+def test_a_step_is_judged_by_its_message_and_how_often_the_game_has_shown_it(tmp_path: Path) -> None:
+    played = evaluation_rows(2, 0.0, 1)
+    for one, times in zip(played, (3, 1), strict=True):
+        seen = [
+            MessageTally("You kill the newt!", times),
+            MessageTally("", 50),
+            MessageTally("You see here a key.", 4),
+        ]
+        one["messages"] = messages.pack(seen)
+    write_evaluation(tmp_path / "games", "agent", played[::-1])
+    write_agent_run(tmp_path / "run", episodes=2)
+    found = study.measure(tmp_path / "run", tmp_path / "games", load_lexicon(), "defaultgoal")
+    assert found["games"]["judged"] == pytest.approx([1 + 1 / 8 + 1 / 27, 1.0], abs=1e-4)
+    assert found["games"]["score"] == pytest.approx([one["score"] for one in played], abs=1e-4)
+
+
+def test_interquartile_means_and_differences_have_the_intervals_of_their_numbers() -> None:
+    found = study.table(rows(1.0), ["none", "better"], 300)
+    one, other = found["none"]["judged"], found["better"]["judged"]
+    assert one.above is None
+    assert one.value.low < one.value.value < one.value.high
+    assert one.value.value == pytest.approx(5, abs=0.3)
+    assert other.above is not None
+    assert other.above.sign == 1
+    assert other.above.value == pytest.approx(other.value.value - one.value.value)
+    # A number that is the same in all games has no width, and no method lies above another by it.
+    assert found["better"]["score"].above is not None
+    assert found["better"]["score"].above.sign == 0
+
+
+def test_the_tables_claim_only_what_an_interval_carries() -> None:
+    apart, near = (study.tables(rows(by), {"kinds": ["none", "better"]}, 3, 300) for by in (1.0, 0.0))
+    assert "judged: above: better" in apart
+    assert "judged: not told apart: better" in near
+    assert "seeds are done" not in near
+    partial = study.tables(rows(1.0, seeds=1), {"kinds": ["none", "better", "absent"]}, 3, 300)
+    assert "1 of 3 seeds are done" in partial
+    assert "games alone" in partial
+    assert "Not run yet: absent" in partial
+
+
+def test_runs_are_compared_although_one_side_has_fewer() -> None:
+    found = study.table(rows(1.0)[:-2], ["none", "better"], 300)
+    assert found["better"]["judged"].above is not None
+
+
+def test_a_line_is_added_behind_what_a_kill_tore(tmp_path: Path) -> None:
+    path = tmp_path / "studies" / "rows.jsonl"
+    study.append_row(path, row("none", 1, np.ones(2)))
+    with open(path, "a") as file:
+        file.write('{"method": "torn')
+    study.append_row(path, row("none", 2, np.ones(2)))
+    assert [one["seed"] for one in study.read_rows(path)] == [1, 2]
+    assert study.find(study.read_rows(path), "none", 2, "") is not None
+    assert study.find(study.read_rows(path), "none", 2, "other flags") is None
+    path.write_text('{"seed": "one"}\n')
+    with pytest.raises(UserError, match=r"rows\.jsonl is damaged in line 1"):
+        study.read_rows(path)
+
+
+def test_only_what_lies_between_the_marks_of_a_page_changes(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n\n{study.BEGIN}\nold\n{study.END}\n\nafter\n")
+    study.check_page(page)
+    study.write_page(page, "new")
+    assert page.read_text() == f"before\n\n{study.BEGIN}\n\nnew\n\n{study.END}\n\nafter\n"
+    page.write_text("no marks")
+    with pytest.raises(UserError, match=r"config\.page"):
+        study.check_page(page)
+
+
+def test_the_lines_that_are_published_can_be_read() -> None:
+    path = Path(__file__).parents[2] / "docs/studies/oni.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len({(line["method"], line["seed"], line["flags"]) for line in lines}) == len(lines)
+    assert all({len(line["games"][key]) for key in study.MEASURES} == {300} for line in lines)

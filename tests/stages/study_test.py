@@ -1,0 +1,132 @@
+"""A study whose programs are a script that leaves the files of a finished training or evaluation."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.reports import study as lines
+from motif_jax.stages import study
+from motif_jax.support.errors import UserError
+from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
+from tests.reward_fixtures import load_config
+
+# Notes each start; copies what `templates` has for it; a run whose name stands in a file `wait` waits to be ended.
+SCRIPT = """#!/bin/sh
+for word in "$@"; do case "$word" in --workdir=*) folder="${word#--workdir=}" ;; esac; done
+name=$(basename "$folder")
+echo "$name" >> "$TOYS/started"
+if [ -e "$TOYS/wait" ] && [ "$(cat "$TOYS/wait")" = "$name" ]; then
+  trap 'exit 75' TERM
+  touch "$TOYS/waiting"
+  while :; do sleep 0.05; done
+fi
+[ ! -e "$TOYS/fail" ] || exit 3
+mkdir -p "$folder"
+case "$name" in games) cp "$TOYS/games/"* "$folder" ;; *) cp "$TOYS/run/"* "$folder" ;; esac
+"""
+
+
+@pytest.fixture
+def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the script that stands in for Python in what a study starts."""
+    folder = tmp_path / "toys"
+    write_agent_run(folder / "run", episodes=2)
+    write_evaluation(folder / "games", "agent", evaluation_rows(5, 0.0, 1))
+    program = folder / "program"
+    program.write_text(SCRIPT)
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setenv("TOYS", str(folder))
+    return folder
+
+
+def started(toys: Path) -> list[str]:
+    path = toys / "started"
+    found = path.read_text().split() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return found
+
+
+def small(**changes: object) -> ConfigDict:
+    config = load_config("oni_study", "smoke")
+    config.prepare_order, config.seeds, config.resamples = "dataset,labels,reward", 2, 20
+    config.tables.kinds = "none,motif"
+    config.methods.motif = "--config.reward.dir={workdir}/reward"
+    for key, value in changes.items():
+        config[key] = value
+    return config
+
+
+def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
+    workdir = tmp_path / "study"
+    study.check(small(), workdir)
+    assert study.run(small(), workdir) is None
+    # Seed by seed; what a method needs is prepared before its first run, once.
+    assert started(toys) == [
+        "none-1", "games", "dataset", "labels", "reward", "motif-1", "games", "none-2", "games", "motif-2", "games",
+    ]  # fmt: skip
+    rows = lines.read_rows(workdir / "rows.jsonl")
+    assert [(row["method"], row["seed"]) for row in rows] == [
+        ("none", 1),
+        ("motif", 1),
+        ("none", 2),
+        ("motif", 2),
+    ]
+    assert "motif" in (workdir / "tables.md").read_text()
+    assert not (workdir / "none-1").exists()
+    assert study.run(small(), workdir) is None
+    assert started(toys) == []
+    # Other settings are another run.
+    assert study.run(small(training="configs/oni.py:smoke --config.rollout=8", only="none"), workdir) is None
+    assert started(toys) == ["none-1", "games", "none-2", "games"]
+
+
+def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_path: Path) -> None:
+    (toys / "wait").write_text("games")
+
+    def stop() -> None:
+        deadline = time.monotonic() + 120
+        while not (toys / "waiting").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    assert study.run(small(only="none"), tmp_path / "study") == 75
+    thread.join()
+    assert started(toys) == ["none-1", "games"]
+    (toys / "wait").unlink()
+    assert study.run(small(only="none"), tmp_path / "study") is None
+    assert started(toys) == ["games", "none-2", "games"]
+
+
+def test_a_program_that_fails_is_named(toys: Path, tmp_path: Path) -> None:
+    (toys / "fail").touch()
+    with pytest.raises(UserError, match=r"exit code 3: .*oni\.py:smoke --workdir=.*none-1"):
+        study.run(small(), tmp_path / "study")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"only": "nobody"}, "config.only='nobody'"),
+        ({"table_order": "kinds,others"}, "config.table_order="),
+        ({"prepare_order": "nothing"}, "config.prepare_order="),
+        ({"training": "configs/absent.py"}, "configs/absent.py"),
+        ({"goal": "fame"}, "config.goal="),
+        ({"seeds": 0}, "config.seeds="),
+        ({"page": "absent.md"}, "config.page="),
+    ],
+)
+def test_bad_values_end_a_study_before_it_begins(changes: dict, named: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=re.escape(named)):
+        study.check(small(**changes), tmp_path / "study")
