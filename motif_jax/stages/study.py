@@ -104,7 +104,8 @@ class _Study:
         self._rows = _rows(config, workdir)
 
     def run(self) -> int | None:
-        planned, seconds = runs(self._config), []
+        planned = runs(self._config)
+        seconds: list[float] = []
         for number, one in enumerate(planned, 1):
             if study.find(study.read_rows(self._rows), one.method, one.seed, self._key(one)) is not None:
                 continue
