@@ -38,7 +38,14 @@ _SEEN_SECONDS = 600.0
 
 # What goes wrong is raised here, so that Orbax need not print it: once for each of its threads.
 logging.getLogger("absl").addFilter(
-    lambda record: "orbax" not in record.pathname or record.levelno == logging.WARNING
+    lambda record: (
+        "orbax" not in record.pathname
+        or (record.levelno == logging.WARNING and "Skipping merge of OCDBT" not in str(record.msg))
+    )
+)
+# Nor asyncio: Orbax leaves its loop at the first array that fails, and nobody asks for the errors of those that fail beside it.
+logging.getLogger("asyncio").addFilter(
+    lambda record: "orbax-checkpoint-tmp" not in record.getMessage() and "/orbax/" not in record.getMessage()
 )
 
 

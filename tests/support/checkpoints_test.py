@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import gc
+import itertools
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tensorstore
 
 from motif_jax.support import digests
 from motif_jax.support.checkpoints import JSON, Checkpoints
@@ -200,6 +206,37 @@ def test_what_has_no_digests_is_read_as_it_is(tmp_path: Path) -> None:
             empty(path)
         with pytest.raises(UserError, match=r"c/2 cannot be read .*choose another of \[1, 2\]"):
             reader.restore(None, {"counters": JSON})
+
+
+def save_on_a_full_disk(folder: Path, arrays: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Saves where every array fails, each a turn of the loop later than the one before; how many were tried."""
+    turns = itertools.count()
+
+    async def fails(spec: Any, **options: Any) -> None:
+        for _ in range(next(turns)):
+            await asyncio.sleep(0)
+        raise ValueError(f"Failed to write 327 bytes: {os.strerror(errno.ENOSPC)} [{spec}]")
+
+    checkpoints = Checkpoints(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr(tensorstore, "open", fails)
+        with pytest.raises(UserError, match="checkpoint 3 could not be saved: No space left on device"):
+            checkpoints.save(3, {"params": arrays}, asynchronous=False)
+    checkpoints.close()
+    return next(turns)
+
+
+def test_many_arrays_that_fail_are_one_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nobody asks for the errors of those that fail when the first has ended the save, which asyncio tells when they go."""
+    arrays = {str(number): np.full(3, number) for number in range(30)}
+    assert save_on_a_full_disk(tmp_path / "c", arrays, monkeypatch) == len(arrays)
+    gc.collect()
+    assert (capfd.readouterr().err, caplog.messages) == ("", [])
 
 
 def test_a_kill_before_the_digests_leaves_no_checkpoint(
