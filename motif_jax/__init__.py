@@ -1,3 +1,7 @@
 """Intrinsic motivation from a language model's preferences over NetHack events, in JAX."""
 
+from motif_jax.envs.registration import register_with_gymnasium
+
 __version__ = "0.2.0"
+
+register_with_gymnasium()

@@ -55,6 +55,16 @@ def compiled_quickly() -> Iterator[None]:
         jax.config.update(name, value)
 
 
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One small trained reward; its dataset lies beside it. Tests leave both as they found them."""
+    from tests.reward_fixtures import make_dataset, reward_config, train
+
+    folder = tmp_path_factory.mktemp("reward")
+    make_dataset(folder / "dataset")
+    return train(folder / "reward", reward_config(folder / "dataset"))
+
+
 @functools.cache
 def load_golden(name: str) -> Any:
     """The golden file `name`: arrays by name for .npz, the parsed content for .json."""

@@ -1,11 +1,11 @@
 """The environments of this package as gymnasium environments, in a namespace of their own.
 
     import gymnasium
-    env = gymnasium.make("motif_jax.envs.gymnasium_env:motif_jax/NetHackScore-v1")
+    env = gymnasium.make("motif_jax:motif_jax/NetHackScore-v1")
 
-The names without a namespace belong to nle: its own NetHackScore-v0 is another environment, and a NetHackScore-v1 beside
-it would make gymnasium call that one out of date; the levels of BabyAI-Text stand beside minigrid's in the same way. After `register()` (or an import of this module) plain
-`gymnasium.make("motif_jax/NetHackScore-v1")` works too.
+or `gymnasium.make("motif_jax/NetHackScore-v1")` after `import motif_jax` (see `registration`). The names without a namespace
+belong to nle: its own NetHackScore-v0 is another environment, and a NetHackScore-v1 beside it would make gymnasium call that
+one out of date; the levels of BabyAI-Text stand beside minigrid's in the same way.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import numpy as np
 
 from motif_jax.envs import registry
 from motif_jax.envs.spec import TERMINATED, TRUNCATED, empty_observation
-
-NAMESPACE = "motif_jax"
 
 
 class RegisteredEnv(gymnasium.Env):
@@ -79,17 +77,7 @@ class RegisteredEnv(gymnasium.Env):
 
 
 def _space(shape: tuple[int, ...], dtype: np.dtype) -> gymnasium.spaces.Box:
+    if dtype.kind == "f":
+        return gymnasium.spaces.Box(-np.inf, np.inf, shape, dtype.type)
     bounds = np.iinfo(dtype)
     return gymnasium.spaces.Box(bounds.min, bounds.max, shape, dtype.type)
-
-
-def register() -> None:
-    """Makes `registry.names()` known to gymnasium; calling it again changes nothing."""
-    for task in registry.names():
-        name = f"{NAMESPACE}/{task}"
-        if name not in gymnasium.registry:
-            entry_point = f"{__name__}:{RegisteredEnv.__name__}"
-            gymnasium.register(name, entry_point=entry_point, kwargs={"name": task}, order_enforce=False)
-
-
-register()

@@ -165,6 +165,21 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     return Lineup(policy, name, options, spec, step, rater, reward, plan)
 
 
+def of_folder(
+    folder: str | Path, checkpoint: str = "latest", environment: str | None = None, reward: bool = True
+) -> ConfigDict:
+    """The sections that `open_lineup` reads, for the agent in `folder` as it was trained, with its own reward or none."""
+    return ConfigDict(
+        {
+            "policy": str(folder),
+            "agent": {"dir": None, "checkpoint": checkpoint},
+            "environment": {"name": environment, "max_episode_steps": None},
+            "reward": {"dir": None if reward else "", **_SETTINGS},
+            "compat": {},
+        }
+    )
+
+
 def _with_expert(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The option `fields` with the field that the bot's actions stand in; UserError where there is no bot."""
     field = registry.spec(name, **options).expert_field

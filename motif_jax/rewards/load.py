@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.rewards.exchange import read_safetensors
+from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.trained import TrainedReward, pad_messages, read_trained
+from motif_jax.rewards.training_texts import TrainingTexts, read_training_texts
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -21,10 +24,15 @@ _ALLOWED = "a message is bytes, str or an array of integers from 0 to 255; sever
 
 # Of the file that export_reward writes.
 FILE_SUFFIX = ".safetensors"
+# So many texts keep their value. A game of NetHack shows a few thousand; beyond it the table begins anew.
+TABLE_CAPACITY = 1 << 18
 
 
 class RewardFunction:
     """Rewards of messages under a trained model that reads the message alone.
+
+    The network computes a message once; after that it is looked up. What training said of it is a function of its bytes,
+    so that nothing can grow stale.
 
     Attributes:
       trained: the model with its statistics.
@@ -35,6 +43,9 @@ class RewardFunction:
             needed = ", ".join(trained.network.architecture.fields)
             raise UserError(f"{trained.folder}: this reward reads {needed}, not the message alone")
         self.trained = trained
+        self._raw: dict[bytes | str, float] = {}
+        # A method's own cache, so that the objects go with this one.
+        self._normalisation = functools.lru_cache(maxsize=32)(trained.normalisation)
 
     def __call__(self, messages: Messages) -> np.ndarray:
         """Normalised rewards.
@@ -50,16 +61,55 @@ class RewardFunction:
         Raises:
           UserError: it is nothing of these, a message is longer than 256 bytes, or not latin-1.
         """
-        return np.asarray(self.trained.normalisation().normalise(self.raw(messages)), np.float32)
+        return np.asarray(self._normalisation().normalise(self.raw(messages)), np.float32)
 
     def raw(self, messages: Messages) -> np.ndarray:
         """Raw rewards of the model, as in `__call__`."""
-        rows, shape = as_rows(messages)
-        return self.trained.of_messages(self.trained.params, rows).reshape(shape)
+        keys, shape = _as_keys(messages)
+        values = [self._raw.get(key) for key in keys]
+        if None in values:
+            computed = self._compute([key for key, value in zip(keys, values, strict=True) if value is None])
+            values = [
+                computed[key] if value is None else value for key, value in zip(keys, values, strict=True)
+            ]
+        return np.array(values, np.float32).reshape(shape)
+
+    def _compute(self, missing: list[bytes | str]) -> dict[bytes | str, float]:
+        """Raw rewards of texts that the table lacks; they are in it afterwards."""
+        new = list(dict.fromkeys(missing))
+        values = self.trained.of_messages(self.trained.params, _of_texts(new))
+        computed = dict(zip(new, values.tolist(), strict=True))
+        if len(self._raw) + len(computed) > TABLE_CAPACITY:
+            self._raw = {}
+        if len(computed) <= TABLE_CAPACITY:
+            self._raw.update(computed)
+        return computed
 
     def intrinsic(self, messages: Messages, quantile: float | None = 0.5) -> np.ndarray:
         """What an agent would get: normalised, and 0 unless strictly above the quantile's threshold."""
-        return np.asarray(self.trained.normalisation(True, quantile)(self.raw(messages)), np.float32)
+        return np.asarray(self.normalisation(quantile=quantile)(self.raw(messages)), np.float32)
+
+    def normalisation(
+        self, normalise: bool = True, quantile: float | None = None, two_decimals: bool | None = None
+    ) -> Normalisation:
+        """The statistics with a threshold, see `TrainedReward.normalisation`; made once for the same arguments."""
+        return self._normalisation(normalise, quantile, two_decimals)
+
+    def known(self, messages: Messages) -> np.ndarray:
+        """Whether training knew each message: bool [...], as in `__call__`.
+
+        A message that training never showed has a reward, too; it is a guess of the network by its spelling.
+
+        Raises:
+          UserError: as in `__call__`; or what was trained on was not written down: a reward of version 0.1.0, of the
+            published system, or a .safetensors file.
+        """
+        rows, shape = as_rows(messages)
+        return self._training_texts.has(rows).reshape(shape)
+
+    @functools.cached_property
+    def _training_texts(self) -> TrainingTexts:
+        return read_training_texts(self.trained.folder)
 
     def disagreement(self, messages: Messages) -> np.ndarray:
         """How unsure an ensemble is: the standard deviation of its members' normalised rewards.
@@ -132,6 +182,17 @@ def as_rows(messages: Any) -> tuple[np.ndarray, tuple[int, ...]]:
     if not isinstance(messages, Sequence):
         raise UserError(f"{type(messages).__name__} {_shown(messages)}: {_ALLOWED}")
     return _of_texts(messages), (len(messages),)
+
+
+def _as_keys(messages: Any) -> tuple[list[bytes | str], tuple[int, ...]]:
+    """What `as_rows` takes, as (names of the messages in a table, shape of the answer)."""
+    if isinstance(messages, list | tuple):
+        return [key if type(key) is str or type(key) is bytes else encode(key) for key in messages], (
+            len(messages),
+        )
+    rows, shape = as_rows(messages)
+    # Bytes without the zeros at their end.
+    return rows.view("S256").reshape(-1).tolist(), shape
 
 
 def _as_bytes(array: np.ndarray) -> np.ndarray:

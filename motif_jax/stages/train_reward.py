@@ -114,6 +114,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.offline.reward_task import RewardTask
     from motif_jax.offline.trainer import OfflineTrainer, Settings
     from motif_jax.rewards.trained import architecture_of
+    from motif_jax.rewards.training_texts import write_training_texts
 
     with FolderLock(workdir):
         # Reading the data and planning its batches are the last checks: a folder that is refused for them takes a
@@ -123,6 +124,8 @@ def run(config: ConfigDict, workdir: Path) -> int:
         task = RewardTask(config, data, parallel)
         records.refuse_other_data(workdir, task.digests, task.source)
         run_folder.prepare(workdir, config, IDENTITY)
+        if task.network.architecture.message_only:
+            write_training_texts(workdir, data.messages[data.counts > 0])
         print(
             f"{data.train.size:,} training and {data.validation.size:,} validation pairs, {len(data.messages):,} "
             f"distinct messages of up to {data.max_length} bytes; at most {task.plan.bucket:,} distinct ones of "

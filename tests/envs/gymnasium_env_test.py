@@ -66,15 +66,27 @@ def test_step_limit_is_reported_as_truncation():
 def test_names_of_the_engine_stay_as_they_are(repository):
     code = (
         "import warnings; warnings.simplefilter('error');"
-        "import gymnasium, nle; from motif_jax.envs import gymnasium_env;"
+        "import gymnasium, nle;"
         "e = gymnasium.make('NetHackScore-v0'); print(type(e.unwrapped).__module__); e.close();"
-        "e = gymnasium.make('motif_jax.envs.gymnasium_env:motif_jax/NetHackScore-v1');"
+        "e = gymnasium.make('motif_jax:motif_jax/NetHackScore-v1');"
         "print(type(e.unwrapped).__module__)"
     )
     child = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=repository, check=True
     )
     assert child.stdout.split() == ["nle.env.tasks", "motif_jax.envs.gymnasium_env"]
+
+
+def test_the_package_alone_imports_no_gymnasium_and_registers_when_it_comes(repository):
+    code = (
+        "import sys, motif_jax; assert 'gymnasium' not in sys.modules;"
+        "import gymnasium; gymnasium.make('motif_jax/Recall-v0').reset(seed=0);"
+        "print(gymnasium.__spec__.loader is gymnasium.__loader__, 'motif_jax' in type(gymnasium.__loader__).__module__)"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=repository, check=True
+    )
+    assert child.stdout.split() == ["True", "False"]
 
 
 def test_observations_are_copies():

@@ -1,0 +1,180 @@
+"""A trained agent as a policy that anybody can play with.
+
+from motif_jax import agents
+
+agent = agents.load("runs/agent")
+env = agent.make_env()
+observation, info = env.reset(seed=0)
+state, ended = None, False
+while not ended:
+    action, state = agent.act(observation, state)
+    observation, reward, terminated, truncated, info = env.step(action)
+    ended = terminated or truncated
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from motif_jax.playing import lineups
+from motif_jax.playing.episode_worker import PlayedEpisode
+from motif_jax.playing.episodes import How, play_episodes
+from motif_jax.playing.policies import choose_actions, log_softmax, masked
+from motif_jax.support import seeds
+from motif_jax.support.config import default_workers
+from motif_jax.support.errors import UserError
+
+
+class State(NamedTuple):
+    """What an agent remembers between two observations, and what it thought of the last one.
+
+    Attributes:
+      memory: of the network.
+      values: float32 [N], estimated return of the last observations; a number for a single environment.
+      probabilities: float32 [N, A] of all actions, or [A].
+    """
+
+    memory: Any
+    values: Any
+    probabilities: np.ndarray
+
+
+class Agent:
+    """The policy of one checkpoint. Made by `load`.
+
+    Attributes:
+      folder: of the run.
+      checkpoint: its step.
+      environment, options: what the agent was trained in.
+      spec: what that shows and takes.
+    """
+
+    def __init__(self, folder: str | Path, lineup: lineups.Lineup, seed: int) -> None:
+        assert lineup.checkpoint is not None
+        self.folder, self.checkpoint = Path(folder), lineup.checkpoint
+        self.environment, self.options, self.spec = lineup.environment, lineup.options, lineup.spec
+        self._policy = lineup.policy
+        self._rng = seeds.rng(seed, "agents.act")
+
+    def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
+        """The environment that the agent was trained in, or that `load` was asked for, in gymnasium's form."""
+        from motif_jax.envs.gymnasium_env import RegisteredEnv
+
+        return RegisteredEnv(self.environment, render_mode, **self.options)
+
+    def act(
+        self,
+        observations: Mapping[str, np.ndarray],
+        state: State | None = None,
+        *,
+        first: Any = None,
+        greedy: bool = False,
+    ) -> tuple[Any, State]:
+        """Chooses an action for one environment, or one for each of several.
+
+        Args:
+          observations: the fields of `spec.observation`, each [...] of a single environment or [N, ...]; more fields do no harm.
+          state: what the call before returned; None where episodes begin.
+          first: bool or bool [N], where an episode begins: what was remembered is forgotten. None: nowhere, but where
+            `state` is None.
+          greedy: the most likely action; else it is drawn.
+
+        Returns:
+          The action, an int (int32 [N]), and the state for the next call, with values and probabilities.
+
+        Raises:
+          UserError: a field is missing or has another shape, or the number of environments changed.
+        """
+        batch, single = self._batch(observations)
+        size = len(next(iter(batch.values())))
+        memory = self._policy.initial_state(size) if state is None else state.memory
+        begins = np.broadcast_to(np.asarray(state is None if first is None else first, bool), (size,))
+        if state is not None and np.size(state.values) != size:
+            raise UserError(
+                f"{size} environments, but the state is of {np.size(state.values)}: begin with state=None"
+            )
+        logits, values, memory = self._policy.act(batch, begins, memory)
+        logits = masked(logits, batch, self.spec)
+        actions, _ = choose_actions(logits, self._rng.random(size), greedy)
+        probabilities = np.exp(log_softmax(logits)).astype(np.float32)
+        if not single:
+            return actions, State(memory, values, probabilities)
+        return int(actions[0]), State(memory, float(values[0]), probabilities[0])
+
+    def _batch(self, observations: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
+        """The fields that the agent reads, [N, ...], and whether they came from a single environment."""
+        single: bool | None = None
+        batch = {}
+        for name, field in self.spec.observation.items():
+            if name not in observations:
+                raise UserError(
+                    f"the observation has no field {name!r}: {self.folder} was trained on {self.environment}; "
+                    "agent.make_env() shows what it reads"
+                )
+            array = np.asarray(observations[name])
+            alone = array.shape == field.shape
+            good = alone or array.shape[1:] == field.shape
+            if not good or (single is not None and alone != single):
+                raise UserError(
+                    f"the field {name!r} has shape {list(array.shape)}: {list(field.shape)} of one environment, or "
+                    f"[N, ...] of several, expected for all fields alike"
+                )
+            single = alone
+            batch[name] = array[None] if alone else array
+        return batch, bool(single)
+
+
+def load(
+    folder: str | Path, checkpoint: str | int = "latest", environment: str | None = None, seed: int = 0
+) -> Agent:
+    """Reads an agent.
+
+    Args:
+      folder: run folder of `train_agent` (also by configs/oni.py and configs/train_language_agent.py).
+      checkpoint: 'latest', 'best', or a step.
+      environment: plays there in place of the training's task; it must show the same fields.
+      seed: of the actions that `Agent.act` draws.
+
+    Raises:
+      UserError: the folder is no agent run, has no such checkpoint, or does not fit the environment.
+    """
+    lineup = lineups.open_lineup(lineups.of_folder(folder, str(checkpoint), environment, reward=False))
+    return Agent(folder, lineup, seed)
+
+
+def play(
+    folder: str | Path,
+    episodes: int,
+    *,
+    seed: int = 0,
+    checkpoint: str | int = "latest",
+    environment: str | None = None,
+    greedy: bool = False,
+    workers: int | None = None,
+    keep_fields: Sequence[str] = (),
+) -> Iterator[PlayedEpisode]:
+    """Plays whole seeded episodes on all cores and yields each as it ends, in no particular order.
+
+    They are the episodes that `evaluate` plays with the same seed. Worker processes are spawned: a script that calls this at
+    its top level needs `if __name__ == "__main__":` round it. They end with the iterator: exhaust it or close it.
+
+    Args:
+      folder, checkpoint, environment: as in `load`.
+      episodes: how many.
+      seed: of the episodes' seeds.
+      greedy: the most likely actions; else they are drawn, by the episode's seed.
+      workers: processes that step environments; None: one a core but one.
+      keep_fields: observation fields that the records keep for every step.
+
+    Yields:
+      `PlayedEpisode`: index, seed, actions [T], rewards [T], end, info, texts, values [T], log_probs [T], fields.
+    """
+    lineup = lineups.open_lineup(lineups.of_folder(folder, str(checkpoint), environment, reward=False))
+    how = How(workers or default_workers(), keep_fields=tuple(keep_fields), greedy=greedy)
+    numbers = [seeds.derive(seed, "evaluate", index) for index in range(episodes)]
+    return play_episodes(lineup.environment, lineup.options, numbers, lineup.policy, how)

@@ -1,0 +1,338 @@
+"""An intrinsic reward round any gymnasium environment, as this package's own training pays it.
+
+    import gymnasium
+    from motif_jax import wrappers
+
+    env = wrappers.IntrinsicReward(gymnasium.make("NetHackScore-v0"), "runs/reward")
+
+What a step is paid belongs to the observation on which its action was chosen: the first observation of an episode is paid,
+the last one is not. The parts are: g of the text (normalised, 0 at or below the threshold), divided by the
+count of the text in the episode to a power, times a coefficient; and the task's reward, scaled and clipped, times another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import VectorEnv, VectorWrapper
+from ml_collections import ConfigDict
+
+from motif_jax import rewards
+from motif_jax.rewards.load import encode
+from motif_jax.support.errors import UserError
+
+PARTS = "reward_parts"
+EPISODE = "reward_episode"
+
+# Texts -> what each is paid, before the count.
+Pay = Callable[[Sequence[bytes]], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """How rewards are put together; the defaults are those of `train_agent` on a score task.
+
+    Attributes:
+      quantile: normalised rewards at or below this quantile of the training messages become 0; None: no threshold.
+      normalise: False pays raw rewards.
+      two_decimals: the threshold rounded as in the published quantile file; None: as the reward run says.
+      count_exponent: the power of the count that a text's reward is divided by; 0 leaves counts out.
+      intrinsic_coefficient, extrinsic_coefficient: weights of the two rewards.
+      extrinsic_scale, extrinsic_clip: of the task's reward, in this order, before its coefficient.
+    """
+
+    quantile: float | None = 0.5
+    normalise: bool = True
+    two_decimals: bool | None = None
+    count_exponent: float = 3.0
+    intrinsic_coefficient: float = 0.1
+    extrinsic_coefficient: float = 0.1
+    extrinsic_scale: float = 0.1
+    extrinsic_clip: float = 10.0
+
+    def task(self, reward: Any) -> np.ndarray:
+        """The task's reward as it is learned from, before its coefficient: float32 [...]."""
+        scaled = np.float32(self.extrinsic_scale) * np.asarray(reward, np.float32)
+        return np.clip(scaled, -np.float32(self.extrinsic_clip), np.float32(self.extrinsic_clip))
+
+    def counted(self, paid: np.ndarray, count: np.ndarray) -> np.ndarray:
+        """g / N^exponent: float32 [...]."""
+        return paid / np.maximum(count, 1).astype(np.float32) ** np.float32(self.count_exponent)
+
+    def total(self, task: np.ndarray, counted: np.ndarray) -> np.ndarray:
+        """The weighted sum that an agent learns from: float32 [...]."""
+        weights = np.float32(self.extrinsic_coefficient), np.float32(self.intrinsic_coefficient)
+        return weights[0] * task + weights[1] * counted
+
+
+class Parts(NamedTuple):
+    """What the reward of steps was made of, float32 [N] each (`visits`: int64).
+
+    Attributes:
+      extrinsic: the task's own reward, as the environment gave it.
+      intrinsic: g, normalised and thresholded.
+      visits: how often the text was seen in the episode, this time included.
+      counted: g / visits^exponent.
+      total: the wrapped environment's reward.
+    """
+
+    extrinsic: np.ndarray
+    intrinsic: np.ndarray
+    visits: np.ndarray
+    counted: np.ndarray
+    total: np.ndarray
+
+
+class _Accounts:
+    """Texts, counts and sums of `size` episodes side by side."""
+
+    def __init__(self, pay: Pay, terms: Terms, size: int) -> None:
+        self._pay, self.terms = pay, terms
+        self._counts: list[dict[bytes, int]] = [{} for _ in range(size)]
+        self._text = [b""] * size
+        self._count = np.ones(size, np.int64)
+        self.sums = {name: np.zeros(size) for name in ("extrinsic", "intrinsic", "counted", "total")}
+        self.lengths = np.zeros(size, np.int64)
+
+    def begin(self, column: int) -> None:
+        """An episode starts: nothing was seen in it."""
+        self._counts[column] = {}
+        self.lengths[column] = 0
+        for values in self.sums.values():
+            values[column] = 0
+
+    def see(self, column: int, text: bytes, count: int | None) -> None:
+        """An observation is shown; `count` as the environment has it, None to count here."""
+        counts = self._counts[column]
+        counts[text] = counts.get(text, 0) + 1
+        self._text[column], self._count[column] = text, counts[text] if count is None else count
+
+    def settle(self, extrinsic: np.ndarray, running: np.ndarray) -> Parts:
+        """Pays the observations seen before these task rewards [N]; columns that are not `running` get nothing."""
+        paid = np.where(running, np.asarray(self._pay(self._text), np.float32), np.float32(0))
+        task = np.where(running, self.terms.task(extrinsic), np.float32(0))
+        counted = self.terms.counted(paid, self._count)
+        total = self.terms.total(task, counted)
+        parts = Parts(np.asarray(extrinsic, np.float32), paid, self._count.copy(), counted, total)
+        for name, values in self.sums.items():
+            values += getattr(parts, name)
+        self.lengths += running
+        return parts
+
+    def episode(self) -> dict[str, np.ndarray]:
+        """Sums of the episodes so far: name -> float64 [N], and `length`."""
+        return {f"{name}_return": values.copy() for name, values in self.sums.items()} | {
+            "length": self.lengths.copy()
+        }
+
+
+class _Reader:
+    """Finds text and count in observations.
+
+    Args:
+      text: field with the text, or a function of an observation (a batch of them: that gives a sequence).
+      count: field with the text's count in the episode, or None.
+    """
+
+    def __init__(self, text: str | Callable[[Any], Any], count: str | None) -> None:
+        self._text, self._count = text, count
+
+    def _field(self, observation: Any, name: str) -> Any:
+        if not isinstance(observation, Mapping) or name not in observation:
+            shown = ", ".join(observation) if isinstance(observation, Mapping) else type(observation).__name__
+            raise UserError(
+                f"the observation has no field {name!r} but {shown}: name the field with text=, or give a function of the "
+                "observation"
+            )
+        return observation[name]
+
+    def text(self, observation: Any) -> Any:
+        """The text of one observation, or those of a batch."""
+        return self._text(observation) if callable(self._text) else self._field(observation, self._text)
+
+    def count(self, observation: Any) -> Any:
+        """Its count or counts, None where they are not shown."""
+        return None if self._count is None else self._field(observation, self._count)
+
+
+def _payment(reward: Any, terms: Terms) -> Pay:
+    """The function of texts that `reward` means."""
+    if isinstance(reward, str | Path):
+        reward = rewards.load(reward)
+    if isinstance(reward, rewards.RewardFunction):
+        function = reward
+        apply = function.normalisation(terms.normalise, terms.quantile, terms.two_decimals)
+        return lambda texts: np.asarray(apply(function.raw(texts)))
+    if callable(reward):
+        return reward
+    raise UserError(
+        f"reward={reward!r}: a folder of train_reward, what rewards.load returned, or a function of texts expected"
+    )
+
+
+class IntrinsicReward(gymnasium.Wrapper):
+    """A single environment whose reward is the task's and the intrinsic one, put together by `terms`.
+
+    `info["reward_parts"]` has every step's `Parts` as numbers, `info["reward_episode"]` at the end of an episode the sums:
+    extrinsic_return, intrinsic_return (g), counted_return, total_return, length.
+
+    Args:
+      env: any environment that shows text: NLE's own, MiniHack's, this package's.
+      reward: a folder of `train_reward` or a .safetensors file; what `rewards.load` returned; or a function of a
+        list of bytes that gives what each is paid (then `terms.quantile` and `terms.normalise` have no part in it).
+      terms: coefficients, threshold, count.
+      text: observation field with the text, as bytes (an array of integers up to 256 long, ended by zeros) or str; or a
+        function of the observation.
+      count: observation field with the count of the text in the episode; None: the wrapper counts.
+
+    Raises:
+      UserError: no reward there, or one that reads more than the text; later, an observation without the text.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env,
+        reward: Any,
+        terms: Terms = Terms(),
+        text: str | Callable[[Any], Any] = "message",
+        count: str | None = None,
+    ) -> None:
+        super().__init__(env)
+        self._accounts = _Accounts(_payment(reward, terms), terms, 1)
+        self._reader = _Reader(text, count)
+
+    @classmethod
+    def of_agent(cls, env: gymnasium.Env, folder: str | Path) -> Self:
+        """What the agent in a run folder of `train_agent` was paid when it was trained, to the threshold's last digit.
+
+        Raises:
+          UserError: no agent there, one without intrinsic reward, or whose reward reads more than the text.
+        """
+        return cls(env, **_as_trained(folder))
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode."""
+        observation, info = self.env.reset(**kwargs)
+        self._accounts.begin(0)
+        self._see(observation)
+        return observation, info
+
+    def _see(self, observation: Any) -> None:
+        count = self._reader.count(observation)
+        self._accounts.see(0, encode(self._reader.text(observation)), None if count is None else int(count))
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:  # type: ignore[override]
+        """Plays one action; its reward is paid for the observation that it was chosen on."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        parts = self._accounts.settle(np.array([reward], np.float32), np.ones(1, bool))
+        self._see(observation)
+        info = {**info, PARTS: {name: values[0].item() for name, values in parts._asdict().items()}}
+        if terminated or truncated:
+            info[EPISODE] = {name: values[0].item() for name, values in self._accounts.episode().items()}
+        return observation, float(parts.total[0]), terminated, truncated, info
+
+
+class VectorIntrinsicReward(VectorWrapper):
+    """The same for a vector of environments: one look-up for all of them, whatever their autoreset mode.
+
+    `infos["reward_parts"]` has `Parts` as arrays [N], `infos["reward_episode"]` the sums of the episodes that ended, each with the
+    mask beside it that gymnasium's infos have (`_reward_parts`, `_reward_episode`).
+
+    Args:
+      env: the vector environment.
+      reward, terms, text, count: as in `IntrinsicReward`; a function `text` gets the batch of observations and gives a sequence.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        reward: Any,
+        terms: Terms = Terms(),
+        text: str | Callable[[Any], Any] = "message",
+        count: str | None = None,
+    ) -> None:
+        super().__init__(env)
+        self._accounts = _Accounts(_payment(reward, terms), terms, env.num_envs)
+        self._reader = _Reader(text, count)
+        self._ended = np.zeros(env.num_envs, bool)
+        mode = (env.metadata or {}).get("autoreset_mode", "NextStep")
+        self._mode = getattr(mode, "value", mode)
+
+    @classmethod
+    def of_agent(cls, env: VectorEnv, folder: str | Path) -> Self:
+        """See `IntrinsicReward.of_agent`."""
+        return cls(env, **_as_trained(folder))
+
+    def _see(self, observations: Any, columns: Sequence[int]) -> None:
+        texts, counts = self._reader.text(observations), self._reader.count(observations)
+        for column in columns:
+            count = None if counts is None else int(counts[column])
+            self._accounts.see(column, encode(texts[column]), count)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts episodes: all, or those of `options["reset_mask"]`."""
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
+        observations, infos = self.env.reset(seed=seed, options=options)
+        self._begin(observations, mask)
+        return observations, infos
+
+    def _begin(self, observations: Any, mask: np.ndarray) -> None:
+        columns = np.flatnonzero(mask).tolist()
+        for column in columns:
+            self._accounts.begin(column)
+        self._see(observations, columns)
+        self._ended = self._ended & ~mask
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Plays one action in each environment."""
+        observations, extrinsic, terminated, truncated, infos = self.env.step(actions)
+        # With next-step autoreset an environment that ended takes no action: it shows a new episode's first observation.
+        running = ~self._ended
+        parts = self._accounts.settle(np.asarray(extrinsic, np.float32), running)
+        ended = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & running
+        infos = {**infos, PARTS: parts._asdict(), f"_{PARTS}": running}
+        if ended.any():
+            infos |= {EPISODE: self._accounts.episode(), f"_{EPISODE}": ended}
+        fresh = ~running if self._mode == "NextStep" else ended
+        if self._mode == "Disabled":
+            fresh = np.zeros_like(ended)
+        self._see(observations, np.flatnonzero(running & ~fresh).tolist())
+        self._ended = self._ended | ended
+        self._begin(observations, fresh)
+        return observations, parts.total, terminated, truncated, infos
+
+
+def _as_trained(folder: str | Path) -> dict[str, Any]:
+    """The arguments of the wrappers that pay what the agent in `folder` is paid."""
+    from motif_jax.playing import lineups
+
+    lineup = lineups.open_lineup(lineups.of_folder(folder))
+    if lineup.reward is None:
+        raise UserError(f"{folder}: this agent has no intrinsic reward to pay")
+    reward = rewards.load_intrinsic(lineup.reward, lineup.spec, lineup.reward.get("two_decimals"))
+    if reward is None or reward.in_step is not None:
+        raise UserError(f"{folder}: the agent's reward reads more than the text")
+    return {
+        "reward": lambda texts: reward.lookup(_rows(texts)).values,
+        "terms": _terms(folder, lineup.reward),
+        "text": lineup.spec.text_field,
+        "count": lineup.spec.count_field,
+    }
+
+
+def _terms(folder: str | Path, reward: ConfigDict) -> Terms:
+    from motif_jax.online import settings
+    from motif_jax.playing import agent_policy
+
+    trained = settings.resolved(agent_policy.read_config(folder)).reward
+    keys = "intrinsic_coefficient extrinsic_coefficient extrinsic_scale extrinsic_clip".split()
+    return Terms(count_exponent=reward.count_exponent, **{key: trained[key] for key in keys})
+
+
+def _rows(texts: Sequence[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(text.ljust(256, b"\0") for text in texts), np.uint8).reshape(-1, 256)

@@ -1,0 +1,65 @@
+"""A reward as a function: what was said once is looked up, and it says what training knew."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from motif_jax import rewards
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.rewards import training_texts
+from motif_jax.rewards.load import as_rows
+from motif_jax.support.errors import UserError
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_message_is_computed_once_however_it_is_given(trained, monkeypatch) -> None:
+    reward, asked = rewards.load(trained), []
+    compute = reward.trained.of_messages
+    monkeypatch.setattr(
+        type(reward.trained),
+        "of_messages",
+        lambda self, params, rows: (asked.append(len(rows)), compute(params, rows))[1],
+    )
+    texts = ["You see here a key.", "It's a wall.", "It's a wall.", ""]
+    first = reward(texts)
+    assert asked == [3]
+    np.testing.assert_array_equal(reward(texts), first)
+    np.testing.assert_array_equal(reward([texts[3], texts[0]]), first[[3, 0]])
+    assert asked == [3]
+    rows = as_rows(texts)[0].reshape(2, 2, 256)
+    np.testing.assert_array_equal(reward(rows), first.reshape(2, 2))
+    np.testing.assert_array_equal(reward(rows[..., :64]), first.reshape(2, 2))
+    # Bytes are names of their own in the table; of them, too, each is asked for once.
+    reward([text.encode() for text in texts] * 2)
+    assert asked == [3, 3]
+    assert float(reward(texts[0])) == first[0]
+    monkeypatch.setattr(sys.modules["motif_jax.rewards.load"], "TABLE_CAPACITY", 2)
+    fresh = rewards.load(trained)
+    np.testing.assert_array_equal(fresh(texts), first)
+    np.testing.assert_array_equal(fresh(texts[:2]), first[:2])
+    np.testing.assert_array_equal(fresh([*texts[:1], "You die..."])[:1], first[:1])
+
+
+def test_it_says_what_training_knew(trained, tmp_path) -> None:
+    reward = rewards.load(trained)
+    dataset = PairsDataset.open(trained.parent / "dataset")
+    shown = np.unique(dataset.data["message"].reshape(-1, 256), axis=0)
+    known = reward.known(shown)
+    assert known.mean() > 0.5  # of the dataset a part is kept for validation
+    assert not reward.known("No game has ever said this.")
+    np.testing.assert_array_equal(reward.known(shown[:4].reshape(2, 2, 256)), known[:4].reshape(2, 2))
+    path = trained / training_texts.FILE
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(whole[:-3])
+        with pytest.raises(UserError, match="damaged"):
+            rewards.load(trained).known("x")
+        path.unlink()
+        with pytest.raises(UserError, match="given once more"):
+            rewards.load(trained).known("x")
+    finally:
+        path.write_bytes(whole)

@@ -1,0 +1,245 @@
+"""The intrinsic reward round environments of gymnasium: paid as an agent's training pays it."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+import optax
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from motif_jax import rewards, wrappers
+from motif_jax.algorithms import total_reward
+from motif_jax.algorithms.appo import make_state
+from motif_jax.envs import registry
+from motif_jax.networks.agent import make_agent_network
+from motif_jax.online import agent_checkpoints
+from motif_jax.playing import agent_policy, lineups
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from tests.processes import REPOSITORY
+
+SAID = ("You see here a key.", "It's a wall.", "It's a wall.", "", "You die...")
+
+
+class Talking(gymnasium.Env):
+    """Says `SAID` one after the other and pays 1, 2, 3, ...; ends at the last."""
+
+    observation_space = gymnasium.spaces.Dict({"message": gymnasium.spaces.Box(0, 255, (256,), np.uint8)})
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, start: int = 0) -> None:
+        self._start = start
+
+    def _observation(self) -> dict[str, np.ndarray]:
+        row = np.zeros(256, np.uint8)
+        text = SAID[self._at].encode()
+        row[: len(text)] = np.frombuffer(text, np.uint8)
+        return {"message": row}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, np.ndarray], dict]:
+        super().reset(seed=seed)
+        self._at = self._start
+        return self._observation(), {}
+
+    def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
+        self._at += 1
+        return self._observation(), float(100 * self._at), self._at == len(SAID) - 1, False, {}
+
+
+def worth(texts: Any) -> np.ndarray:
+    """What a message is paid here: its length."""
+    return np.array([len(text) for text in texts], np.float32)
+
+
+TERMS = wrappers.Terms(
+    count_exponent=2.0, intrinsic_coefficient=0.5, extrinsic_coefficient=2.0, extrinsic_clip=25.0
+)
+COUNTED = np.array([19, 12, 12 / 4, 0])
+TASK = np.array([10, 20, 25, 25])
+
+
+def play(env: gymnasium.Env) -> tuple[list[float], list[dict[str, Any]]]:
+    env.reset(seed=0)
+    paid, infos, ended = [], [], False
+    while not ended:
+        _, reward, ended, _, info = env.step(0)
+        paid.append(reward)
+        infos.append(info)
+    return paid, infos
+
+
+def test_a_step_is_paid_for_what_its_action_was_chosen_on() -> None:
+    env = wrappers.IntrinsicReward(Talking(), worth, TERMS)
+    for _ in range(2):
+        paid, infos = play(env)
+        np.testing.assert_allclose(paid, 2 * TASK + 0.5 * COUNTED, rtol=1e-6)
+        parts = [info["reward_parts"] for info in infos]
+        assert [part["visits"] for part in parts] == [1, 1, 2, 1]
+        assert [part["extrinsic"] for part in parts] == [100, 200, 300, 400]
+        assert ["reward_episode" in info for info in infos] == [False] * 3 + [True]
+        assert infos[-1]["reward_episode"] == {
+            "extrinsic_return": 1000, "intrinsic_return": 43, "counted_return": 34, "length": 4,
+            "total_return": pytest.approx(sum(paid)),
+        }  # fmt: skip
+
+
+def test_its_terms_are_those_of_the_learner() -> None:
+    rng = np.random.default_rng(0)
+    task, paid = rng.normal(size=(2, 50)).astype(np.float32) * 200
+    count = rng.integers(1, 9, 50)
+    terms = wrappers.Terms()
+    scaled = total_reward.scale_reward(task, terms.extrinsic_scale, terms.extrinsic_clip)
+    counted = total_reward.discount_by_count(paid, jax.numpy.asarray(count), terms.count_exponent)
+    np.testing.assert_allclose(terms.task(task), scaled, rtol=1e-6)
+    np.testing.assert_allclose(terms.counted(paid, count), counted, rtol=1e-6)
+    whole = total_reward.total_reward(
+        scaled, counted, terms.extrinsic_coefficient, terms.intrinsic_coefficient
+    )
+    np.testing.assert_allclose(terms.total(terms.task(task), terms.counted(paid, count)), whole, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_vector_of_environments_is_paid_as_each_by_itself(mode: AutoresetMode) -> None:
+    """The second begins in the middle, so that they end at different times, in every way to begin again."""
+    starts = (0, 2)
+    envs = SyncVectorEnv([lambda s=s: Talking(s) for s in starts], autoreset_mode=mode)
+    env = wrappers.VectorIntrinsicReward(envs, worth, TERMS)
+    expected = [play(wrappers.IntrinsicReward(Talking(s), worth, TERMS)) for s in starts]
+    env.reset(seed=0)
+    paid: list[list[float]] = [[], []]
+    sums: list[list[dict[str, float]]] = [[], []]
+    while min(map(len, sums)) < 2:
+        _, reward, terminated, _, infos = env.step(np.zeros(2, int))
+        for column in range(2):
+            if infos["_reward_parts"][column]:
+                paid[column].append(float(reward[column]))
+                assert infos["reward_parts"]["total"][column] == reward[column]
+            else:
+                assert reward[column] == 0
+            if terminated[column]:
+                assert infos["_reward_episode"][column]
+                sums[column].append({k: v[column] for k, v in infos["reward_episode"].items()})
+        if mode == AutoresetMode.DISABLED and terminated.any():
+            env.reset(options={"reset_mask": terminated})
+    for column, (rewards_, infos_) in enumerate(expected):
+        episodes = len(paid[column]) // len(rewards_)
+        whole = paid[column][: episodes * len(rewards_)]
+        np.testing.assert_allclose(whole, rewards_ * episodes, rtol=1e-6)
+        assert all(one == pytest.approx(infos_[-1]["reward_episode"]) for one in sums[column])
+
+
+def test_what_it_cannot_read_is_told() -> None:
+    env = wrappers.IntrinsicReward(Talking(), worth, text="prompt")
+    with pytest.raises(UserError, match="no field 'prompt' but message"):
+        env.reset()
+    with pytest.raises(UserError, match=r"rewards\.load"):
+        wrappers.IntrinsicReward(Talking(), 3)
+    spoken = wrappers.IntrinsicReward(Talking(), worth, text=lambda observation: "You win.")
+    assert play(spoken)[1][2]["reward_parts"]["visits"] == 3
+
+
+@pytest.mark.slow
+def test_nles_own_environment_is_paid_by_a_trained_reward(trained: Path) -> None:
+    import nle  # noqa: F401 (registers its environments)
+
+    function = rewards.load(trained)
+    env = wrappers.IntrinsicReward(
+        gymnasium.make("NetHackScore-v0"), trained, wrappers.Terms(quantile=None, intrinsic_coefficient=1.0)
+    )
+    observation, _ = env.reset(seed=1)
+    for _ in range(20):
+        text = bytes(observation["message"])
+        observation, _, _, _, info = env.step(int(env.action_space.sample()))
+        assert info["reward_parts"]["intrinsic"] == pytest.approx(float(function(text)), abs=1e-6)
+    env.close()
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
+    """An agent that was trained on a NetHack task with the reward."""
+    folder = tmp_path_factory.mktemp("agent")
+    config = runpy.run_path(str(REPOSITORY / "configs" / "train_agent.py"))["get_config"]("smoke")
+    config.reward.dir, config.reward.quantile, config.reward.intrinsic_coefficient = str(trained), 0.05, 0.3
+    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    name, options = agent_policy.environment_of(config)
+    network = make_agent_network(config.network, registry.spec(name, **options))
+    state = make_state(network, optax.sgd(0.1), jax.random.PRNGKey(0))
+    with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
+        items, metrics = agent_checkpoints.items_of_learner(state), {"episode/return": 1.0}
+        agent_checkpoints.save(checkpoints, 7, items, {}, metrics, asynchronous=False)
+    return folder
+
+
+@pytest.mark.slow
+def test_an_episode_is_paid_as_evaluation_rates_it(agent: Path) -> None:
+    """The same episode, step by step in gymnasium and as the house plays and rates it."""
+    from motif_jax import agents
+
+    player = agents.load(agent)
+    lineup = lineups.open_lineup(lineups.of_folder(agent))
+    (record,) = agents.play(agent, 1, seed=3, workers=1)
+    env = wrappers.IntrinsicReward.of_agent(player.make_env(), agent)
+    env.reset(seed=record.seed)
+    parts = [env.step(int(action))[-1]["reward_parts"] for action in record.actions]
+    rated = lineup.rater.rate(record)
+    np.testing.assert_allclose([part["intrinsic"] for part in parts], rated.uncounted, atol=1e-6)
+    np.testing.assert_allclose([part["counted"] for part in parts], rated.discounted, atol=1e-6)
+    np.testing.assert_array_equal([part["extrinsic"] for part in parts], record.rewards)
+    assert np.unique(rated.uncounted).size > 1
+    total = 0.1 * np.clip(0.1 * record.rewards, -10, 10) + 0.3 * rated.discounted
+    np.testing.assert_allclose([part["total"] for part in parts], total, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_an_agent_acts_for_one_and_for_many(agent: Path) -> None:
+    from motif_jax import agents
+
+    player = agents.load(agent)
+    assert player.checkpoint == 7
+    env = player.make_env()
+    observation, _ = env.reset(seed=0)
+    action, state = player.act(observation, greedy=True)
+    assert env.action_space.contains(action)
+    assert action == state.probabilities.argmax()
+    assert state.probabilities.sum() == pytest.approx(1, abs=1e-5)
+    second, _, _, _, _ = env.step(action)
+    _, after = player.act(second, state, greedy=True)
+    both = {name: np.stack([observation[name], second[name]]) for name in observation}
+    actions, many = player.act(both, greedy=True)
+    assert actions.shape == (2,)
+    np.testing.assert_allclose(many.probabilities[0], state.probabilities, atol=1e-5)
+    # Of the second the state makes a difference: it was forgotten here.
+    _, again = player.act(second, state, first=True, greedy=True)
+    np.testing.assert_allclose(many.probabilities[1], again.probabilities, atol=1e-5)
+    assert np.isfinite(after.values)
+    with pytest.raises(UserError, match="begin with state=None"):
+        player.act(both, state)
+    with pytest.raises(UserError, match="no field"):
+        player.act({})
+    with pytest.raises(UserError, match="shape"):
+        player.act({name: array[..., None] for name, array in observation.items()})
+    env.close()
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_pages_run(agent: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one folder with a reward and an agent at the names that the pages use."""
+    runs = agent.parent / "runs"
+    runs.mkdir()
+    (runs / "agent").symlink_to(agent)
+    (runs / "reward").symlink_to(trained)
+    monkeypatch.chdir(agent.parent)
+    for page, least in (("README.md", 1), ("docs/library.md", 5), ("docs/environments.md", 1)):
+        text = (REPOSITORY / page).read_text(encoding="utf-8")
+        examples = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+        assert len(examples) >= least
+        for example in examples:
+            exec(example.replace("20, seed=7", "2, seed=7, workers=1"), {"__name__": "__main__"})
