@@ -6,7 +6,7 @@
 goes on; the result depends neither on that nor on the number of workers.
 
 Variants: wordle (whole games), branch (an expert's games and others that leave it at every turn), adversarial (at the third guess),
-tweets (games with the colours of tweets), smoke (500 games, seconds).
+tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), scenes (synthetic pictures).
 """
 
 from __future__ import annotations
@@ -15,9 +15,39 @@ from ml_collections import ConfigDict
 
 from motif_jax.support.config import available_cores, compat, unknown_variant
 
-VARIANTS = ("", "wordle", "branch", "adversarial", "tweets", "smoke")
+VARIANTS = ("", "wordle", "branch", "adversarial", "tweets", "smoke", "visdial", "scenes")
 # The published noisy data with expert .5: else a word that was guessed before.
 NOISY_EXPERT = "mixture(0.5, optimal, repeat(optimal))"
+
+
+def _talks(percentile: float) -> dict:
+    """What visual dialogue and scenes share: the rules, and the server that answers."""
+    return {
+        # 'env_stops': -1 a turn until enough is known; '10_stop': ten turns, paid their progress; 'agent_stops': so, until <stop>.
+        "mode": "env_stops",
+        # Of env_stops: the talk ends when the progress so far is this share of what was possible, goal - the value at the beginning.
+        "goal": 1.0,
+        "percentile": percentile,
+        # Which answers cost yes_no_reward besides: 'none', 'hard' (exactly yes or no), 'soft' (has one), 'conservative' (17 key words).
+        "yes_no": "none",
+        "yes_no_reward": -2.0,
+        # Of progress, where that is what is paid.
+        "reward_scale": 1.0,
+        "reward_shift": 0.0,
+        # Of 'games' and 'reward_cache': the server's address, its reward ('rank' or 'distance'), seconds that a request may take, and how
+        # often it is made before it is given up.
+        "url": "",
+        "server_reward": "rank",
+        "timeout_seconds": 60.0,
+        "attempts": 6,
+        # Divides the features of a picture by their length.
+        "normalise": True,
+        # Further dialogues (a parquet file) behind the recorded ones.
+        "additional": "",
+        # A folder with tokenizer.json, such as GPT-2's; empty to learn byte pairs from the dialogues, vocab_size of them (0: none yet).
+        "tokenizer": "",
+        "vocab_size": 0,
+    }
 
 
 def get_config(variant: str | None = None) -> ConfigDict:
@@ -27,11 +57,12 @@ def get_config(variant: str | None = None) -> ConfigDict:
         {
             "stage": "collect_text",
             "seed": 1,
-            # A text task: 'wordle', or module:Class for one from outside the package (docs/ilql.md).
+            # A text task: 'wordle', 'visdial', 'scenes', or module:Class for one from outside the package (docs/ilql.md).
             "task": "wordle",
-            # What is drawn, of those that the task knows. Wordle: 'games', 'branch', 'adversarial', 'tweets'.
+            # What is drawn, of those that the task knows. Wordle: 'games', 'branch', 'adversarial', 'tweets'; visdial and scenes:
+            # 'recorded', 'games' (talks with the server), 'reward_cache' (recorded ones, valued by the server).
             "kind": "games",
-            # How many; of 'branch' and 'adversarial' the expert's games, what branches off comes on top.
+            # How many; of 'branch' and 'adversarial' the expert's games, what branches off comes on top. 0: all of what is recorded.
             "num_dialogues": 100_000,
             # Who plays; of 'branch' and 'adversarial' the expert; of 'tweets' the simulated people. Wordle: fitting, random,
             # random_mixture(P, LIST), start(LIST), optimal(START), repeat(START, FIRST_N), wrong(LIST), mixture(P, ONE, OTHER),
@@ -67,11 +98,32 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 # Of 'tweets': writes tweets.json, the published structure, beside the dialogues.
                 "write_structure": False,
             },
+            "visdial": {
+                # The published files: dialogues (JSON), features of pictures (.h5, or .npz), what each answer was worth (JSON).
+                "data": "",
+                "features": "",
+                "reward_cache": "",
+                # 'train', 'val', 'test': which of the features.
+                "split": "train",
+                **_talks(0.5),
+            },
+            "scenes": {
+                # A folder with the data in the published layout; empty to make it on the spot, in which `policy` asks.
+                "folder": "",
+                "split": "train",
+                # Of data made on the spot: how many pictures, and their seed.
+                "num_train": 4000,
+                "num_val": 500,
+                "num_test": 500,
+                "data_seed": 1,
+                **_talks(0.9),
+                "vocab_size": 512,
+            },
             # Processes; this one only hands out work.
             "workers": available_cores(),
             # Quirks of the published code: wordle_branch_restarts begins branches on an empty board, wordle_top_p_rows ranks a loss
-            # in six rows like a win in six.
-            "compat": compat("wordle_branch_restarts", "wordle_top_p_rows"),
+            # in six rows like a win in six, visdial_last_turn_free lets the tenth turn cost nothing where the goal was not reached.
+            "compat": compat("wordle_branch_restarts", "wordle_top_p_rows", "visdial_last_turn_free"),
         }
     )
     if variant == "branch":
@@ -81,6 +133,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.wordle.num_suboptimal = 5
     if variant == "tweets":
         config.kind = "tweets"
+    if variant in ("visdial", "scenes"):
+        config.task, config.kind, config.num_dialogues = variant, "recorded", 0
+        config.policy = "remote" if variant == "visdial" else "informed 0.3, guessing 0.4, careless 0.3"
     if variant == "smoke":
         config.num_dialogues = 500
     return config

@@ -6,12 +6,11 @@ with. The part of the protocol that it speaks is what our client and vLLM's have
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,6 @@ from motif_jax.annotation.annotator import Annotator, Answer, Question, make_ann
 from motif_jax.annotation.prompts import MODES, Prompt, goals_of, load_prompt, prompt_files
 from motif_jax.datasets.verdicts import FORMS, UNKNOWN, Form
 
-_MOST_BYTES = 16 << 20
 _CHARACTERS_PER_TOKEN = 4
 _PUZZLED = "I only judge what happens in games, and see no question about that here."
 # In the place of probability 0, and by how much a verdict is above others that are as probable.
@@ -156,59 +154,8 @@ def _log_probabilities(asked: _Asked, answer: Answer) -> dict[str, Any]:
     return {**tokens[shares.index(max(shares))], "top_logprobs": tokens}
 
 
-async def serve(
-    judge: Judge, host: str, port: int, latency_seconds: float, listening: Callable[[int], None]
-) -> None:
-    """Serves until it is cancelled.
-
-    Args:
-      judge: answers.
-      host, port: where; port 0 for a free one.
-      latency_seconds: from a request to its answer, however many come together.
-      listening: called with the port when it is open.
-
-    Raises:
-      OSError: the port cannot be had.
-    """
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            while (request := await _read(reader)) is not None:
-                start = asyncio.get_running_loop().time()
-                status, body = _handle(judge, *request)
-                left = latency_seconds - (asyncio.get_running_loop().time() - start)
-                if request[0] == "POST" and left > 0:
-                    await asyncio.sleep(left)
-                data = json.dumps(body).encode()
-                head = f"HTTP/1.1 {status} {'OK' if status == 200 else 'Error'}\r\nContent-Type: application/json\r\n"
-                writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
-                await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(connected, host, port)
-    async with server:
-        listening(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-
-async def _read(reader: asyncio.StreamReader) -> tuple[str, str, bytes] | None:
-    """Method, path and body of the next request; None at the end, and for what is no HTTP."""
-    try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    except asyncio.IncompleteReadError:
-        return None
-    first, *lines = head.split("\r\n")
-    headers = {
-        name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
-    }
-    length = headers.get("content-length", "0")
-    parts = first.split()
-    if len(parts) != 3 or not length.isdigit() or int(length) > _MOST_BYTES:
-        return None
-    return parts[0], parts[1], await reader.readexactly(int(length))
-
-
-def _handle(judge: Judge, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+def handle(judge: Judge, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+    """Status and body, as JSON has it, of the reply to a request."""
     if method == "GET" and path.rstrip("/").endswith("/models"):
         return 200, judge.models()
     if method == "POST" and path.endswith("/chat/completions"):

@@ -6,7 +6,7 @@ import contextlib
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ class DialoguePlan:
       count: dialogues, or groups of them.
       size: of a part, but for the last.
       folder: where parts go.
+      patient: see `TextTask`.
     """
 
     task: str
@@ -48,6 +49,7 @@ class DialoguePlan:
     count: int
     size: int
     folder: str
+    patient: bool = False
 
     @property
     def parts(self) -> int:
@@ -60,19 +62,21 @@ class DialoguePlan:
 
 
 class DialogueRecorder:
-    """A worker process that draws a part for each number and writes it; its answer is the number of dialogues."""
+    """A worker process that draws a part for each number and writes it; its answer is how many requests to a server failed."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         self._plan: DialoguePlan = setup["plan"]
-        task = registry.make(self._plan.task, self._plan.options)
-        self._stream = task.stream(self._plan.kind, self._plan.policy)
+        self._task = registry.make(self._plan.task, self._plan.options)
+        self._stream = self._task.stream(self._plan.kind, self._plan.policy)
 
     def answer(self, request: int) -> int:
         """See `worker_process.Server`."""
         span, rng = self._plan.span(request), seeds.rng(self._plan.seed, "dialogues", request)
+        before = self._task.failures()
         drawn = self._stream.sample(rng, len(span), span.start)
-        parquet.write_part(part_path(self._plan.folder, request), drawn)
-        return len(drawn)
+        failures = self._task.failures() - before
+        parquet.write_part(part_path(self._plan.folder, request), drawn, {"failures": failures})
+        return failures
 
     def close(self) -> None:
         """See `worker_process.Server`."""
@@ -84,9 +88,22 @@ def part_path(folder: str | Path, part: int) -> Path:
 
 
 def collect(
-    plan: DialoguePlan, folder: Path, about: Mapping[str, Any], workers: int, stop: Interruption
+    plan: DialoguePlan,
+    folder: Path,
+    about: Mapping[str, Any],
+    workers: int,
+    stop: Interruption,
+    finish: Callable[[Path], None] = lambda folder: None,
 ) -> bool:
     """Draws what is not there yet and writes dialogues.parquet and dialogues.json; False when it was stopped before that.
+
+    Args:
+      plan: what is drawn.
+      folder: where it goes.
+      about: where it is from.
+      workers: processes.
+      stop: whether it is to end early.
+      finish: makes further files in the folder once the dialogues are there.
 
     Raises:
       UserError: processes die of the same part again and again.
@@ -95,18 +112,20 @@ def collect(
     staging.mkdir(parents=True, exist_ok=True)
     remove_temporaries(staging)
     done = {int(name[1]) for path in staging.iterdir() if (name := _PART.fullmatch(path.name))}
+    failures = sum(parquet.about(part_path(staging, part)).get("failures", 0) for part in done)
     with Progress(plan.count, "dialogues", "collect", _drawn(plan, done)) as progress:
-        for part in _record(plan, done, workers, stop):
+        for part, failed in _record(plan, done, workers, stop):
             done.add(part)
-            progress.update(_drawn(plan, done))
+            failures += failed
+            progress.update(_drawn(plan, done), **({"failed_requests": failures} if failures else {}))
     if len(done) < plan.parts:
         return False
     totals = Totals()
     parts = totals.counted(parquet.read(part_path(staging, part)) for part in range(plan.parts))
     parquet.write(folder / DIALOGUES, parts, about)
-    atomic_write_json(
-        folder / META, {**about, **totals.summary(), "digest": digests.of_file(folder / DIALOGUES)}
-    )
+    told = {**about, **totals.summary(), "failed_requests": failures}
+    finish(folder)
+    atomic_write_json(folder / META, {**told, "digest": digests.of_file(folder / DIALOGUES)})
     shutil.rmtree(staging)
     return True
 
@@ -115,8 +134,10 @@ def _drawn(plan: DialoguePlan, done: set[int]) -> int:
     return sum(len(plan.span(part)) for part in done)
 
 
-def _record(plan: DialoguePlan, done: set[int], workers: int, stop: Interruption) -> Iterator[int]:
-    """Yields parts as they are written."""
+def _record(
+    plan: DialoguePlan, done: set[int], workers: int, stop: Interruption
+) -> Iterator[tuple[int, int]]:
+    """Yields parts as they are written, each with the requests to a server that failed meanwhile."""
     jobs = [part for part in range(plan.parts) if part not in done]
     deaths: Counter[int] = Counter()
 
@@ -127,9 +148,9 @@ def _record(plan: DialoguePlan, done: set[int], workers: int, stop: Interruption
         return False
 
     setup = {"plan": plan}
-    with contextlib.closing(run_jobs(DialogueRecorder, setup, jobs, workers, stop, died)) as drawn:
-        for part, _ in drawn:
-            yield part
+    running = run_jobs(DialogueRecorder, setup, jobs, workers, stop, died, plan.patient)
+    with contextlib.closing(running) as drawn:
+        yield from drawn
 
 
 class Totals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.collecting import dialogues
+from motif_jax.collecting import dialogues, text_tokens
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.support import capacity, run_folder
@@ -19,7 +20,9 @@ from motif_jax.support.files import FolderLock, read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 
 # Everything that decides what is drawn; only the number of workers may change.
-IDENTITY = "task kind policy options wordle seed num_dialogues compat".split()
+IDENTITY = "task kind policy options wordle visdial scenes seed num_dialogues compat".split()
+# What of those may change: where a server is, and how long it is waited for.
+_ADDRESSES = ("url", "timeout_seconds", "attempts")
 
 
 def options_of(config: ConfigDict) -> dict[str, Any]:
@@ -32,11 +35,7 @@ def options_of(config: ConfigDict) -> dict[str, Any]:
         checks.require(
             not config.options, "options", config.options, f"empty: options are below config.{config.task}"
         )
-        prefix = f"{config.task}_"
-        switches = {
-            name.removeprefix(prefix): on for name, on in config.compat.items() if name.startswith(prefix)
-        }
-        return {**config[config.task].to_dict(), **switches}
+        return registry.options_of(config.to_dict())
     try:
         found = json.loads(config.options or "{}")
     except ValueError:
@@ -49,15 +48,35 @@ def _task(config: ConfigDict) -> TextTask:
     return registry.make(config.task, options_of(config))
 
 
+def _identity(config: ConfigDict) -> list[str]:
+    names = [key for key in IDENTITY if not isinstance(config[key], ConfigDict)]
+    sections = {key: config[key] for key in IDENTITY if isinstance(config[key], ConfigDict)}
+    return names + [
+        f"{key}.{name}" for key, section in sections.items() for name in section if name not in _ADDRESSES
+    ]
+
+
+def _count(config: ConfigDict, task: TextTask) -> int:
+    """How many dialogues are drawn; raises UserError where that is not said and there is no end of them."""
+    there = task.count(config.kind)
+    if there is None:
+        checks.positive(config, "num_dialogues")
+        return config.num_dialogues
+    return min(config.num_dialogues or there, there)
+
+
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a bad value, or a folder that holds something else."""
-    run_folder.check_identity(workdir, config, IDENTITY)
-    for key in ("num_dialogues", "workers"):
-        checks.positive(config, key)
+    run_folder.check_identity(workdir, config, _identity(config))
+    checks.positive(config, "workers")
+    checks.positive(config, "num_dialogues", allow_zero=True)
     capacity.require_workers("workers", config.workers)
     task = _task(config)
     checks.choice(config, "kind", task.kinds)
+    text_tokens.require_size(config.task, task.learned_tokens())
     task.check(config.kind, config.policy)
+    if not config.num_dialogues:
+        _count(config, task)
     if (workdir / dialogues.DIALOGUES).exists() and not (workdir / "config.json").exists():
         raise UserError(f"{workdir} holds dialogues that were not collected here: choose another --workdir")
 
@@ -66,13 +85,16 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     """Draws what is missing; returns the exit code of an interrupted stage when it was asked to stop."""
     staging, meta = workdir / dialogues.STAGING, workdir / dialogues.META
     with FolderLock(workdir):
-        run_folder.prepare(workdir, config, IDENTITY)
+        run_folder.prepare(workdir, config, _identity(config))
         if meta.exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is whole: {_told(read_json(meta, 'remove it and collect anew'))}")
             return None
         task = _task(config)
         options = task.prepare(config.kind, config.policy, workdir)
+        options = text_tokens.with_tokenizer(
+            config.task, options, config.kind, config.policy, workdir, config.seed
+        )
         task = registry.make(config.task, options)
         # What cannot be read or drawn from is said here, before a process starts.
         task.stream(config.kind, config.policy)
@@ -82,18 +104,21 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             kind=config.kind,
             policy=config.policy,
             seed=config.seed,
-            count=config.num_dialogues,
+            count=_count(config, task),
             size=task.at_a_time(config.kind),
             folder=str(staging),
+            patient=task.patient,
         )
         plain = run_folder.as_plain(config)
         about = {
             "origin": "motif_jax collect_text",
             "config": {key: plain[key] for key in IDENTITY},
+            "options": options,
             "facts": task.facts(config.kind),
         }
         with Interruption() as stop:
-            if not dialogues.collect(plan, workdir, about, config.workers, stop):
+            finish = functools.partial(task.finish, config.kind)
+            if not dialogues.collect(plan, workdir, about, config.workers, stop, finish):
                 return EXIT_CODE
         print(_told(read_json(meta, "collect anew")))
         return None
@@ -102,7 +127,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 def _told(meta: dict[str, Any]) -> str:
     """What a dataset holds, in one line."""
     facts = "".join(f"; {name.replace('_', ' ')} {value:,}" for name, value in meta["facts"].items())
+    failures = meta.get("failed_requests", 0)
+    failed = f"; {failures:,} requests to the server failed and were made again" if failures else ""
     return (
         f"{meta['dialogues']:,} dialogues, {meta['actions']:,} actions, "
-        f"mean return {meta['mean_return']:.3f} +- {meta['standard_error']:.3f} (standard error){facts}"
+        f"mean return {meta['mean_return']:.3f} +- {meta['standard_error']:.3f} (standard error){facts}{failed}"
     )

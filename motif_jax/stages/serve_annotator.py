@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import os
-import signal
 from pathlib import Path
 
 from ml_collections import ConfigDict
 
+from motif_jax.annotation import serve as replies
 from motif_jax.annotation.annotator import annotator_class, check_annotator
-from motif_jax.annotation.serve import Judge, embedded_config, serve
+from motif_jax.annotation.serve import Judge, embedded_config
 from motif_jax.datasets.verdicts import FORMS
 from motif_jax.support import config as checks
-from motif_jax.support.errors import UserError
+from motif_jax.support import http_server
 
 NEEDS_WORKDIR = False
-_PORTS = 65_536
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
     """Raises UserError for a bad value, or an annotator that is no embedded one."""
     del workdir
     checks.positive(config, "latency_seconds", allow_zero=True)
-    inside = isinstance(config.port, int) and 0 <= config.port < _PORTS
-    checks.require(inside, "port", config.port, f"from 0 (any that is free) to {_PORTS - 1}")
+    checks.port(config, "port")
     checks.require(bool(config.model), "model", config.model, "the name that clients ask for")
     annotator = annotator_class(config.annotator)
     embedded = annotator.reads_items and not annotator.reads_prompt
@@ -45,20 +43,6 @@ def run(config: ConfigDict, workdir: Path | None) -> int:
         url = f"http://{config.host}:{port}/v1"
         print(f"{config.annotator} answers as {config.model} ({forms}) at {url}", flush=True)
 
-    async def main() -> None:
-        task = asyncio.create_task(
-            serve(Judge(config), config.host, config.port, config.latency_seconds, listening)
-        )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        try:
-            await task
-        except asyncio.CancelledError:
-            return  # as it was asked to
-
-    try:
-        asyncio.run(main())
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise UserError(f"config.port={config.port}: cannot be had on {config.host}: {reason}") from None
+    handle = functools.partial(replies.handle, Judge(config))
+    http_server.run(handle, config.host, config.port, config.latency_seconds, listening)
     return 0

@@ -20,7 +20,7 @@ COMPAT_SWITCHES = frozenset(
     timeout_as_terminal running_statistics quantile_two_decimals glyph_crop_centre answer_first_match
     oni_ranking_raw_reward oni_requeue oni_untrained_reward oni_label_anywhere oni_extended_steps glam_raw_logit_score
     glam_pad_plus_one glam_value_broadcast glam_french_goal glam_fixed_kind_per_env bc_pad_in_loss ilql_utterance_int_reward
-    ilql_policy_loss_norm wordle_branch_restarts wordle_top_p_rows""".split()
+    ilql_policy_loss_norm wordle_branch_restarts wordle_top_p_rows visdial_last_turn_free upvote_zero_one""".split()
 )
 
 
@@ -115,6 +115,13 @@ def check_profile(config: ConfigDict) -> None:
     positive(config, "profile.server_port", allow_none=True)
     port = config.profile.server_port
     require(port is None or port < _PORTS, "profile.server_port", port, f"below {_PORTS:,}")
+
+
+def port(config: ConfigDict, key: str) -> None:
+    """Requires that the value of `key` is a port to listen at; 0 stands for any that is free."""
+    value = dotted(config, key)
+    inside = isinstance(value, int) and 0 <= value < _PORTS
+    require(inside, key, value, f"from 0 (any that is free) to {_PORTS - 1}")
 
 
 def fraction(config: ConfigDict, key: str, allow_none: bool = False) -> None:

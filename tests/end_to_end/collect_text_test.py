@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.stages import collect_text as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
-from tests.processes import descendants, ended, launch, still_there
+from tests.processes import descendants, ended, launch, still_there, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 GAMES = "--config.num_dialogues=9000"
@@ -170,3 +171,59 @@ def test_no_jax_is_imported(tmp_path):
         "registry.make('wordle', {}).stream('games', 'optimal'); sys.exit('jax' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
+
+
+SCENES = (
+    "--config.scenes.num_train=30",
+    "--config.scenes.num_val=40",
+    "--config.scenes.num_test=2",
+    "--config.workers=2",
+)
+
+
+@contextlib.contextmanager
+def served():
+    """A server of scenes, and its address."""
+    command = [sys.executable, "-m", "motif_jax.launch", "--config=configs/serve_scenes.py"]
+    with subprocess.Popen(
+        [*command, "--config.port=0", "--config.num_val=40", "--config.latency_seconds=0.02"],
+        cwd=REPOSITORY, stdout=subprocess.PIPE, text=True,
+    ) as server:  # fmt: skip
+        try:
+            yield server, server.stdout.readline().split()[-1]
+        finally:
+            server.kill()
+
+
+@pytest.mark.slow
+def test_talks_with_a_server_that_is_killed(tmp_path):
+    """It is told in one line; with another server the same command goes on, to the same talks as without a server."""
+    said = collect(tmp_path / "data", "scenes", *SCENES)
+    assert "30 dialogues" in said
+    assert (tmp_path / "data" / "tokenizer.json").exists()
+    games = (
+        *SCENES,
+        f"--config.scenes.folder={tmp_path}/data/scenes",
+        f"--config.scenes.tokenizer={tmp_path}/data",
+        "--config.kind=games",
+        "--config.num_dialogues=120",
+        "--config.policy=informed 0.5, guessing 0.5",
+    )
+    collect(tmp_path / "here", "scenes", *games)
+    there = (*games, "--config.scenes.attempts=2", "--config.scenes.timeout_seconds=20")
+    folder, log = tmp_path / "there", tmp_path / "log"
+    with served() as (server, url):
+        program = launch(folder, "collect_text.py:scenes", *there, f"--config.scenes.url={url}", log=log)
+        with ended([program]):
+            wait_until(lambda: len(list(folder.glob(".staging/0*"))) >= 2, "two parts of talks")
+            server.kill()
+            assert program.wait() == 2
+    assert "failed 2 times, at last: no answer" in log.read_text()
+    kept = len(list(folder.glob(".staging/0*")))
+    assert 2 <= kept < 15
+    with served() as (_, url):
+        said = collect(folder, "scenes", *there, f"--config.scenes.url={url}")
+    assert "120 dialogues" in said
+    drawn = [list(parquet.read(tmp_path / name / "dialogues.parquet")) for name in ("here", "there")]
+    assert drawn[0] == drawn[1]
+    assert json.loads((folder / "dialogues.json").read_text())["options"]["url"] == url

@@ -72,10 +72,10 @@ def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]
     sync(path.parent)
 
 
-def write_part(path: str | Path, dialogues: Dialogues) -> None:
-    """Writes a small file in one piece."""
+def write_part(path: str | Path, dialogues: Dialogues, about: Mapping[str, Any] | None = None) -> None:
+    """Writes a small file in one piece; `about` as in `write`."""
     sink = pa.BufferOutputStream()
-    pq.write_table(_table(dialogues, _metadata({})), sink, compression="zstd")
+    pq.write_table(_table(dialogues, _metadata(about or {})), sink, compression="zstd")
     atomic_write_bytes(path, sink.getvalue().to_pybytes())
 
 

@@ -101,10 +101,14 @@ class TextTask(ABC):
     Class attributes:
       kinds: the kinds of dialogues that `stream` knows.
       defaults: option -> its value where none is given.
+      switches: what the names of its compat switches begin with; the rest of a name is an option.
+      patient: an episode may take any time, as one with a server does; else it counts as hung after minutes.
     """
 
     kinds: ClassVar[Sequence[str]] = ("games",)
     defaults: ClassVar[Mapping[str, Any]] = {}
+    switches: ClassVar[str] = ""
+    patient: ClassVar[bool] = False
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Raises UserError for an option that is not there, or a value that does not fit."""
@@ -146,6 +150,22 @@ class TextTask(ABC):
         """Dialogues of one of `kinds`; 'games' are those that `policy` plays."""
         assert kind in self.kinds
         return Played(self.environment(), self.policy(policy))
+
+    def count(self, kind: str) -> int | None:
+        """How many dialogues of that kind there are, numbered by `first` of `sample`; None where there is no end of them."""
+        del kind
+        return None
+
+    def learned_tokens(self) -> int:
+        """Tokens of a tokenizer that is to be learned from the task's dialogues, and goes into its option `tokenizer`; 0 for none."""
+        return 0
+
+    def finish(self, kind: str, folder: Path) -> None:  # noqa: B027 (there may be nothing to do)
+        """Makes files of all dialogues of that kind, once they are in `folder`."""
+
+    def failures(self) -> int:
+        """Requests of this process to a server that failed."""
+        return 0
 
     def at_a_time(self, kind: str) -> int:
         """How many dialogues (or groups of them) are best drawn together."""

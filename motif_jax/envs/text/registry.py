@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,11 @@ from motif_jax.envs.text.contract import TextTask
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
-_TASKS = {"wordle": "motif_jax.envs.wordle.task:Wordle"}
+_TASKS = {
+    "wordle": "motif_jax.envs.wordle.task:Wordle",
+    "visdial": "motif_jax.envs.visdial.task:VisDial",
+    "scenes": "motif_jax.envs.scenes.task:Scenes",
+}
 _KEY = "task"
 
 
@@ -30,6 +35,18 @@ def load(name: str) -> type[TextTask]:
     if not (isinstance(found, type) and issubclass(found, TextTask)):
         raise UserError(f"config.{_KEY}={name}: must be a subclass of motif_jax.envs.text.contract.TextTask")
     return found
+
+
+def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a task that a config of `collect_text` means, as nested dictionaries: its section and its switches, or the JSON in `options`."""
+    name = values["task"]
+    if name not in _TASKS:
+        return dict(json.loads(values["options"] or "{}"))
+    prefix = load(name).switches
+    switches = {
+        key.removeprefix(prefix): on for key, on in values["compat"].items() if key.startswith(prefix)
+    }
+    return {**values[name], **switches}
 
 
 def make(name: str, options: Mapping[str, Any]) -> TextTask:

@@ -30,6 +30,7 @@ class Wordle(TextTask):
     """The game, its policies (`motif_jax.envs.wordle.policies`), and four kinds of data."""
 
     kinds = ("games", "branch", "adversarial", "tweets")
+    switches = "wordle_"
     defaults = {
         "words": "wordle_official_200",
         "num_words": 0,

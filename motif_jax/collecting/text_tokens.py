@@ -1,0 +1,68 @@
+"""A tokenizer learned from the dialogues of a task that has none of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from motif_jax.datasets.dialogues.dialogue import DialogueStream
+from motif_jax.envs.text import registry
+from motif_jax.envs.text.file_tokens import FILE
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+
+_ARCHITECTURE = "gpt2"
+# Enough that more of them change few merges.
+_DIALOGUES, _AT_A_TIME = 4096, 256
+
+
+def with_tokenizer(
+    name: str, options: Mapping[str, Any], kind: str, policy: str, folder: Path, seed: int
+) -> dict[str, Any]:
+    """Learns byte pairs into `folder`, where the task wants it and they are not there yet; returns the options that name them.
+
+    Args:
+      name, options: of `registry.make`.
+      kind, policy: of the dialogues that are learned from.
+      folder: where tokenizer.json goes.
+      seed: of the dialogues.
+
+    Raises:
+      UserError: the task wants fewer tokens than bytes need.
+    """
+    task = registry.make(name, options)
+    size = task.learned_tokens()
+    if not size:
+        return dict(options)
+    require_size(name, size)
+    if not (folder / FILE).exists():
+        from motif_jax.language import byte_pairs
+
+        texts = _texts(task.stream(kind, policy), task.count(kind), seed)
+        byte_pairs.save(folder, byte_pairs.train(texts, _ARCHITECTURE, size), _ARCHITECTURE)
+    return {**options, "tokenizer": str(folder)}
+
+
+def require_size(name: str, size: int) -> None:
+    """Raises UserError where a vocabulary is too small for any text."""
+    if not size:
+        return
+    from motif_jax.language import byte_pairs
+
+    least = byte_pairs.smallest(_ARCHITECTURE)
+    if size < least:
+        raise UserError(
+            f"config.{name}.vocab_size={size}: must be at least {least}, so that every byte has a token"
+        )
+
+
+def _texts(stream: DialogueStream, count: int | None, seed: int) -> Iterator[str]:
+    rng = seeds.rng(seed, "tokenizer")
+    for first in itertools.count(0, _AT_A_TIME):
+        size = min(_AT_A_TIME, (_DIALOGUES if count is None else min(count, _DIALOGUES)) - first)
+        if size <= 0:
+            return
+        for dialogue in stream.sample(rng, size, first):
+            yield from dialogue.texts

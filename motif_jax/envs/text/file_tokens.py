@@ -1,0 +1,79 @@
+"""The tokenizer of a text task in a tokenizer.json: a language model's own, or byte pairs learned from the task's dialogues."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Backend
+
+from motif_jax.datasets.dialogues.items import DELIMITER_TEXTS, Delimiters
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_text
+
+FILE = "tokenizer.json"
+
+
+def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
+    """Adds what dialogues need and the tokenizer has not, as published: </a> <a> WORDS </eod> <s> </s> <|pad|>.
+
+    Args:
+      backend: is changed.
+      words: further tokens, which texts may have in them, such as <stop>.
+    """
+    for text in ("</a>", "<a>", *words, "</eod>", "<s>", "</s>", "<|pad|>"):
+        if backend.token_to_id(text) is None:
+            if text in words:
+                backend.add_tokens([AddedToken(text, special=False, normalized=False)])
+            else:
+                backend.add_special_tokens([AddedToken(text, special=True, normalized=False)])
+    return backend
+
+
+class FileTokenizer:
+    """A `TextTokenizer` in a file. A delimiter that somebody writes is spelled out, it is none.
+
+    Args:
+      key: of the config, for errors.
+      path: of a tokenizer.json, or the folder that has it.
+      words: see `with_delimiters`.
+
+    Raises:
+      UserError: there is none, or it cannot be read.
+    """
+
+    def __init__(self, key: str, path: str, words: Sequence[str] = ()) -> None:
+        place = Path(path) / FILE if path and os.path.isdir(path) else Path(path)
+        if not path or not place.is_file():
+            raise UserError(f"config.{key}='{path}': must be a folder with {FILE}, such as GPT-2's")
+        try:
+            backend = Backend.from_file(str(place))
+        except Exception as error:  # tokenizers raises plain Exception
+            raise UserError(f"config.{key}={path}: {place} cannot be read: {error}") from None
+        backend.no_padding()
+        backend.no_truncation()
+        self._backend = with_delimiters(backend, words)
+        self._backend.encode_special_tokens = True
+        numbers: list[Any] = [self._backend.token_to_id(text) for text in DELIMITER_TEXTS]
+        self.delimiters = Delimiters(*numbers)
+
+    @property
+    def size(self) -> int:
+        """See `TextTokenizer`."""
+        return self._backend.get_vocab_size(with_added_tokens=True)
+
+    def encode(self, text: str) -> list[int]:
+        """See `TextTokenizer`."""
+        return self._backend.encode(text, add_special_tokens=False).ids
+
+    def decode(self, tokens: list[int]) -> str:
+        """See `TextTokenizer`."""
+        return self._backend.decode([int(token) for token in tokens], skip_special_tokens=False)
+
+    def save(self, folder: Path) -> None:
+        """Writes tokenizer.json, with the tokens that were added."""
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(folder / FILE, self._backend.to_str())

@@ -1,0 +1,158 @@
+"""The published server of visual dialogue over HTTP: six routes, form fields that hold JSON, answers in JSON.
+
+A request holds the whole talk so far, so one that fails can be made again without anything being doubled.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from motif_jax.envs.visdial.environment import History
+from motif_jax.support.errors import UserError
+
+# Kind of reward -> routes that answer, and that value a talk.
+REWARDS = {"rank": ("/step_rank", "/fetch_reward_rank"), "distance": ("/step", "/fetch_reward")}
+ANSWER, QUESTION = "/fetch_a_bot_response", "/fetch_q_bot_response"
+_ROUTES = (*(route for routes in REWARDS.values() for route in routes), ANSWER, QUESTION)
+_GENERATION = {"inference": "greedy", "beamSize": 1}
+_LONGEST_WAIT = 10.0
+_MOST_BYTES = 1 << 20
+_T = TypeVar("_T")
+
+
+def checked_url(key: str, url: str) -> str:
+    """The address of a server without a route; UserError where it is none."""
+    parts = urllib.parse.urlsplit(url)
+    try:
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good:
+        raise UserError(
+            f"config.{key}='{url}': must be the server's address with its scheme, such as http://127.0.0.1:5000"
+        )
+    base = url.rstrip("/")
+    return next((base.removesuffix(route) for route in _ROUTES if base.endswith(route)), base)
+
+
+class VisDialServer:
+    """An `OtherSide` behind an address.
+
+    Args:
+      url: of `checked_url`.
+      reward: 'rank' or 'distance', see `REWARDS`.
+      timeout: seconds that a request may take.
+      attempts: how often a request is made before it is given up.
+      wait: seconds before the second attempt; doubled before each further one.
+
+    Attributes:
+      failures: requests that failed, all together.
+    """
+
+    def __init__(
+        self, url: str, reward: str = "rank", timeout: float = 60.0, attempts: int = 6, wait: float = 0.5
+    ) -> None:
+        self._url, self._timeout, self._attempts, self._wait = url, timeout, attempts, wait
+        self._step, self._value = REWARDS[reward]
+        self.failures = 0
+
+    def step(self, history: History, caption: str, features: np.ndarray) -> tuple[str, float]:
+        """See `OtherSide`."""
+        return self._ask(self._step, _pair, history, caption, features, generates=True)
+
+    def value(self, history: History, caption: str, features: np.ndarray) -> float:
+        """See `OtherSide`."""
+        return self._ask(self._value, _number, history, caption, features)
+
+    def answer(self, history: History, caption: str, features: np.ndarray) -> str:
+        """The answer to the last question, without what it is worth."""
+        return self._ask(ANSWER, _text, history, caption, features, generates=True)
+
+    def ask(self, history: History, caption: str) -> str:
+        """See `OtherSide`."""
+        return self._ask(QUESTION, _text, history, caption, None, generates=True)
+
+    def _ask(
+        self,
+        route: str,
+        read: Callable[[Any], _T],
+        history: History,
+        caption: str,
+        features: np.ndarray | None,
+        generates: bool = False,
+    ) -> _T:
+        fields = {"history": json.dumps(list(history)), "caption": caption}
+        if features is not None:
+            fields["img_features"] = json.dumps(features.tolist())
+        if generates:
+            fields["generation_kwargs"] = json.dumps(_GENERATION)
+        data = urllib.parse.urlencode(fields).encode()
+        last = ""
+        for attempt in range(self._attempts):
+            if attempt:
+                time.sleep(min(self._wait * 2 ** (attempt - 1), _LONGEST_WAIT))
+            try:
+                return read(json.loads(self._post(route, data)))
+            except urllib.error.HTTPError as error:
+                last = f"HTTP status {error.code}"
+                error.close()
+                if 400 <= error.code < 500 and error.code not in (408, 429):
+                    self.failures += 1
+                    raise UserError(
+                        f"{self._url}{route} says {last}: is this a server of visual dialogue?"
+                    ) from None
+            except ValueError as error:
+                last = f"no answer of the protocol ({error})"
+            except (OSError, http.client.HTTPException) as error:
+                reason = getattr(error, "reason", None) or error
+                last = f"no answer in {self._timeout:g} s" if _timed_out(reason) else f"no answer ({reason})"
+            self.failures += 1
+        raise UserError(
+            f"{self._url}{route} failed {self._attempts} times, at last: {last}: start the server again, then give the same "
+            "command to go on"
+        )
+
+    def _post(self, route: str, data: bytes) -> bytes:
+        """The body of an answer; all of it has to come within the time limit."""
+        deadline = time.monotonic() + self._timeout
+        with urllib.request.urlopen(f"{self._url}{route}", data, timeout=self._timeout) as reply:
+            body = b""
+            while part := reply.read1(1 << 16):
+                body += part
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+                if len(body) > _MOST_BYTES:
+                    raise ValueError(f"more than {_MOST_BYTES:,} bytes")
+            return body
+
+
+def _timed_out(reason: Any) -> bool:
+    return isinstance(reason, TimeoutError)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is no finite number")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value
+
+
+def _pair(value: Any) -> tuple[str, float]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError(f"{value!r} is not [answer, progress]")
+    return _text(value[0]), _number(value[1])

@@ -1,0 +1,169 @@
+"""The published files of visual dialogue: dialogues as JSON, features of pictures as HDF5, caches of rewards as JSON."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.support.errors import UserError
+
+_LAYOUT = "a list of {caption, dialog: [{question, answer}]}"
+
+
+class Scene(NamedTuple):
+    """A picture and what was said about it.
+
+    Attributes:
+      caption: what everybody knows.
+      questions, answers: of each turn.
+      initial, progress: the rank of the true picture before the first question, and what each answer added; None where nobody said.
+      image: row of the picture's features.
+    """
+
+    caption: str
+    questions: tuple[str, ...]
+    answers: tuple[str, ...]
+    initial: float | None
+    progress: tuple[float, ...] | None
+    image: int
+
+
+def read_json_file(key: str, path: str) -> Any:
+    """The value in a JSON file; UserError names the config's `key` where there is none."""
+    if not path or not os.path.isfile(path):
+        raise UserError(f"config.{key}='{path}': must be an existing file")
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"config.{key}={path}: cannot be read as JSON ({error})") from None
+
+
+def read_dialogues(key: str, path: str) -> list[Scene]:
+    """Reads dialogues: a list as ILQL has it, or as VisDial itself publishes them, with numbers for questions and answers.
+
+    Raises:
+      UserError: it is something else; says which dialogue.
+    """
+    content = read_json_file(key, path)
+    questions: Sequence[str] | None = None
+    answers: Sequence[str] | None = None
+    if isinstance(content, dict) and isinstance(content.get("data"), dict):
+        content = content["data"]
+        questions, answers = content.get("questions"), content.get("answers")
+        content = content.get("dialogs")
+    if not isinstance(content, list) or not content:
+        raise UserError(f"config.{key}={path}: must be {_LAYOUT}, found {type(content).__name__}")
+    scenes = []
+    for number, item in enumerate(content):
+        try:
+            turns = item["dialog"]
+            asked = [_text(turn["question"], questions).removesuffix("?") + "?" for turn in turns]
+            said = [_text(turn["answer"], answers) for turn in turns]
+            scenes.append(Scene(_text(item["caption"]), tuple(asked), tuple(said), None, None, number))
+        except (KeyError, TypeError, IndexError) as error:
+            missing = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise UserError(
+                f"config.{key}={path}: dialogue {number} is none ({missing}): must be {_LAYOUT}"
+            ) from None
+    return scenes
+
+
+def _text(value: Any, numbered: Sequence[str] | None = None) -> str:
+    if numbered is not None and type(value) is int:
+        value = numbered[value]
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
+    """Adds what a reward cache says: of each dialogue a list, the initial value and what each answer added.
+
+    Raises:
+      UserError: it is none, or not of these dialogues.
+    """
+    cache = read_json_file(key, path)
+    if not isinstance(cache, list) or len(cache) != len(scenes):
+        held = f"{len(cache)} dialogues" if isinstance(cache, list) else type(cache).__name__
+        raise UserError(
+            f"config.{key}={path}: holds {held}, must have the {len(scenes)} of the dialogues' file"
+        )
+    found = []
+    for scene, row in zip(scenes, cache, strict=True):
+        if not isinstance(row, list) or len(row) != len(scene.answers) + 1 or not all(map(_finite, row)):
+            raise UserError(
+                f"config.{key}={path}: dialogue {scene.image} must have {len(scene.answers) + 1} finite numbers, the initial "
+                "value and one for each answer"
+            )
+        found.append(scene._replace(initial=float(row[0]), progress=tuple(map(float, row[1:]))))
+    return found
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+class Features:
+    """Features of pictures, a row each, read when they are asked for; from HDF5, or from .npz with the same names.
+
+    Args:
+      key: of the config, for errors.
+      path: of the file.
+      split: 'train', 'val', 'test': the array is images_SPLIT.
+      normalise: whether rows are divided by their length.
+
+    Raises:
+      UserError: the file is not there, has no such array, or h5py is not installed.
+    """
+
+    def __init__(self, key: str, path: str, split: str, normalise: bool = True) -> None:
+        self._key, self._path, self._name = key, path, f"images_{split}"
+        self._normalise = normalise
+        if not path or not os.path.isfile(path):
+            raise UserError(f"config.{key}='{path}': must be an existing file, .h5 or .npz")
+        shape = self._rows.shape
+        if len(shape) != 2:
+            raise UserError(
+                f"config.{key}={path}: {self._name} must have a row for each picture, its shape is {list(shape)}"
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_rows"}
+
+    @functools.cached_property
+    def _rows(self) -> Any:
+        try:
+            file = np.load(self._path) if self._path.endswith(".npz") else _open_hdf5(self._key, self._path)
+            return file[self._name]
+        except KeyError:
+            raise UserError(
+                f"config.{self._key}={self._path}: has no array {self._name}, which the split asks for"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise UserError(f"config.{self._key}={self._path}: cannot be read ({error})") from None
+
+    def __len__(self) -> int:
+        return int(self._rows.shape[0])
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        """Float64 [D]."""
+        found = np.asarray(self._rows[row], np.float64)
+        length = float(np.sqrt((found * found).sum()))
+        return found / length if self._normalise and length else found
+
+
+def _open_hdf5(key: str, path: str) -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise UserError(
+            f"config.{key}={path}: reading HDF5 needs h5py: pip install 'motif-jax[visdial]'"
+        ) from None
+    return h5py.File(path, "r")

@@ -1,0 +1,150 @@
+"""A dialogue about a picture after the contract of text tasks, with whoever answers at the other side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.envs.text.contract import Observation, Outcome, TextEnvironment, TextPolicy
+from motif_jax.envs.visdial.data import Scene
+from motif_jax.envs.visdial.rules import STOP, Rules
+
+# What was said, as the published server wants it: {"speaker": "question" or "answer", "text": ...}.
+History = Sequence[Mapping[str, str]]
+
+
+class OtherSide(Protocol):
+    """Who sees the picture, and says how well it is known by now: a server (`client.VisDialServer`), or rules."""
+
+    def step(self, history: History, caption: str, features: np.ndarray) -> tuple[str, float]:
+        """The answer to the last question, and by how much it raised the picture's rank."""
+
+    def value(self, history: History, caption: str, features: np.ndarray) -> float:
+        """By how much the last answer raised the picture's rank; of no history, the rank at the beginning."""
+
+    def ask(self, history: History, caption: str) -> str:
+        """The question that its own questioner has next, without the picture."""
+
+    @property
+    def failures(self) -> int:
+        """Requests that failed and were made again."""
+
+
+class Talk(NamedTuple):
+    """What was said about a picture.
+
+    Attributes:
+      scene: the picture; what was recorded of it is not looked at.
+      initial: rank of the true picture at the beginning.
+      questions, answers, progress: of each turn.
+      stopped: whether the agent said <stop>, after all that.
+    """
+
+    scene: Scene
+    initial: float
+    questions: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    progress: tuple[float, ...] = ()
+    stopped: bool = False
+
+
+class VisDialObservation(Observation):
+    """A talk so far, under the rules of a task."""
+
+    def __init__(self, talk: Talk, rules: Rules) -> None:
+        self.talk, self._rules = talk, rules
+
+    def to_sequence(self) -> Dialogue:
+        """The caption, then questions with their rewards and answers."""
+        talk, rules = self.talk, self._rules
+        texts: list[str] = [talk.scene.caption]
+        rewards: list[float | None] = [None]
+        paid = rules.rewards(talk.initial, talk.answers, talk.progress)
+        for question, answer, reward in zip(talk.questions, talk.answers, paid, strict=True):
+            texts += [question, answer]
+            rewards += [reward, None]
+        if talk.stopped:
+            texts.append(STOP)
+            rewards.append(0.0)
+        ended = talk.stopped or rules.ended(talk.initial, talk.progress)
+        return Dialogue(tuple(texts), tuple(rewards), ended, {"image": talk.scene.image})
+
+    def history(self) -> list[dict[str, str]]:
+        """What was said, as a server wants it."""
+        turns = zip(self.talk.questions, self.talk.answers, strict=True)
+        return [
+            {"speaker": speaker, "text": text}
+            for turn in turns
+            for speaker, text in zip(("question", "answer"), turn, strict=True)
+        ]
+
+
+def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
+    """The dialogues that a recorded one stands for: itself up to its end, or, where the agent stops, each prefix and <stop>, and all of it."""
+    progress = scene.progress or (0.0,) * len(scene.answers)
+    initial = scene.initial or 0.0
+
+    def first(turns: int, stopped: bool = False) -> VisDialObservation:
+        talk = Talk(scene, initial, scene.questions[:turns], scene.answers[:turns], progress[:turns], stopped)
+        return VisDialObservation(talk, rules)
+
+    total = len(scene.answers)
+    if rules.mode == "agent_stops":
+        return [first(turns, stopped=True) for turns in range(total)] + [first(total)]
+    ends = (turns for turns in range(1, total) if rules.ended(initial, progress[:turns]))
+    return [first(next(ends, total))]
+
+
+class VisDialEnvironment(TextEnvironment):
+    """Asks the other side about pictures drawn from `scenes`."""
+
+    def __init__(self, scenes: Sequence[Scene], features: Any, other: OtherSide, rules: Rules) -> None:
+        self._scenes, self._features, self._other, self._rules = scenes, features, other, rules
+        self._now: VisDialObservation | None = None
+
+    def reset(self, rng: np.random.Generator, start: Any = None) -> VisDialObservation:
+        """See `TextEnvironment`."""
+        if start is None:
+            scene = self._scenes[int(rng.integers(len(self._scenes)))]
+            initial = scene.initial
+            if initial is None:
+                initial = self._other.value([], scene.caption, self._features[scene.image])
+            start = VisDialObservation(Talk(scene, initial), self._rules)
+        self._now = start
+        return start
+
+    def step(self, action: str) -> Outcome:
+        """See `TextEnvironment`."""
+        now = self._now
+        if now is None or now.to_sequence().terminal:
+            raise ValueError("the dialogue has ended")
+        talk = now.talk
+        if self._rules.mode == "agent_stops" and STOP in action:
+            talk = talk._replace(stopped=True)
+        else:
+            history = [*now.history(), {"speaker": "question", "text": action}]
+            answer, progress = self._other.step(history, talk.scene.caption, self._features[talk.scene.image])
+            talk = talk._replace(
+                questions=(*talk.questions, action),
+                answers=(*talk.answers, answer),
+                progress=(*talk.progress, progress),
+            )
+        self._now = VisDialObservation(talk, self._rules)
+        said = self._now.to_sequence()
+        reward = [each for each in said.rewards if each is not None][-1]
+        return Outcome(self._now, reward, said.terminal)
+
+
+class RemotePolicy(TextPolicy):
+    """Asks what the other side's own questioner would ask."""
+
+    def __init__(self, other: OtherSide) -> None:
+        self._other = other
+
+    def act(self, observation: Any, rng: np.random.Generator) -> str:
+        """See `TextPolicy`."""
+        del rng
+        return self._other.ask(observation.history(), observation.talk.scene.caption)

@@ -1,0 +1,77 @@
+"""What a dialogue about a picture is paid, and when it ends (Snell et al. 2022, section 5.1).
+
+Progress is how much an answer raised the rank of the true picture among others. The modes:
+
+* env_stops: -1 a turn until the progress so far is half of what was possible, which ends the dialogue and costs nothing; ten turns at most.
+* 10_stop: ten turns, each paid its progress.
+* agent_stops: as 10_stop, and saying <stop> ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+MODES = ("env_stops", "10_stop", "agent_stops")
+TURNS = 10
+STOP = "<stop>"
+_TELLING = (
+    "not", "don't", "can't", "don’t", "can’t", "cannot", "fairly", "could", "think so", "okay", "maybe", "yes", "no", "looks",
+    "appears", "tell", "mostly just",
+)  # fmt: skip
+
+
+def _has(words: Sequence[str]) -> Callable[[str], bool]:
+    return lambda answer: any(word in answer for word in words)
+
+
+# Which answers are a yes or a no, by rule; of an answer in lower case.
+YES_NO: Mapping[str, Callable[[str], bool]] = {
+    "none": lambda answer: False,
+    "hard": lambda answer: answer in ("yes", "no"),
+    "soft": _has(("yes", "no")),
+    "conservative": _has(_TELLING),
+}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a task.
+
+    Attributes:
+      mode: one of `MODES`.
+      goal, percentile: of env_stops, see `reached`.
+      yes_no, yes_no_reward: one of `YES_NO`, and what such an answer is paid besides.
+      scale, shift: of progress, where that is what is paid.
+      last_turn_free: as published, the tenth turn costs nothing either where the goal was not reached (compat).
+    """
+
+    mode: str = "env_stops"
+    goal: float = 1.0
+    percentile: float = 0.5
+    yes_no: str = "none"
+    yes_no_reward: float = 0.0
+    scale: float = 1.0
+    shift: float = 0.0
+    last_turn_free: bool = False
+
+    def reached(self, initial: float, progress: Sequence[float]) -> bool:
+        """Whether the progress made is the asked-for share of what was possible from `initial` on."""
+        return sum(progress) >= self.percentile * (self.goal - initial)
+
+    def ended(self, initial: float, progress: Sequence[float]) -> bool:
+        """Whether the dialogue is over after as many answers as `progress` has."""
+        if len(progress) >= TURNS:
+            return True
+        return self.mode == "env_stops" and bool(progress) and self.reached(initial, progress)
+
+    def rewards(self, initial: float, answers: Sequence[str], progress: Sequence[float]) -> list[float]:
+        """What each question was paid, given the answers to them; those behind the end count as if there were none."""
+        if self.mode != "env_stops":
+            return [self.scale * each + self.shift for each in progress]
+        paid = []
+        for turn, answer in enumerate(answers, start=1):
+            free = self.reached(initial, progress[:turn]) or (self.last_turn_free and turn == TURNS)
+            penalty = self.yes_no_reward if YES_NO[self.yes_no](answer.lower()) else 0.0
+            paid.append((0.0 if free else -1.0) + penalty)
+        return paid

@@ -1,0 +1,253 @@
+"""Visual dialogue as a text task: recorded dialogues, talks with a server, and caches of what answers were worth."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
+from motif_jax.envs.text.contract import TextPolicy, TextTask
+from motif_jax.envs.text.file_tokens import FileTokenizer
+from motif_jax.envs.visdial import data
+from motif_jax.envs.visdial.client import REWARDS, VisDialServer, checked_url
+from motif_jax.envs.visdial.environment import (
+    OtherSide,
+    RemotePolicy,
+    Talk,
+    VisDialEnvironment,
+    VisDialObservation,
+    recorded,
+)
+from motif_jax.envs.visdial.rules import MODES, STOP, YES_NO, Rules
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json
+
+RECORDED, GAMES, REWARD_CACHE = "recorded", "games", "reward_cache"
+SPLITS = ("train", "val", "test")
+CACHE_FILE = "reward_cache.json"
+RULES: dict[str, Any] = {
+    "mode": "env_stops",
+    "goal": 1.0,
+    "percentile": 0.5,
+    "yes_no": "none",
+    "yes_no_reward": -2.0,
+    "reward_scale": 1.0,
+    "reward_shift": 0.0,
+    "last_turn_free": False,
+}
+SERVER: dict[str, Any] = {
+    "url": "",
+    "server_reward": "rank",
+    "timeout_seconds": 60.0,
+    "attempts": 6,
+}
+
+
+class VisDial(TextTask):
+    """Visual dialogue by the published files and server."""
+
+    name = "visdial"
+    kinds = (RECORDED, GAMES, REWARD_CACHE)
+    switches = "visdial_"
+    patient = True
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "data": "",
+        "features": "",
+        "split": "train",
+        "reward_cache": "",
+        "normalise": True,
+        "additional": "",
+        "tokenizer": "",
+        "vocab_size": 0,
+        **RULES,
+        **SERVER,
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """See `TextTask`."""
+        super().__init__(options)
+        given = self.options
+        for key, allowed in (
+            ("mode", MODES),
+            ("yes_no", tuple(YES_NO)),
+            ("split", SPLITS),
+            ("server_reward", tuple(REWARDS)),
+        ):
+            self._require(given[key] in allowed, key, f"one of {', '.join(allowed)}")
+        for key in ("goal", "percentile", "yes_no_reward", "reward_scale", "reward_shift"):
+            self._require(_number(given[key]), key, "a finite number")
+        self._require(_number(given["timeout_seconds"]) and given["timeout_seconds"] > 0, "timeout_seconds",
+                      "a number above 0")  # fmt: skip
+        for key, least in (("attempts", 1), ("vocab_size", 0)):
+            self._require(
+                type(given[key]) is int and given[key] >= least, key, f"a whole number of at least {least}"
+            )
+        if given["url"]:
+            given["url"] = checked_url(f"{self.name}.url", given["url"])
+        self.rules = Rules(
+            given["mode"], given["goal"], given["percentile"], given["yes_no"], given["yes_no_reward"],
+            given["reward_scale"], given["reward_shift"], given["last_turn_free"],
+        )  # fmt: skip
+
+    def _require(self, condition: bool, key: str, allowed: str) -> None:
+        checks.require(condition, f"{self.name}.{key}", self.options[key], allowed)
+
+    def _key(self, key: str) -> tuple[str, str]:
+        return f"{self.name}.{key}", str(self.options[key])
+
+    def tokenizer(self) -> FileTokenizer:
+        """See `TextTask`: of the option `tokenizer`, with the published tokens added."""
+        return FileTokenizer(*self._key("tokenizer"), (STOP,))
+
+    def learned_tokens(self) -> int:
+        """See `TextTask`."""
+        return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])
+
+    @functools.cached_property
+    def scenes(self) -> list[data.Scene]:
+        """The recorded dialogues, with what the reward cache says of them."""
+        scenes = data.read_dialogues(*self._key("data"))
+        if self.options["reward_cache"]:
+            scenes = data.with_rewards(*self._key("reward_cache"), scenes)
+        return scenes
+
+    @functools.cached_property
+    def features(self) -> data.Features:
+        """Those of the pictures."""
+        features = data.Features(*self._key("features"), self.options["split"], self.options["normalise"])
+        self.require_together(features, self.options["features"], self.options["data"])
+        return features
+
+    def require_together(self, features: data.Features, pictures: str, dialogues: str) -> None:
+        """Raises UserError where features and dialogues are not as many."""
+        if len(features) != len(self.scenes):
+            raise UserError(
+                f"config.{self.name}: {pictures} has {len(features)} pictures of {self.options['split']}, {dialogues} has "
+                f"{len(self.scenes)} dialogues: they do not belong together"
+            )
+
+    @functools.cached_property
+    def other_side(self) -> OtherSide:
+        """Who answers."""
+        return self.server()
+
+    def server(self) -> VisDialServer:
+        """The server at the option `url`."""
+        self._require(bool(self.options["url"]), "url", "the server's address, such as http://127.0.0.1:5000")
+        given = self.options
+        return VisDialServer(
+            given["url"], given["server_reward"], given["timeout_seconds"], given["attempts"]
+        )
+
+    def failures(self) -> int:
+        """See `TextTask`."""
+        return self.other_side.failures if "other_side" in self.__dict__ else 0
+
+    def environment(self) -> VisDialEnvironment:
+        """See `TextTask`."""
+        return VisDialEnvironment(self.scenes, self.features, self.other_side, self.rules)
+
+    def policy(self, name: str) -> TextPolicy:
+        """'remote': the server's own questioner."""
+        if name.strip() != "remote":
+            raise UserError(f"config.policy={name}: must be remote, the server's own questioner")
+        return RemotePolicy(self.other_side)
+
+    def check(self, kind: str, policy: str) -> None:
+        """See `TextTask`; the files are read."""
+        super().check(kind, policy)
+        if kind == RECORDED:
+            if self.rules.mode == "env_stops":
+                self._require(
+                    bool(self.options["reward_cache"]), "reward_cache", "a file: it says where dialogues end"
+                )
+            if self.options["features"]:
+                len(self.features)
+            self._more()
+        else:
+            len(self.features)
+            bool(self.other_side)
+        if kind == GAMES:
+            self.policy(policy)
+        len(self.scenes)
+
+    def _more(self) -> list[Dialogue]:
+        path = self.options["additional"]
+        return list(parquet.read(path)) if path else []
+
+    def count(self, kind: str) -> int | None:
+        """See `TextTask`: as many as are recorded."""
+        if kind == GAMES:
+            return None
+        return len(self._recorded) if kind == RECORDED else len(self.scenes)
+
+    @functools.cached_property
+    def _recorded(self) -> Sequence[Dialogue]:
+        said = [item.to_sequence() for scene in self.scenes for item in recorded(scene, self.rules)]
+        return [*said, *self._more()]
+
+    def stream(self, kind: str, policy: str) -> DialogueStream:
+        """See `TextTask`."""
+        if kind == RECORDED:
+            return Listed(self._recorded)
+        if kind == REWARD_CACHE:
+            return Valued(self.scenes, self.features, self.other_side, self.rules)
+        return super().stream(kind, policy)
+
+    def finish(self, kind: str, folder: Path) -> None:
+        """See `TextTask`: the cache of rewards in the published form."""
+        if kind == REWARD_CACHE:
+            metas = parquet.read(folder / "dialogues.parquet").metas
+            atomic_write_json(folder / CACHE_FILE, [json.loads(meta)["values"] for meta in metas])
+
+    def at_a_time(self, kind: str) -> int:
+        """See `TextTask`: of talks with a server few, each of which is kept once it is whole."""
+        return 1024 if kind == RECORDED else 8
+
+
+class Listed:
+    """A list of dialogues as a stream: those with the numbers that are asked for."""
+
+    def __init__(self, dialogues: Sequence[Dialogue]) -> None:
+        self._dialogues = dialogues
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """See `DialogueStream`."""
+        del rng
+        return Dialogues.of(self._dialogues[first : first + count])
+
+
+class Valued:
+    """Recorded dialogues, valued by the other side: the published `cache_dataset_reward`."""
+
+    def __init__(
+        self, scenes: Sequence[data.Scene], features: data.Features, other: OtherSide, rules: Rules
+    ) -> None:
+        self._scenes, self._features, self._other, self._rules = scenes, features, other, rules
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """See `DialogueStream`; `meta` has `values`, a row of the cache."""
+        del rng
+        return Dialogues.of(self._valued(scene) for scene in self._scenes[first : first + count])
+
+    def _valued(self, scene: data.Scene) -> Dialogue:
+        features = self._features[scene.image]
+        values = [self._other.value([], scene.caption, features)]
+        for turns in range(1, len(scene.answers) + 1):
+            said = Talk(scene, 0.0, scene.questions[:turns], scene.answers[:turns])
+            history = VisDialObservation(said, self._rules).history()
+            values.append(self._other.value(history, scene.caption, features))
+        known = scene._replace(initial=values[0], progress=tuple(values[1:]))
+        whole = recorded(known, self._rules)[-1].to_sequence()
+        return whole._replace(meta={**whole.meta, "values": values})
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))

@@ -1,0 +1,66 @@
+"""Tokens of a text task by a tokenizer.json: added ones in the published order, and delimiters that nobody can write."""
+
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.datasets.dialogues.items import dialogue_text, tokenise
+from motif_jax.datasets.dialogues.token_rewards import constant
+from motif_jax.envs.text.file_tokens import FileTokenizer
+from motif_jax.language import byte_pairs
+from motif_jax.support.errors import UserError
+
+WORDS = ("<stop>",)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bpe")
+    byte_pairs.save(folder, byte_pairs.train(["is the dog red?", "yes it is"] * 3, "gpt2", 300), "gpt2")
+    return folder
+
+
+def test_added_tokens_come_last_in_the_published_order(folder):
+    plain, tokenizer = FileTokenizer("k", str(folder)), FileTokenizer("k", str(folder), WORDS)
+    assert tokenizer.size == plain.size + 1
+    texts = [tokenizer.decode([number]) for number in range(tokenizer.size - 7, tokenizer.size)]
+    assert texts == ["</a>", "<a>", "<stop>", "</eod>", "<s>", "</s>", "<|pad|>"]
+    assert [tokenizer.decode([number]) for number in tokenizer.delimiters] == [
+        "<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>",
+    ]  # fmt: skip
+
+
+def test_a_text_comes_back_and_writes_no_delimiter(folder):
+    tokenizer = FileTokenizer("k", str(folder), WORDS)
+    for text in ("is the dog red?", "a </a> b<s> é 犬", "<stop>", " spaces  and\nlines "):
+        tokens = tokenizer.encode(text)
+        assert tokenizer.decode(tokens) == text
+        assert not set(tokens) & set(tokenizer.delimiters)
+    assert len(tokenizer.encode("<stop>")) == 1
+
+
+def test_items_of_a_dialogue(folder):
+    tokenizer = FileTokenizer("k", str(folder), WORDS)
+    dialogue = Dialogue(("a dog", "is the dog red?", "yes"), (None, -1.0, None), False)
+    item = tokenise(dialogue, tokenizer, constant(0.0))
+    assert tokenizer.decode(item.tokens.tolist()) == dialogue_text(dialogue)
+    assert item.rewards.sum() == -1
+    assert item.tokens[item.utterance_action_indices[0]] == tokenizer.delimiters.action_end
+
+
+def test_it_is_saved_with_what_was_added(folder, tmp_path):
+    tokenizer = FileTokenizer("k", str(folder), WORDS)
+    tokenizer.save(tmp_path)
+    again = FileTokenizer("k", str(tmp_path / "tokenizer.json"), WORDS)
+    assert (again.size, again.delimiters) == (tokenizer.size, tokenizer.delimiters)
+    assert again.encode("is <stop> </a>") == tokenizer.encode("is <stop> </a>")
+
+
+def test_what_is_no_tokenizer(tmp_path):
+    for path in ("", str(tmp_path), str(tmp_path / "x")):
+        with pytest.raises(UserError, match=r"config\.k="):
+            FileTokenizer("k", path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(UserError, match="cannot be read"):
+        FileTokenizer("k", str(tmp_path))

@@ -1,0 +1,147 @@
+"""The client of the published server: what is sent on each route, and every fault retried, counted, then told in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from motif_jax.envs.visdial.client import VisDialServer, checked_url
+from motif_jax.support.errors import UserError
+
+HISTORY = [{"speaker": "question", "text": "what? ä&="}]
+FEATURES = np.array([0.5, -1.0])
+HTML = b"<html>busy</html>"
+
+
+class Faulty(BaseHTTPRequestHandler):
+    """Replies what its server's script says, the last of it for ever."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        fields = dict(urllib.parse.parse_qsl(body.decode()))
+        self.server.heard.append((self.path, fields))
+        script = self.server.script
+        act = script.pop(0) if len(script) > 1 else script[0]
+        if act == "hang":
+            self.server.let_go.wait(60)
+            return
+        if act == "drip":
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while not self.server.let_go.wait(0.05):
+                    self.wfile.write(b" ")
+            return
+        if act == "close":
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        status, data = (act, HTML) if isinstance(act, int) else (200, act)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def faulty():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Faulty)
+    server.daemon_threads, server.heard, server.script = True, [], []
+    server.let_go = threading.Event()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.let_go.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def client(server, attempts=2, timeout=30.0, **values):
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    return VisDialServer(url, timeout=timeout, attempts=attempts, wait=0.0, **values)
+
+
+def test_what_each_route_is_sent(faulty):
+    faulty.script[:] = [b'["red", 0.25]', b'["blue", 1]', b"0.5", b"-1", b'"a word"', b'"next?"']
+    rank, distance = client(faulty), client(faulty, reward="distance")
+    assert rank.step(HISTORY, "a cat", FEATURES) == ("red", 0.25)
+    assert distance.step(HISTORY, "a cat", FEATURES) == ("blue", 1.0)
+    assert rank.value([], "a cat", FEATURES) == 0.5
+    assert distance.value([], "a cat", FEATURES) == -1
+    assert rank.answer(HISTORY, "a cat", FEATURES) == "a word"
+    assert rank.ask(HISTORY, "a cat") == "next?"
+    assert [path for path, _ in faulty.heard] == [
+        "/step_rank", "/step", "/fetch_reward_rank", "/fetch_reward", "/fetch_a_bot_response", "/fetch_q_bot_response",
+    ]  # fmt: skip
+    fields = faulty.heard[0][1]
+    assert fields["caption"] == "a cat"
+    assert {key: json.loads(fields[key]) for key in ("history", "img_features", "generation_kwargs")} == {
+        "history": HISTORY, "img_features": [0.5, -1.0], "generation_kwargs": {"inference": "greedy", "beamSize": 1},
+    }  # fmt: skip
+    assert set(faulty.heard[2][1]) == {"history", "caption", "img_features"}
+    assert set(faulty.heard[5][1]) == {"history", "caption", "generation_kwargs"}
+    assert rank.failures == 0
+
+
+FAULTS = [
+    500, 503, "close", HTML, b"", b'["red", NaN]', b'["red", Infinity]', b'["red"]', b'{"a": 1}', b'[1, 2]', b'["red", "1"]',
+]  # fmt: skip
+
+
+def test_faults_are_retried_and_counted(faulty):
+    faulty.script[:] = [*FAULTS, b'["red", 0.25]']
+    asker = client(faulty, attempts=len(FAULTS) + 1)
+    assert asker.step(HISTORY, "c", FEATURES) == ("red", 0.25)
+    assert asker.failures == len(FAULTS)
+    assert all(request == faulty.heard[0] for request in faulty.heard)
+
+
+@pytest.mark.parametrize("fault", ["hang", "drip"])
+def test_a_server_that_hangs_is_not_waited_for(faulty, fault):
+    faulty.script[:] = [fault, b'["red", 0.25]']
+    asker = client(faulty, timeout=1.0)
+    assert asker.step(HISTORY, "c", FEATURES) == ("red", 0.25)
+    assert asker.failures == 1
+
+
+@pytest.mark.parametrize(
+    ("act", "told"), [(500, "HTTP status 500"), (HTML, "no answer of the protocol"), ("close", "no answer (")]
+)
+def test_in_the_end_it_is_one_line(faulty, act, told):
+    faulty.script[:] = [act]
+    asker = client(faulty, attempts=3)
+    with pytest.raises(UserError) as error:
+        asker.value([], "c", FEATURES)
+    assert "/fetch_reward_rank failed 3 times" in str(error.value)
+    assert told in str(error.value)
+    assert asker.failures == len(faulty.heard) == 3
+
+
+def test_another_kind_of_server_is_told_at_once(faulty):
+    faulty.script[:] = [404]
+    with pytest.raises(UserError, match="HTTP status 404"):
+        client(faulty, attempts=5).step(HISTORY, "c", FEATURES)
+    assert len(faulty.heard) == 1
+
+
+def test_nobody_there():
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+        # Bound, but nobody accepts: the connection is made and stays silent.
+        with pytest.raises(UserError, match=r"no answer in 0\.2 s"):
+            VisDialServer(f"http://127.0.0.1:{port}", timeout=0.2, attempts=1).ask([], "c")
+
+
+def test_addresses():
+    assert checked_url("k", "http://host:5000/step_rank") == "http://host:5000"
+    assert checked_url("k", "https://host/path/") == "https://host/path"

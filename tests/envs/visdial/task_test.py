@@ -1,0 +1,219 @@
+"""Visual dialogue: the published files, what turns are paid under each rule, and talks with the other side."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import h5py
+import numpy as np
+import pytest
+
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.envs.text import registry
+from motif_jax.envs.text.contract import interact
+from motif_jax.envs.visdial.data import Scene
+from motif_jax.envs.visdial.environment import VisDialEnvironment
+from motif_jax.envs.visdial.rules import YES_NO, Rules
+from motif_jax.envs.visdial.task import VisDial
+from motif_jax.support.errors import UserError
+from tests.envs.visdial import made_up
+
+
+@pytest.fixture
+def files(tmp_path):
+    return made_up.write(tmp_path)
+
+
+def dialogues(options):
+    task = VisDial(options)
+    return list(task.stream("recorded", "").sample(np.random.default_rng(0), task.count("recorded")))
+
+
+def test_a_dialogue_ends_where_enough_is_known(files):
+    found = dialogues(files)
+    assert [len(dialogue.texts) for dialogue in found] == [7, 21, 21]
+    assert found[0].texts[:3] == ("picture 0", "what 0?", "yes")
+    assert found[0].rewards == (None, -1.0, None, -1.0, None, 0.0, None)
+    assert [dialogue.total for dialogue in found] == [-2.0, -10.0, -9.0]
+    assert all(dialogue.terminal for dialogue in found)
+
+
+def test_published_the_tenth_turn_is_free(files):
+    assert [dialogue.total for dialogue in dialogues({**files, "last_turn_free": True})] == [-2.0, -9.0, -9.0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    # 'yes', 'No', 'no'; besides "I don't know", 'now and then'; nothing more than those has a key word.
+    [("none", 0), ("hard", 4), ("soft", 6), ("conservative", 6)],
+)
+def test_answers_of_yes_and_no_cost(files, kind, count):
+    found = dialogues({**files, "yes_no": kind, "yes_no_reward": -2.0})
+    assert found[1].total == -10 - 2 * count
+    assert Rules(yes_no=kind, yes_no_reward=-2.0).rewards(0.0, ["Yes"], [1.0]) == [-2.0 * (kind != "none")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kinds"),
+    [
+        ("yes", {"hard", "soft", "conservative"}),
+        ("NO", {"hard", "soft", "conservative"}),
+        ("yes, it is", {"soft", "conservative"}),
+        ("i think so", {"conservative"}),
+        ("can’t say", {"conservative"}),
+        ("it looks old", {"conservative"}),
+        ("red", set()),
+    ],
+)
+def test_the_rules_of_yes_and_no(answer, kinds):
+    assert {name for name, rule in YES_NO.items() if rule(answer.lower())} == kinds
+
+
+def test_ten_turns_are_paid_their_progress(files):
+    found = dialogues({**files, "mode": "10_stop", "reward_scale": 10.0, "reward_shift": -1.0})
+    assert [len(dialogue.texts) for dialogue in found] == [21] * 3
+    assert [reward for reward in found[0].rewards if reward is not None] == pytest.approx(
+        [0, 0, 1, *[-1] * 7]
+    )
+
+
+def test_an_agent_that_stops_has_every_prefix(files):
+    found = dialogues({**files, "mode": "agent_stops"})
+    assert len(found) == 3 * 11
+    assert [len(dialogue.texts) for dialogue in found[:11]] == [2 * turn + 2 for turn in range(10)] + [21]
+    assert all(dialogue.texts[-1] == "<stop>" and dialogue.rewards[-1] == 0 for dialogue in found[:10])
+    assert found[2].total == pytest.approx(0.2)
+
+
+def test_talks_of_other_lengths_and_values():
+    rules = Rules()
+    assert not rules.ended(0.5, [0.1])
+    assert rules.ended(0.5, [0.1, 0.15])
+    assert rules.ended(1.0, [0.0])
+    assert rules.ended(0.0, [0.0] * 10)
+    assert not Rules(mode="10_stop").ended(0.0, [1.0])
+
+
+@pytest.mark.parametrize("mode", ["env_stops", "10_stop"])
+def test_playing_pays_as_the_record_does(files, mode):
+    """The other side says and values what is recorded; so the episode is the recorded dialogue."""
+    task = VisDial({**files, "mode": mode, "yes_no": "hard"})
+    for row in range(made_up.DIALOGUES):
+        other = made_up.Scripted(made_up.CACHE[row][1:])
+        environment = VisDialEnvironment([task.scenes[row]], task.features, other, task.rules)
+
+        class Reader:
+            def act(self, observation, rng):
+                return f"what {len(observation.talk.answers)}?"
+
+        episode = interact(environment, Reader(), np.random.default_rng(0))
+        assert episode.observation.to_sequence() == dialogues({**files, "mode": mode, "yes_no": "hard"})[row]
+        history, caption, features = other.heard[1]
+        assert [turn["speaker"] for turn in history] == ["question", "answer", "question"]
+        assert caption == f"picture {row}"
+        np.testing.assert_allclose(features, task.features[row])
+        with pytest.raises(ValueError, match="ended"):
+            environment.step("more?")
+
+
+def test_an_agent_says_stop_and_starts_in_the_middle(files):
+    rules = Rules(mode="agent_stops")
+    task = VisDial(files)
+    environment = VisDialEnvironment(task.scenes, task.features, made_up.Scripted([0.5] * 10), rules)
+    environment.reset(np.random.default_rng(0))
+    middle = environment.step("what?").observation
+    ended = environment.step(" <stop>")
+    assert ended.terminal
+    assert ended.reward == 0
+    assert ended.observation.to_sequence().texts[-1] == "<stop>"
+    environment.reset(np.random.default_rng(1), middle)
+    assert environment.step("and?").observation.to_sequence().texts[1] == "what?"
+
+
+def test_an_unknown_beginning_is_asked_for(files):
+    scene = Scene("c", (), (), None, None, 0)
+    environment = VisDialEnvironment([scene], VisDial(files).features, made_up.Scripted([0.3] * 10), Rules())
+    assert environment.reset(np.random.default_rng(0)).talk.initial == 0.25
+
+
+def test_features_have_length_one_and_cross_processes(files):
+    task = VisDial(files)
+    assert np.linalg.norm(task.features[2]) == pytest.approx(1)
+    again = pickle.loads(pickle.dumps(task.features))
+    np.testing.assert_array_equal(again[1], task.features[1])
+    np.testing.assert_array_equal(VisDial({**files, "normalise": False}).features[1], [4, 5, 6, 7])
+
+
+def test_numbered_texts_as_visdial_publishes_them(tmp_path, files):
+    content = {
+        "data": {
+            "questions": ["is it", "what"],
+            "answers": ["no", "a dog"],
+            "dialogs": [{"caption": "c", "dialog": [{"question": 1, "answer": 0}]}],
+        }
+    }
+    (tmp_path / "n.json").write_text(json.dumps(content))
+    assert VisDial({**files, "reward_cache": "", "data": str(tmp_path / "n.json")}).scenes == [
+        Scene("c", ("what?",), ("no",), None, None, 0)
+    ]
+
+
+def test_more_dialogues_stand_behind_the_recorded(tmp_path, files):
+    more = Dialogue(("c", "q", "a"), (None, 3.0, None), False)
+    parquet.write(tmp_path / "more.parquet", [Dialogues.of([more])], {})
+    assert dialogues({**files, "additional": str(tmp_path / "more.parquet")})[-1] == more
+
+
+def refused(options, kind="recorded", policy="remote"):
+    with pytest.raises(UserError) as error:
+        registry.make("visdial", options).check(kind, policy)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_files_that_do_not_fit_each_other(tmp_path, files):
+    url = {"url": "http://127.0.0.1:1"}
+    (tmp_path / "few.json").write_text(json.dumps(made_up.CACHE[:2]))
+    (tmp_path / "short.json").write_text(json.dumps([*made_up.CACHE[:2], [0.5, 0.1]]))
+    (tmp_path / "nan.json").write_text(json.dumps([*made_up.CACHE[:2], [0.5, *[float("nan")] * 10]]))
+    with h5py.File(tmp_path / "two.h5", "w") as file:
+        file["images_train"] = np.zeros((2, 4))
+        file["images_val"] = np.zeros(3)
+    for name, told in {
+        "few": "holds 2 dialogues, must have the 3",
+        "short": "dialogue 2 must have 11 finite numbers",
+        "nan": "dialogue 2 must have 11 finite numbers",
+    }.items():
+        assert told in refused({**files, "reward_cache": str(tmp_path / f"{name}.json")})
+    two = {**files, "features": str(tmp_path / "two.h5")}
+    assert "do not belong together" in refused(two)
+    assert "a row for each picture" in refused({**two, "split": "val"})
+    assert "no array images_test" in refused({**two, "split": "test"})
+    assert "cannot be read" in refused({**files, "features": files["data"]})
+    assert "config.visdial.features=''" in refused({**files, "features": "", **url}, "games")
+    assert "config.visdial.data=''" in refused({**files, "data": ""})
+    assert "config.visdial.reward_cache=''" in refused({**files, "reward_cache": ""})
+    (tmp_path / "d.json").write_text('[{"caption": "a", "dialog": [{"question": "b"}]}]')
+    assert "dialogue 0 is none (no 'answer')" in refused(files)
+    (tmp_path / "d.json").write_text("[")
+    assert "cannot be read as JSON" in refused(files)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("mode", "11_stop"), ("yes_no", "maybe"), ("split", "dev"), ("server_reward", "x"), ("percentile", float("nan")),
+        ("timeout_seconds", 0), ("attempts", 0), ("url", "127.0.0.1:5000"), ("url", "ftp://host"), ("url", "http://host:x"),
+        ("url", "http://"),
+    ],
+)  # fmt: skip
+def test_values_that_are_not_allowed(option, value):
+    assert f"config.visdial.{option}=" in refused({option: value})
+
+
+def test_a_talk_needs_a_server_and_a_policy(files):
+    assert "config.visdial.url=''" in refused(files, "games")
+    assert "config.policy=best" in refused({**files, "url": "http://127.0.0.1:1/step_rank"}, "games", "best")
+    assert "config.kind=x" in refused(files, "x")
