@@ -18,7 +18,7 @@ from motif_jax.support.errors import UserError
 REPOSITORY = Path(__file__).parent.parent
 PAGES = [
     REPOSITORY / "README.md",
-    *sorted((REPOSITORY / "docs").glob("*.md")),
+    *sorted((REPOSITORY / "docs").rglob("*.md")),
     *sorted((REPOSITORY / "configs").glob("*.py")),
 ]
 SCRIPTS = sorted([*(REPOSITORY / "launch").glob("*.sh"), *(REPOSITORY / "launch").glob("*.sbatch")])
@@ -197,6 +197,13 @@ def test_the_stage_table_has_every_stage() -> None:
     assert not [name for name in named if f"`{name}`" not in readme]
     files = (REPOSITORY / "docs" / "files.md").read_text(encoding="utf-8")
     assert not [name for name in named if f"`{name}`" not in files]
+
+
+def test_the_site_has_every_page() -> None:
+    text = (REPOSITORY / "launch" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r": (\S+\.md)$", text, flags=re.MULTILINE)
+    docs = REPOSITORY / "docs"
+    assert sorted(listed) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
 
 
 def test_architecture_names_files_that_exist_and_every_room() -> None:
