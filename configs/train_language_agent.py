@@ -14,6 +14,7 @@ Variants:
 from __future__ import annotations
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.support import resources
@@ -31,6 +32,9 @@ def _environment() -> ConfigDict:
     text.language = ""  # 'english', 'french', or '' for the level's own
     text.observations = 3  # in a prompt; of the actions between them one fewer
     text.actions = ACTIONS  # their names; those beyond the sixth change nothing
+    # Objects besides those that a mission needs (published: 4, 8, 16); None: the level's own number.
+    text.distractors = placeholder(int)
+    text.change = ""  # of the words of prompts, see motif_jax/envs/babyai_text/changes.py; '' for none
     return environment
 
 

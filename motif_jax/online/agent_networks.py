@@ -14,6 +14,7 @@ from motif_jax.support import config as checks
 
 GAME, LANGUAGE = "game", "language"
 KINDS = (GAME, LANGUAGE)
+_ACTION_TOKENS = 32  # room for the longest action behind a prompt
 
 
 def kind_of(config: ConfigDict) -> str:
@@ -44,6 +45,27 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
 
     file = Path(fetch(config.network.model)) / FILE
     return {"tokenizer": str(file.resolve()), "prompt_tokens": config.network.prompt_tokens}
+
+
+def reads_prompts(config: ConfigDict) -> bool:
+    """Whether the network reads what is asked of it in words."""
+    return kind_of(config) == LANGUAGE
+
+
+def takes_any_actions(config: ConfigDict) -> bool:
+    """Whether the network has an opinion of any words for actions, not only of as many as it was trained with."""
+    return kind_of(config) == LANGUAGE and config.network.policy == "score"
+
+
+def prompt_room(config: ConfigDict) -> int | None:
+    """Tokens of the longest prompt that a network which reads prompts can take; None where there is no end."""
+    from motif_jax.language import config as language_config
+    from motif_jax.language.text import fetch
+
+    settings = language_config.read(fetch(config.network.model))
+    if settings.max_length is None or settings.encoder_layers:
+        return settings.max_length
+    return settings.max_length - _ACTION_TOKENS
 
 
 def make(config: ConfigDict, spec: EnvironmentSpec) -> PolicyNetwork:

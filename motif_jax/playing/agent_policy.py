@@ -132,6 +132,20 @@ def load(
     spec = registry.spec(environment or trained_on, **options)
     _check_actions(spec, registry.spec(trained_on, **options), f"{folder} plays {trained_on}", environment)
     network = agent_networks.make(config, spec)
+    params, step = restore(folder, checkpoint, network)
+    return AgentPolicy(f"{folder} at step {step}", network, params), step
+
+
+def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tuple[Any, int]:
+    """Reads the parameters of `network` from an agent run; returns them and the step of their checkpoint.
+
+    Args:
+      folder, checkpoint: as of `load`.
+      network: of the run's config.
+
+    Raises:
+      UserError: see `load`.
+    """
     saved = Path(folder) / agent_checkpoints.FOLDER
     with Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)
@@ -142,4 +156,4 @@ def load(
                 f"{folder} at step {step} has parameters that are not finite, its training had diverged: choose another "
                 f"checkpoint (there are {others}), or train again with a smaller learning rate"
             )
-    return AgentPolicy(f"{folder} at step {step}", network, params), step
+    return params, step

@@ -72,7 +72,7 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     Opens the lineup and returns it: what is wrong in its folders is told here, not when a run folder has been given
     to it. `pins` as in `open_lineup`.
     """
-    named = config.policy in _NAMED or _is_outside(config.policy)
+    named = config.policy in _NAMED or is_outside(config.policy)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(named or Path(config.policy).is_dir(), "policy", config.policy, allowed)
     which = config.agent.checkpoint
@@ -113,7 +113,7 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     own: ConfigDict | None = None
     two_decimals: bool | None = None
     step: int | None = None
-    outside = _is_outside(config.policy)
+    outside = is_outside(config.policy)
     itself = not outside and config.policy not in _NAMED
     folder = config.policy if itself else config.agent.dir
     name = config.environment.name or DEFAULT_ENVIRONMENT
@@ -153,7 +153,7 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         options |= settings.fields_option(name, options, reward)
     spec = registry.spec(name, **options)
     if outside:
-        policy = _from_outside(config.policy, spec)
+        policy = from_outside(config.policy, spec)
     rater = None if reward is None else load_rater(reward, spec)
     plan = {
         "policy": config.policy if outside or step is None else str(folder),
@@ -187,12 +187,12 @@ def _with_expert(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"fields": [*options.get("fields", ()), field]}
 
 
-def _is_outside(policy: str) -> bool:
+def is_outside(policy: str) -> bool:
     """Whether `config.policy` names a class; the path of a run folder may look like one."""
     return entry_points.is_entry_point(policy) and not Path(policy).is_dir()
 
 
-def _from_outside(name: str, spec: EnvironmentSpec) -> Any:
+def from_outside(name: str, spec: EnvironmentSpec) -> Any:
     """Makes the policy 'module:Class'; UserError when it is none of either kind."""
     made: Any = entry_points.load("policy", name)
     policy = made(spec) if callable(made) else made

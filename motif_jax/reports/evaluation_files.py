@@ -15,6 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.envs.spec import TRUNCATED
+from motif_jax.playing.episode_worker import PlayedEpisode
+from motif_jax.reports import measures
 from motif_jax.reports.messages import MessageTally, from_rows
 from motif_jax.reports.statistics import Summary
 from motif_jax.support.errors import UserError
@@ -61,6 +64,18 @@ def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         except (AttributeError, TypeError, ValueError, zlib.error) as error:
             raise UserError(f"{path} is damaged in line {number} (its actions: {error}): {remedy}") from None
     return rows
+
+
+def episode_row(record: PlayedEpisode) -> dict[str, Any]:
+    """The row of a played episode: which it was, its numbers, how it ended and its actions."""
+    return {
+        "index": record.index,
+        "seed": record.seed,
+        **record.info,
+        "length": len(record),
+        "end_reason": measures.end_reason(record.end == TRUNCATED, record.info.get("end")),
+        "actions": encode_actions(record.actions),
+    }
 
 
 class Journal:

@@ -13,7 +13,6 @@ from rich.console import Console
 
 from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
-from motif_jax.envs.spec import TRUNCATED
 from motif_jax.playing import lineups, watching
 from motif_jax.playing.episode_worker import PlayedEpisode
 from motif_jax.playing.episodes import How, play_episodes
@@ -230,10 +229,7 @@ class _Player:
         return recording
 
     def _row(self, record: PlayedEpisode) -> dict[str, Any]:
-        row: dict[str, Any] = {"index": record.index, "seed": record.seed}
-        row |= record.info
-        row["length"] = len(record)
-        row["end_reason"] = measures.end_reason(record.end == TRUNCATED, record.info.get("end"))
+        row = evaluation_files.episode_row(record)
         rated = None if self._lineup.rater is None else self._lineup.rater.rate(record)
         if rated is not None:
             row["intrinsic_return"] = float(rated.discounted.sum())
@@ -241,5 +237,4 @@ class _Player:
         if record.texts is not None and record.text_index is not None:
             paid = (None, None) if rated is None else (rated.uncounted, rated.discounted)
             row["messages"] = messages.pack(messages.tally_episode(record.texts, record.text_index, *paid))
-        row["actions"] = evaluation_files.encode_actions(record.actions)
         return row

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.envs.babyai_text import catalogue, missions
+from motif_jax.envs.babyai_text.changes import CHANGES, PromptChange
 from motif_jax.envs.babyai_text.prompts import PromptTokens, Window
 from motif_jax.envs.babyai_text.sentences import VIEW, clauses
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
@@ -17,6 +18,7 @@ from motif_jax.support.errors import UserError
 SECTION = "babyai_text"
 FRENCH_GOAL = "glam_french_goal"
 MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = 256, 3072, 8192
+MOST_DISTRACTORS = 20  # with more, few rooms are left in which every object can be reached
 _OPTIONAL = {
     "prompt": ArraySpec((PROMPT_BYTES,), "uint8"),
     "bot_action": ArraySpec((), "uint8"),
@@ -35,6 +37,8 @@ def make_spec(
     actions: Sequence[str] = catalogue.ACTIONS,
     tokenizer: str = "",
     prompt_tokens: int = 0,
+    change: str = "",
+    distractors: int | None = None,
 ) -> EnvironmentSpec:
     """The spec of `BabyAIText` with these options.
 
@@ -45,6 +49,7 @@ def make_spec(
     if level is None:
         raise UserError(f"config.environment.name: there is no level {name!r}; {levels_in_words()}")
     _check(name, level, kind, language, observations, actions)
+    _check_world(name, level, change, distractors)
     optional = {**_OPTIONAL, **_grid_fields(level)}
     unknown = sorted(set(fields) - set(optional))
     if unknown:
@@ -72,6 +77,25 @@ def make_spec(
     )
 
 
+def _check_world(name: str, level: catalogue.Level, change: str, distractors: int | None) -> None:
+    if change and change not in CHANGES:
+        _refuse("change", change, f"'' (none) or one of {', '.join(CHANGES)}")
+    if distractors is None:
+        return
+    from motif_jax.envs.babyai_text.levels import distractors_of
+
+    if distractors_of(level) is None:
+        _refuse("distractors", distractors, f"None in {name}, whose objects are no matter of choice")
+    if type(distractors) is not int or not 0 <= distractors <= MOST_DISTRACTORS:
+        _refuse(
+            "distractors", distractors, f"a number from 0 to {MOST_DISTRACTORS}, or None (the level's own)"
+        )
+
+
+def _refuse(key: str, value: Any, allowed: str) -> None:
+    raise UserError(f"config.environment.{SECTION}.{key}={value}: must be {allowed}")
+
+
 def levels_in_words() -> str:
     """Which levels there are, for people."""
     return f"choose one of {', '.join(catalogue.LEVELS)}, or one of minigrid's own BabyAI levels"
@@ -80,18 +104,15 @@ def levels_in_words() -> str:
 def _check(
     name: str, level: catalogue.Level, kind: str, language: str, observations: int, actions: Sequence[str]
 ) -> None:
-    def refuse(key: str, value: Any, allowed: str) -> None:
-        raise UserError(f"config.environment.{SECTION}.{key}={value}: must be {allowed}")
-
     if kind and kind not in level.kinds:
         allowed = f"'' (drawn for each episode) or one of {', '.join(level.kinds)}" if level.kinds else "''"
-        refuse("kind", kind, f"{allowed} in {name}")
+        _refuse("kind", kind, f"{allowed} in {name}")
     if language and language not in catalogue.LANGUAGES:
-        refuse("language", language, f"'' (the level's own) or one of {', '.join(catalogue.LANGUAGES)}")
+        _refuse("language", language, f"'' (the level's own) or one of {', '.join(catalogue.LANGUAGES)}")
     if not isinstance(observations, int) or observations < 1:
-        refuse("observations", observations, "a positive number")
+        _refuse("observations", observations, "a positive number")
     if isinstance(actions, str) or not actions or len(set(actions)) < len(actions) or not all(actions):
-        refuse("actions", actions, "names of actions, each different and not empty")
+        _refuse("actions", actions, "names of actions, each different and not empty")
 
 
 def _grid_fields(level: catalogue.Level) -> dict[str, ArraySpec]:
@@ -133,6 +154,8 @@ class BabyAIText:
       actions: their names in a prompt; those beyond the sixth change nothing.
       tokenizer: a tokenizer.json, by which `tokens` int32 [prompt_tokens] shows the prompt, -1 behind it; '' for none.
       prompt_tokens: tokens of the longest prompt.
+      change: of the words of a prompt, one of `changes.CHANGES`, '' for none.
+      distractors: objects besides those that a mission needs; None: the level's own number.
     """
 
     make_spec = staticmethod(make_spec)
@@ -150,6 +173,8 @@ class BabyAIText:
         actions: Sequence[str] = catalogue.ACTIONS,
         tokenizer: str = "",
         prompt_tokens: int = 0,
+        change: str = "",
+        distractors: int | None = None,
     ) -> None:
         self.spec = make_spec(
             name,
@@ -162,12 +187,16 @@ class BabyAIText:
             actions=actions,
             tokenizer=tokenizer,
             prompt_tokens=prompt_tokens,
+            change=change,
+            distractors=distractors,
         )
         level = catalogue.find(name)
         assert level is not None
         self._level = level
         self._kind = kind
         self._language = language or level.language
+        self._change = PromptChange(change, self._language)
+        self._distractors = distractors
         self._as_published = bool((compat or {}).get(FRENCH_GOAL))
         self._most_steps = max_episode_steps
         self._window = Window(observations)
@@ -234,7 +263,7 @@ class BabyAIText:
         if kind not in self._worlds:
             from motif_jax.envs.babyai_text.levels import build
 
-            self._worlds[kind] = build(self._level, kind)
+            self._worlds[kind] = build(self._level, kind, self._distractors)
         return self._worlds[kind]
 
     def _new_bot(self) -> Any:
@@ -264,7 +293,7 @@ class BabyAIText:
         out["text_count"][...] = self._counts[text]
         fields = self._fields
         if "prompt" in fields or self._tokenizer is not None:
-            prompt = self._window.prompt(self._goal, self._actions, self._language)
+            prompt = self._change(self._window.prompt(self._goal, self._actions, self._language))
             if "prompt" in fields:
                 out["prompt"][...] = encoded(prompt, PROMPT_BYTES, "a prompt")
             if self._tokenizer is not None:

@@ -7,6 +7,7 @@ draws in another order makes other episodes, so the order of the draws below is 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
@@ -189,16 +190,17 @@ class SequenceLocal(LocalLevel):
 
 
 class ColoredLevel(LevelGen):
-    """minigrid's generator of levels with 8 distractors and no locked room, in which every description names a colour.
+    """minigrid's generator of levels without a locked room, in which every description names a colour.
 
     Args:
+      distractors: objects besides those that the mission needs.
       doors_open: whether all doors are opened once the mission is drawn.
     """
 
-    def __init__(self, *, doors_open: bool = False, **options: Any) -> None:
+    def __init__(self, *, distractors: int = 8, doors_open: bool = False, **options: Any) -> None:
         self._doors_open = doors_open
         super().__init__(
-            num_dists=8,
+            num_dists=distractors,
             locked_room_prob=0,
             locations=False,
             unblocking=False,
@@ -223,13 +225,45 @@ class ColoredLevel(LevelGen):
         raise RecursionError("failed to find suitable object")
 
 
-def build(level: Level, kind: str | None) -> RoomGridLevel:
-    """Makes the level; `kind` for one that has kinds. Nothing is drawn before its first reset."""
+def build(level: Level, kind: str | None, distractors: int | None = None) -> RoomGridLevel:
+    """Makes the level; `kind` for one that has kinds. Nothing is drawn before its first reset.
+
+    Args:
+      level: which.
+      kind: of task.
+      distractors: so many in the place of the level's own, for one that `distractors_of` knows of.
+    """
     options = dict(level.options) if kind is None else {**level.options, "kind": kind}
+    if distractors is not None:
+        own = distractors_of(level)
+        assert own is not None
+        options[own[0]] = distractors
     maker = _MAKERS.get(level.maker)
     if maker is not None:
         return maker(**options)
     return cast(RoomGridLevel, gymnasium.make(level.maker, disable_env_checker=True, **options).unwrapped)
+
+
+def distractors_of(level: Level) -> tuple[str, int] | None:
+    """By which option a level takes its number of distractors, and that number; None where it has no such option."""
+    given, own = dict(level.options), _MAKERS.get(level.maker)
+    if own is not None:
+        takers: tuple[Any, ...] = inspect.getmro(own)
+        option = "distractors"
+    else:
+        registered = gymnasium.spec(level.maker)
+        assert registered.entry_point is not None
+        given, takers, option = {**registered.kwargs, **given}, (_class_of(registered),), "num_dists"
+    for taker in takers:
+        takes = inspect.signature(taker.__init__).parameters.get(option)
+        if takes is not None:
+            return option, int(given.get(option, takes.default))
+    return None
+
+
+def _class_of(registered: Any) -> Any:
+    entry = registered.entry_point
+    return gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
 
 
 _MAKERS: dict[str, type[RoomGridLevel]] = {

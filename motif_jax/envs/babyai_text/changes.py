@@ -1,0 +1,78 @@
+"""Changes of a prompt that an agent is tested with: other words for things, colours and goals.
+
+Source: the tests of generalisation in Carta et al. 2023 (GLAM), whose names these are. Whole words are replaced, published any letters:
+in English prompts that is the same, in French "gris" stands in "grise". The words of the actions stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH, LANGUAGES
+
+NONE = "no_modification_test"
+Words = Mapping[str, str]
+
+
+def _words(before: str, after: str) -> Words:
+    return dict(zip(before.split(), after.split(), strict=True))
+
+
+_THINGS = {ENGLISH: "key ball box", FRENCH: "clef balle boîte"}
+_COLORS = {
+    ENGLISH: "red green blue purple yellow grey",
+    FRENCH: "rouge verte bleue violette jaune grise",
+}
+_INVENTED_THINGS, _INVENTED_COLORS = "dax xolo afze", "faze jatu croh vurst gakul sil"
+_GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
+
+
+def _in_each(before: Mapping[str, str], english: str, french: str) -> dict[str, Words]:
+    return {ENGLISH: _words(before[ENGLISH], english), FRENCH: _words(before[FRENCH], french)}
+
+
+_NOUNS = _in_each(_THINGS, _INVENTED_THINGS, _INVENTED_THINGS)
+_ADJECTIVES = _in_each(_COLORS, _INVENTED_COLORS, _INVENTED_COLORS)
+# Name -> language -> what stands in the place of what.
+CHANGES: dict[str, Mapping[str, Words]] = {
+    NONE: {language: {} for language in LANGUAGES},
+    "other_name_same_categories": _in_each(_THINGS, "chair table car", "chaise table voiture"),
+    "adj_synonym": _in_each(
+        _COLORS,
+        "vermilion jade cyan violet golden silver",
+        "vermillon émeraude azur mauve dorée argentée",
+    ),
+    "no_meaning_nouns": _NOUNS,
+    "no_meaning_adj": _ADJECTIVES,
+    "no_meaning_words": {language: {**_NOUNS[language], **_ADJECTIVES[language]} for language in LANGUAGES},
+    "change_intro_first_personne_speaker": {
+        ENGLISH: {_GOALS[ENGLISH]: "I would like the agent to"},
+        FRENCH: {_GOALS[FRENCH]: "Je voudrais que l'agent puisse"},
+    },
+    "change_intro_first_personne_agent": {
+        ENGLISH: {_GOALS[ENGLISH]: "You have to"},
+        FRENCH: {_GOALS[FRENCH]: "Tu dois"},
+    },
+}
+
+
+class PromptChange:
+    """Rewrites prompts.
+
+    Args:
+      name: one of `CHANGES`, '' for none.
+      language: of the prompts.
+    """
+
+    def __init__(self, name: str, language: str = ENGLISH) -> None:
+        self._words = CHANGES[name or NONE][language]
+        # Neither letter nor digit may stand beside what is replaced.
+        pattern = "|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in self._words)
+        self._pattern = re.compile(pattern) if self._words else None
+
+    def __call__(self, prompt: str) -> str:
+        """The prompt with the words changed."""
+        if self._pattern is None:
+            return prompt
+        return self._pattern.sub(lambda found: self._words[found[0]], prompt)

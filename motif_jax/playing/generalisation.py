@@ -1,0 +1,218 @@
+"""Tests of generalisation on BabyAI-Text: what each changes, and to whom that means something (Carta et al. 2023, GLAM).
+
+A test is a level and options of the environment in the place of those that an agent was trained with. Every test of every
+agent plays the episodes of the same seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import catalogue, changes
+from motif_jax.support import config as checks
+
+BASE = changes.NONE
+ALL = "all"
+# What a player must do for a test to mean something to it.
+READS, CHOOSES_WORDS = "reads the prompt", "takes any list of actions"
+UNSEEN_PAIRS = "BabyAI-MixedTestLocal-v0"
+SEQUENCES = tuple(name for name in catalogue.LEVELS if name.startswith(("BabyAI-PickUp", "BabyAI-GoToAfter")))
+DISTRACTORS = (4, 8, 16)
+# The published lists of actions by length, and other names for the six.
+ACTION_LISTS = {
+    3: catalogue.ACTIONS[:3],
+    6: catalogue.ACTIONS,
+    9: (*catalogue.ACTIONS, "sleep", "do nothing", "think"),
+}
+ROTATE = ("rotate left", "rotate right", "move ahead", "take", "release", "switch")
+SHIFT = ("shift left", "shift right", "go ahead", "take", "release", "turn")
+_ROOM = 2  # so many times the tokens of the training's longest prompt where other words may take more
+
+
+@dataclass(frozen=True)
+class GeneralisationTest:
+    """One test.
+
+    Attributes:
+      name: of its files and rows.
+      what: for people.
+      level: None for the base's.
+      options: of the environment, in the place of the base's.
+      needs: of `READS` and `CHOOSES_WORDS`.
+      longer: whether a prompt may take more tokens than those of the training.
+    """
+
+    name: str
+    what: str
+    level: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    needs: frozenset[str] = frozenset()
+    longer: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where episodes are played: a level and its options."""
+
+    environment: str
+    options: Mapping[str, Any]
+
+
+def every(base: Place, own_names: Sequence[str] = ()) -> dict[str, GeneralisationTest]:
+    """All tests by name, for an agent that was trained in `base`, without those that would repeat it.
+
+    Args:
+      base: where the agent was trained.
+      own_names: names of its actions for the test `action_names`; () for the published ones.
+    """
+    tests = [GeneralisationTest(BASE, "nothing is changed"), *_words()]
+    actions = tuple(base.options.get("actions", catalogue.ACTIONS))
+    tests += _names(actions, own_names) + _lists(actions) + _worlds(base)
+    if language(base) != catalogue.FRENCH:
+        said = {"language": catalogue.FRENCH}
+        tests.append(
+            GeneralisationTest(
+                "french", "clauses, goal and prompt in French", None, said, frozenset({READS}), True
+            )
+        )
+    return {test.name: test for test in tests}
+
+
+def _words() -> list[GeneralisationTest]:
+    shown = {
+        "other_name_same_categories": "chair, table, car for key, ball, box",
+        "adj_synonym": "other words for the colours",
+        "no_meaning_nouns": "invented words for the things",
+        "no_meaning_adj": "invented words for the colours",
+        "no_meaning_words": "invented words for things and colours",
+        "change_intro_first_personne_speaker": "the goal begins 'I would like the agent to'",
+        "change_intro_first_personne_agent": "the goal begins 'You have to'",
+    }
+    return [
+        GeneralisationTest(name, what, None, {"change": name}, frozenset({READS}), True)
+        for name, what in shown.items()
+    ]
+
+
+def _names(actions: tuple[str, ...], own: Sequence[str]) -> list[GeneralisationTest]:
+    """Other names for the actions, where there are as many as the published six or as given."""
+    given = {"action_names": tuple(own) or ROTATE, "action_names_shift": SHIFT}
+    return [
+        GeneralisationTest(name, ", ".join(names), None, {"actions": list(names)}, frozenset({READS}), True)
+        for name, names in given.items()
+        if len(names) == len(actions) and names != actions
+    ]
+
+
+def _lists(actions: tuple[str, ...]) -> list[GeneralisationTest]:
+    return [
+        GeneralisationTest(f"actions_{count}", f"{count} actions", None, {"actions": list(names)}, frozenset({CHOOSES_WORDS}), True)
+        for count, names in ACTION_LISTS.items()
+        if count != len(actions)
+    ]  # fmt: skip
+
+
+def _worlds(base: Place) -> list[GeneralisationTest]:
+    tests = [
+        GeneralisationTest(
+            f"distractors_{count}", f"{count} distractors", None, {"distractors": count}, longer=True
+        )
+        for count in DISTRACTORS
+        if base.options.get("distractors") != count and _takes(base, {"distractors": count})
+    ]  # fmt: skip
+    levels = {"unseen_pairs": (UNSEEN_PAIRS, "pairs of colour and thing that no training mission names")}
+    for name in SEQUENCES:
+        short = name.removeprefix(catalogue.PREFIX).removesuffix("-v0")
+        levels[short] = (name, "pick up and go to, or pick up, said in an order of its own")
+    return tests + [
+        GeneralisationTest(name, what, level)
+        for name, (level, what) in levels.items()
+        if level != base.environment
+    ]
+
+
+def _takes(base: Place, options: Mapping[str, Any]) -> bool:
+    """Whether the level has that option, and does not have that value already."""
+    from motif_jax.envs.babyai_text.levels import distractors_of
+
+    level = catalogue.find(base.environment)
+    own = None if level is None else distractors_of(level)
+    return own is not None and (base.options.get("distractors") or own[1]) != options["distractors"]
+
+
+def language(place: Place) -> str:
+    """In which language a place speaks."""
+    level = catalogue.find(place.environment)
+    assert level is not None
+    return place.options.get("language") or level.language
+
+
+def chosen(
+    names: Sequence[str], base: Place, abilities: frozenset[str], own_names: Sequence[str] = ()
+) -> list[GeneralisationTest]:
+    """The tests that `names` means, the base first.
+
+    Args:
+      names: of tests or of levels, or 'all' for every test that means something to the player.
+      base: where the player was trained.
+      abilities: of `READS` and `CHOOSES_WORDS`.
+      own_names: see `every`.
+
+    Raises:
+      UserError: there is no such test, or it means nothing to the player.
+    """
+    there = every(base, own_names)
+    wanted = [BASE]
+    for name in names:
+        able = [one for one, test in there.items() if test.needs <= abilities]
+        wanted += able if name == ALL else [name]
+    found = []
+    for name in dict.fromkeys(wanted):
+        test = there.get(name) or _level(name)
+        allowed = f"'all', or names of {', '.join(there)}, or a level of BabyAI-Text, with commas between"
+        checks.require(test is not None, "tests", name, allowed)
+        assert test is not None
+        missing = sorted(test.needs - abilities)
+        allowed = (
+            f"without {name}, which means nothing to a player that does not do this: {', '.join(missing)}"
+        )
+        checks.require(not missing, "tests", name, allowed)
+        found.append(test)
+    return found
+
+
+def _level(name: str) -> GeneralisationTest | None:
+    if not name.startswith(catalogue.PREFIX) or catalogue.find(name) is None:
+        return None
+    return GeneralisationTest(name, "another level", name)
+
+
+def place_of(
+    test: GeneralisationTest, base: Place, prompt_tokens: int | None = None, room: int | None = None
+) -> Place:
+    """Where a test is played.
+
+    Args:
+      test: which.
+      base: where the player was trained.
+      prompt_tokens: of the longest prompt; None: those of the training, twice as many where words may take more.
+      room: the player's own limit of them, None for none.
+
+    Raises:
+      UserError: the level does not take the options.
+    """
+    environment = test.level or base.environment
+    options = {**base.options, **test.options}
+    if test.level is not None:
+        # Of the base's level alone.
+        options.pop("kind", None)
+        options.pop("distractors", None)
+    if "tokenizer" in options:
+        own = options["prompt_tokens"]
+        wanted = prompt_tokens or (_ROOM * own if test.longer else own)
+        options["prompt_tokens"] = wanted if room is None else min(wanted, max(room, own))
+    registry.spec(environment, **options)
+    return Place(environment, options)

@@ -1,0 +1,182 @@
+"""Who takes the tests of generalisation: random, bot, an agent run, a language model that was never trained, a class of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.babyai_text.environment import levels_in_words
+from motif_jax.online import agent_networks, settings
+from motif_jax.playing import agent_policy, lineups, policies
+from motif_jax.playing.generalisation import CHOOSES_WORDS, READS, Place
+from motif_jax.support import config as checks
+from motif_jax.support import resources, run_folder
+
+ZERO_SHOT = "zero_shot"
+_NAMED = (policies.RANDOM, policies.BOT, ZERO_SHOT)
+
+
+@dataclass(frozen=True)
+class Player:
+    """Who takes the tests.
+
+    Attributes:
+      name: for people.
+      base: where it was trained, or is asked to play.
+      abilities: of `READS` and `CHOOSES_WORDS`.
+      policy: makes what plays in a place, for `episodes.play_episodes`.
+      checkpoint: step of the agent's checkpoint, None for other players.
+      room: the longest prompt that it can read in tokens, None without end.
+    """
+
+    name: str
+    base: Place
+    abilities: frozenset[str]
+    policy: Callable[[Place], Any]
+    checkpoint: int | None = None
+    room: int | None = None
+
+
+def open_player(config: ConfigDict, pinned: int | None = None) -> Player:
+    """Loads what `config.policy` names.
+
+    Args:
+      config: with policy, agent.checkpoint, environment, network.
+      pinned: this checkpoint in the place of `agent.checkpoint`.
+
+    Raises:
+      UserError: it is nobody, or does not fit the environment.
+    """
+    name = config.policy
+    outside = lineups.is_outside(name)
+    allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
+    checks.require(name in _NAMED or outside or Path(name).is_dir(), "policy", name, allowed)
+    level = config.environment.name
+    allowed = f"a level of BabyAI-Text; {levels_in_words()}"
+    checks.require(level is None or catalogue.find(level) is not None, "environment.name", level, allowed)
+    if name in (policies.RANDOM, policies.BOT):
+        return _without_network(config)
+    if name == ZERO_SHOT:
+        return _zero_shot(config)
+    return _from_outside(config) if outside else _trained(config, pinned)
+
+
+def _asked(config: ConfigDict) -> ConfigDict:
+    """A training's config with the environment and network of the tests'."""
+    training = resources.config("train_language_agent")
+    training.environment = config.environment.copy_and_resolve_references()
+    training.environment.name = (
+        config.environment.name or resources.config("train_language_agent").environment.name
+    )
+    training.network = config.network.copy_and_resolve_references()
+    return training
+
+
+def _plain_base(config: ConfigDict) -> Place:
+    asked = _asked(config)
+    options = asked.environment.babyai_text.to_dict()
+    options["max_episode_steps"] = asked.environment.max_episode_steps
+    registry.spec(asked.environment.name, **options)
+    return Place(asked.environment.name, options)
+
+
+def _without_network(config: ConfigDict) -> Player:
+    if config.policy == policies.RANDOM:
+        abilities = frozenset({CHOOSES_WORDS})
+        return Player(config.policy, _plain_base(config), abilities, lambda _: policies.RandomPolicy())
+    base = _plain_base(config)
+    base = Place(base.environment, {**base.options, "fields": ["bot_action"]})
+    return Player(config.policy, base, frozenset(), lambda _: policies.BotPolicy())
+
+
+def _from_outside(config: ConfigDict) -> Player:
+    base = _plain_base(config)
+    spec = registry.spec(base.environment, **base.options)
+    policy = lineups.from_outside(config.policy, spec)
+    return Player(config.policy, base, frozenset(), lambda _: policy)
+
+
+def _abilities(config: ConfigDict) -> frozenset[str]:
+    found = {READS} if agent_networks.reads_prompts(config) else set()
+    return frozenset(found | ({CHOOSES_WORDS} if agent_networks.takes_any_actions(config) else set()))
+
+
+def _zero_shot(config: ConfigDict) -> Player:
+    asked = _asked(config)
+    agent_networks.check(asked)
+    allowed = "'score': the head of a model that was never trained knows nothing"
+    checks.require(agent_networks.takes_any_actions(asked), "network.policy", asked.network.policy, allowed)
+    base = Place(asked.environment.name, settings.environment_options(asked))
+    return Player(
+        f"{asked.network.model} before any training",
+        base,
+        _abilities(asked),
+        _policies(asked, base, lambda network: network.init(jax.random.key(config.seed))),
+        room=agent_networks.prompt_room(asked),
+    )
+
+
+def _trained(config: ConfigDict, pinned: int | None) -> Player:
+    folder, which = config.policy, config.agent.checkpoint
+    good = which in ("latest", "best") or checks.is_natural(which)
+    checks.require(good, "agent.checkpoint", which, "latest, best or a step")
+    trained = agent_policy.read_config(folder)
+    name, options = agent_policy.environment_of(trained)
+    spec = registry.spec(name, **options)
+    checks.require(spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}")
+    _refuse_other_options(config, folder)
+    if config.environment.name is not None:
+        name = config.environment.name
+    network = agent_networks.make(trained, spec)
+    params, step = agent_policy.restore(folder, which if pinned is None else str(pinned), network)
+    base = Place(name, options)
+    reads = agent_networks.reads_prompts(trained)
+    return Player(
+        str(folder),
+        base,
+        _abilities(trained),
+        _policies(trained, base, lambda _: params),
+        step,
+        agent_networks.prompt_room(trained) if reads else None,
+    )
+
+
+def _refuse_other_options(config: ConfigDict, folder: str) -> None:
+    """An agent keeps the options of its training: others would be asked for in vain."""
+    given = {"environment": config.environment.to_dict(), "network": config.network.to_dict()}
+    own = resources.config("test_language_agent")
+    usual = {"environment": own.environment.to_dict(), "network": own.network.to_dict()}
+    for section in (given, usual):
+        section["environment"].pop("name")
+    changed = run_folder.differences(usual, given, given)
+    allowed = f"left as it is: {folder} keeps those of its training ({'; '.join(changed)})"
+    key = changed[0].split(":")[0] if changed else ""
+    checks.require(not changed, key, "given", allowed)
+
+
+def _policies(config: ConfigDict, base: Place, params: Callable[[Any], Any]) -> Callable[[Place], Any]:
+    """Makes policies; places with the same actions and room for a prompt share one, and its compiled programs."""
+    made: dict[Any, Any] = {}
+    kept: list[Any] = []  # parameters are the same whatever the actions
+
+    def policy(place: Place) -> Any:
+        spec = registry.spec(place.environment, **place.options)
+        key = (spec.action_names, place.options.get("prompt_tokens"))
+        if key not in made:
+            there = config.copy_and_resolve_references()
+            if "prompt_tokens" in place.options:
+                there.network.prompt_tokens = place.options["prompt_tokens"]
+            network = agent_networks.make(there, spec)
+            if not kept:
+                kept.append(jax.device_put(params(network)))
+            made[key] = agent_policy.AgentPolicy(f"{base.environment}'s", network, kept[0])
+        return made[key]
+
+    return policy

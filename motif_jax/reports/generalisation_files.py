@@ -1,0 +1,143 @@
+"""What tests of generalisation leave behind: numbers of each test, its change against none, and the published arrays of returns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.reports import measures
+from motif_jax.reports.statistics import Difference, Estimate, difference, rate_difference, wilson_interval
+from motif_jax.reports.statistics import bootstrap as bootstrap_of
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
+
+SUMMARY = "tests.json"
+TABLE = "tests.csv"
+FOLDER = "tests"  # a folder of episodes for each test
+RETURNS = "return_per_episode"  # the published layout: an array of returns for each test
+HEADER = ("test", "success", "change", "return", "change of return", "length")
+_MEASURED = ("success", "return", "length")
+_ANEW = "the same test_language_agent command writes it anew"
+Rows = Sequence[Mapping[str, Any]]
+
+
+def summarise(
+    rows: Rows, base: Rows, kinds: Sequence[str], resamples: int, confidence: float
+) -> dict[str, Any]:
+    """The numbers of a test.
+
+    Args:
+      rows: of its episodes, by index.
+      base: of the episodes of the same seeds where nothing is changed.
+      kinds: names of the level's kinds of task, () for one without.
+      resamples: of the bootstrap.
+      confidence: of the intervals.
+
+    Returns:
+      `episodes`; success, return and length as {value, low, high}; `success_change` and `return_change` against `base` as
+      {value, low, high, pairs}; `by_kind`: kind -> the same without changes.
+    """
+    numbers = _numbers(rows, resamples, confidence)
+    one, two = (np.array([row["success"] for row in some]) for some in (rows, base))
+    earned, before = (np.array([row["return"] for row in some]) for some in (rows, base))
+    changes = {
+        "success_change": rate_difference(one, two, True, confidence),
+        "return_change": difference([(earned, before, True)], resamples, confidence),
+    }
+    parted = {kind: [row for row in rows if row["kind"] == place] for place, kind in enumerate(kinds)}
+    by_kind = {kind: _numbers(part, resamples, confidence) for kind, part in parted.items() if part}
+    return {
+        **numbers,
+        **{name: asdict(change) for name, change in changes.items()},
+        "by_kind": by_kind,
+    }
+
+
+def _numbers(rows: Rows, resamples: int, confidence: float) -> dict[str, Any]:
+    def mean(values: np.ndarray) -> np.ndarray:
+        return values.mean(-1)
+
+    found: dict[str, Any] = {"episodes": len(rows)}
+    for key in _MEASURED:
+        values = np.array([row[key] for row in rows], np.float64)
+        if key == "success":
+            estimate = wilson_interval(values, confidence)
+        else:
+            estimate = bootstrap_of(values, [mean], resamples, confidence)[0]
+        found[key] = asdict(estimate)
+    return found
+
+
+def write(folder: str | os.PathLike[str], summary: Mapping[str, Any]) -> None:
+    """Writes tests.json, the same as tests.csv, and table.md."""
+    tests = summary["tests"]
+    atomic_write_json(Path(folder) / SUMMARY, summary)
+    names = ("test", "what", "environment", "episodes")
+    changed = ("success_change", "return_change")
+    columns = [
+        column for key in (*_MEASURED, *changed) for column in (key, f"{key}_low", f"{key}_high")
+    ]  # fmt: skip
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*names, *columns])
+    for test in tests:
+        cells = [
+            test[key][part] for key in (*_MEASURED, *changed) for part in ("value", "low", "high")
+        ]  # fmt: skip
+        writer.writerow([test["name"], test["what"], test["environment"], test["episodes"], *cells])
+    atomic_write_text(Path(folder) / TABLE, text.getvalue())
+
+
+def write_returns(folder: str | os.PathLike[str], name: str, rows: Rows) -> None:
+    """Writes the returns of a test's episodes as the published tool does: float64 [episodes], by index."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([row["return"] for row in rows], np.float64), allow_pickle=False)
+    target = Path(folder) / RETURNS
+    target.mkdir(exist_ok=True)
+    atomic_write_bytes(target / f"{name}.npy", buffer.getvalue())
+
+
+def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns tests.json of a folder of test_language_agent.
+
+    Raises:
+      UserError: there is none, or it is damaged.
+    """
+    path = Path(folder) / SUMMARY
+    if not path.exists():
+        raise UserError(f"{folder} holds no tests: it has no {SUMMARY}; run test_language_agent there")
+    summary = read_json(path, _ANEW, keys=("player", "base", "episodes", "confidence", "left_out", "tests"))
+    try:
+        for test in summary["tests"]:
+            for key in _MEASURED:
+                Estimate(**test[key])
+            for key in ("success_change", "return_change"):
+                Difference(**test[key])
+            if not (isinstance(test["name"], str) and isinstance(test["what"], str)):
+                raise ValueError("a test's name is no text")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_ANEW}") from None
+    return summary
+
+
+def table(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The cells of the table below `HEADER`; what is not changed has no change."""
+    rows: list[tuple[str, ...]] = []
+    for place, test in enumerate(summary["tests"]):
+        changes = [
+            "" if place == 0 else _signed(Difference(**test[key])) for key in ("success_change", "return_change")
+        ]  # fmt: skip
+        success, earned, length = (measures.format_estimate(Estimate(**test[key])) for key in _MEASURED)
+        rows.append((test["name"], success, changes[0], earned, changes[1], length))
+    return rows
+
+
+def _signed(change: Difference) -> str:
+    return f"{change.value:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"

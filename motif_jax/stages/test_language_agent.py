@@ -1,0 +1,197 @@
+"""Plays the tests of generalisation on BabyAI-Text and writes what each of them changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+from rich.console import Console
+
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.playing import tested
+from motif_jax.playing.episodes import How, play_episodes
+from motif_jax.playing.generalisation import GeneralisationTest, Place, chosen, place_of
+from motif_jax.reports import evaluation_files, generalisation_files, text_tables
+from motif_jax.support import capacity, interruption, run_folder, seeds
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text, read_json
+from motif_jax.support.progress import Progress
+
+# What a result depends on; more tests and more episodes may be asked for.
+IDENTITY = "seed greedy lanes policy agent environment network action_names prompt_tokens resamples confidence".split()
+PLAN = "plan.json"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for values that cannot work, before anything is played."""
+    run_folder.check_identity(workdir, config, IDENTITY)
+    for key in ("episodes", "workers", "resamples"):
+        checks.positive(config, key)
+    checks.positive(config, "prompt_tokens", allow_none=True)
+    capacity.require_workers("workers", min(config.workers, config.episodes))
+    good = isinstance(config.confidence, float) and 0 < config.confidence < 1
+    checks.require(good, "confidence", config.confidence, "a number between 0 and 1, neither of them")
+    checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
+    named = tuple(config.action_names)
+    good = len(set(named)) == len(named) and all(isinstance(name, str) and name for name in named)
+    checks.require(good, "action_names", named, "names of actions, each different and not empty")
+    player = tested.open_player(config, _pinned(workdir))
+    _tests(config, player)
+    drawn = not player.policy(player.base).in_workers
+    allowed = f"False: {config.policy} chooses its actions itself, only a network's are drawn"
+    checks.require(drawn or not config.greedy, "greedy", config.greedy, allowed)
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
+    with FolderLock(workdir), interruption.Interruption() as stop:
+        run_folder.prepare(workdir, config, IDENTITY)
+        player = tested.open_player(config, _pinned(workdir))
+        atomic_write_json(workdir / PLAN, {"checkpoint": player.checkpoint})
+        tests, left_out = _tests(config, player)
+        results: list[dict[str, Any]] = []
+        base: Sequence[Mapping[str, Any]] = ()
+        for number, (test, place) in enumerate(tests):
+            rows = _play(config, workdir, player, test, place, stop, f"{number + 1}/{len(tests)}")
+            if len(rows) < config.episodes:
+                return interruption.EXIT_CODE
+            base = base or rows
+            results.append(_result(config, test, place, rows, base))
+            generalisation_files.write_returns(workdir, test.name, rows)
+            finished = len(results) == len(tests)
+            _write(config, workdir, player, {"finished": finished, "left_out": left_out, "tests": results})
+        _show(config, workdir, player)
+        return None
+
+
+def _pinned(workdir: Path) -> int | None:
+    """A training that goes on saves newer checkpoints: tests that are resumed keep the one that they began with."""
+    path = workdir / PLAN
+    if not path.exists():
+        return None
+    remedy = "put back a copy of it, or test into another --workdir"
+    checkpoint = read_json(path, remedy, keys=("checkpoint",))["checkpoint"]
+    if checkpoint is not None and type(checkpoint) is not int:
+        raise UserError(f"{path} is damaged (no checkpoint): {remedy}")
+    return checkpoint
+
+
+def _tests(
+    config: ConfigDict, player: tested.Player
+) -> tuple[list[tuple[GeneralisationTest, Place]], dict[str, str]]:
+    """The tests and their places; and those which 'all' would mean, but this player cannot take, with the reason."""
+    names = [name.strip() for name in config.tests.split(",") if name.strip()]
+    tests, left_out = [], {}
+    for test in chosen(names, player.base, player.abilities, tuple(config.action_names)):
+        place = place_of(test, player.base, config.prompt_tokens, player.room)
+        try:
+            if "actions" in test.options:
+                player.policy(place)
+        except UserError as error:  # a small vocabulary may not tell the words apart
+            if test.name in names:
+                raise
+            left_out[test.name] = str(error)
+            continue
+        tests.append((test, place))
+    return tests, left_out
+
+
+def _play(
+    config: ConfigDict,
+    workdir: Path,
+    player: tested.Player,
+    test: GeneralisationTest,
+    place: Place,
+    stop: interruption.Interruption,
+    which: str,
+) -> list[dict[str, Any]]:
+    """Plays the episodes of a test that are not in its journal; returns all that there are, by index."""
+    folder = workdir / generalisation_files.FOLDER / test.name
+    folder.mkdir(parents=True, exist_ok=True)
+    with evaluation_files.Journal(folder) as journal:
+        done = sum(index < config.episodes for index in journal.done)
+        if done < config.episodes:
+            title = f"test {which} {test.name}"
+            with Progress(config.episodes, "episodes", title, done) as progress:
+                _play_missing(config, player, place, journal, progress, stop, done)
+        rows = [row for row in journal.rows if row["index"] < config.episodes]
+    return sorted(rows, key=lambda row: row["index"])
+
+
+def _play_missing(
+    config: ConfigDict,
+    player: tested.Player,
+    place: Place,
+    journal: evaluation_files.Journal,
+    progress: Progress,
+    stop: interruption.Interruption,
+    done: int,
+) -> None:
+    session, started, steps = journal.session, time.monotonic(), 0
+    records = play_episodes(
+        place.environment,
+        place.options,
+        [seeds.derive(config.seed, "test", index) for index in range(config.episodes)],
+        player.policy(place),
+        How(workers=config.workers, lanes=config.lanes, greedy=config.greedy),
+        skip=journal.done,
+        stop=stop,
+        on_death=lambda deaths: progress.log(f"worker processes that died and were replaced: {deaths}"),
+    )
+    for record in records:
+        row = evaluation_files.episode_row(record)
+        spent = time.monotonic() - started
+        journal.append({**row, "session": session, "session_seconds": round(spent, 3)})
+        steps, done = steps + len(record), done + 1
+        progress.update(done, **{"return": row["return"], "steps/s": steps / max(spent, 1e-9)})
+
+
+def _result(
+    config: ConfigDict,
+    test: GeneralisationTest,
+    place: Place,
+    rows: Sequence[Mapping[str, Any]],
+    base: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    level = catalogue.find(place.environment)
+    assert level is not None
+    kinds = () if place.options.get("kind") else level.kinds
+    numbers = generalisation_files.summarise(rows, base, kinds, config.resamples, config.confidence)
+    about = {"name": test.name, "what": test.what, "environment": place.environment}
+    return {**about, "options": dict(place.options), **numbers}
+
+
+def _write(config: ConfigDict, workdir: Path, player: tested.Player, results: Mapping[str, Any]) -> None:
+    summary = {
+        "player": player.name,
+        "policy": config.policy,
+        "checkpoint": player.checkpoint,
+        "base": {"environment": player.base.environment, "options": dict(player.base.options)},
+        "seed": config.seed,
+        "episodes": config.episodes,
+        "confidence": config.confidence,
+        "intervals": f"success: Wilson, its change: Newcombe; the rest: percentile bootstrap over episodes, {config.resamples} resamples",
+        **results,
+    }
+    generalisation_files.write(workdir, summary)
+
+
+def _show(config: ConfigDict, workdir: Path, player: tested.Player) -> None:
+    summary = generalisation_files.read(workdir)
+    cells, header = generalisation_files.table(summary), generalisation_files.HEADER
+    title = f"{player.name} tested, {player.base.environment}"
+    note = (
+        f"{config.episodes} episodes of the same seeds in each test; changes are against the first; brackets: "
+        f"{100 * config.confidence:g} % intervals ({summary['intervals']})"
+    )
+    table = text_tables.markdown(header, cells)
+    atomic_write_text(workdir / "table.md", f"{title}\n\n{table}\n{note}\n")
+    Console().print(text_tables.terminal(header, cells, title, note))
+    for name, reason in summary["left_out"].items():
+        print(f"left out: {name}: {reason}")
+    files = generalisation_files
+    print(f"written: {workdir / files.SUMMARY}, {files.TABLE}, table.md, {files.RETURNS}/")

@@ -1,0 +1,75 @@
+"""What prompts are changed to in tests of generalisation, and levels with another number of objects."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.envs.babyai_text import catalogue, changes
+from motif_jax.envs.babyai_text.changes import PromptChange
+from motif_jax.envs.babyai_text.environment import decoded
+from motif_jax.support.errors import UserError
+from tests.envs.babyai_text.environment_test import LOCAL, TRAIN, started
+
+PROMPT = "Goal of the agent: go to the red ball \n Observation 0: You see a grey key 1 step left, "
+CHANGED = {
+    "no_modification_test": PROMPT,
+    "other_name_same_categories": PROMPT.replace("ball", "table").replace("key", "chair"),
+    "adj_synonym": PROMPT.replace("red", "vermilion").replace("grey", "silver"),
+    "no_meaning_nouns": PROMPT.replace("ball", "xolo").replace("key", "dax"),
+    "no_meaning_adj": PROMPT.replace("red", "faze").replace("grey", "sil"),
+    "no_meaning_words": PROMPT.replace("red", "faze").replace("grey", "sil").replace("ball", "xolo").replace("key", "dax"),
+    "change_intro_first_personne_speaker": PROMPT.replace("Goal of the agent:", "I would like the agent to"),
+    "change_intro_first_personne_agent": PROMPT.replace("Goal of the agent:", "You have to"),
+}  # fmt: skip
+
+
+def test_every_published_change_is_there():
+    assert {name: PromptChange(name)(PROMPT) for name in changes.CHANGES} == CHANGED
+
+
+def test_whole_words_are_replaced_in_both_languages():
+    french = "But de l'agent: aller à la clef grise \n Observation 0: Tu vois une balle verte 2 pas devant, "
+    assert PromptChange("no_meaning_words", "french")(french) == (
+        "But de l'agent: aller à la dax sil \n Observation 0: Tu vois une xolo jatu 2 pas devant, "
+    )
+    assert PromptChange("no_meaning_words")("a keyboard, balls and a key") == "a keyboard, balls and a dax"
+    for name in changes.CHANGES:
+        assert (PromptChange(name, "french")(french) == french) == (name == changes.NONE)
+
+
+def test_an_environment_changes_the_prompt_alone():
+    plain, changed = (
+        started(LOCAL, 4, fields=("prompt",), change=name)[1] for name in ("", "no_meaning_words")
+    )
+    assert decoded(changed["prompt"]) == PromptChange("no_meaning_words")(decoded(plain["prompt"]))
+    assert decoded(changed["prompt"]) != decoded(plain["prompt"])
+    for field in ("text", "mission", "image"):
+        np.testing.assert_array_equal(changed[field], plain[field])
+
+
+@pytest.mark.parametrize("name", [TRAIN, LOCAL, "BabyAI-GoToLocal2-v0", "BabyAI-GoToMedium-v0"])
+def test_a_level_has_as_many_distractors_as_asked_for(name):
+    kinds = {"kind": "goto"} if name == TRAIN else {}
+    things = {count: objects(name, distractors=count, **kinds) for count in (2, 7)}
+    assert things[7] - things[2] == 5
+    assert objects(name, **kinds) == objects(name, distractors=8, **kinds)
+
+
+def objects(name, **options):
+    env, out = started(name, 11, fields=("grid",), **options)
+    env.close()
+    return int((out["grid"][..., 0] > 4).sum())
+
+
+def test_changes_and_distractors_that_cannot_be_are_named():
+    with pytest.raises(UserError, match=r"babyai_text.change=shouting: must be '' \(none\) or one of no_mod"):
+        started(LOCAL, change="shouting")
+    with pytest.raises(UserError, match=r"distractors=99: must be a number from 0 to 20"):
+        started(LOCAL, distractors=99)
+    with pytest.raises(UserError, match=r"distractors=4: must be None in BabyAI-GoToObj-v0"):
+        started("BabyAI-GoToObj-v0", distractors=4)
+
+
+def test_every_language_has_every_change():
+    assert all(set(table) == set(catalogue.LANGUAGES) for table in changes.CHANGES.values())

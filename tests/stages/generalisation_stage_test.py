@@ -1,0 +1,129 @@
+"""The stage test_language_agent: resumed, killed, its files, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax.reports import generalisation_files
+from motif_jax.stages import test_language_agent
+from motif_jax.support.errors import UserError
+from tests.language import talkers
+from tests.processes import wait_until
+from tests.reward_fixtures import REPOSITORY, command, environment, launch, load_config
+
+LOCAL = "BabyAI-GoToLocal-v0"
+
+
+def settings(**overrides):
+    config = load_config("test_language_agent")
+    config.environment.name = LOCAL
+    config.environment.max_episode_steps = 8
+    config.tests = "no_modification_test,distractors_4"
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+@pytest.fixture(scope="module")
+def tested(tmp_path_factory) -> Path:
+    workdir = tmp_path_factory.mktemp("tests")
+    assert test_language_agent.run(settings(), workdir) is None
+    return workdir
+
+
+def rows(workdir, name):
+    lines = (workdir / "tests" / name / "episodes.jsonl").read_text().splitlines()
+    found = {row["index"]: row for row in map(json.loads, lines)}
+    return [
+        {key: found[index][key] for key in ("seed", "return", "length", "actions")} for index in sorted(found)
+    ]
+
+
+def test_every_test_plays_the_same_seeds_and_leaves_the_published_arrays(tested):
+    summary = generalisation_files.read(tested)
+    names = [test["name"] for test in summary["tests"]]
+    assert names == ["no_modification_test", "distractors_4"]
+    assert summary["finished"]
+    seeds = [[row["seed"] for row in rows(tested, name)] for name in names]
+    assert seeds[0] == seeds[1]
+    assert len(set(seeds[0])) == 4
+    for test in summary["tests"]:
+        returns = np.load(tested / "return_per_episode" / f"{test['name']}.npy", allow_pickle=False)
+        assert returns.tolist() == [row["return"] for row in rows(tested, test["name"])]
+        assert test["return"]["value"] == pytest.approx(returns.mean())
+        assert test["episodes"] == 4
+        assert test["success_change"]["pairs"] == 4
+    first, second = summary["tests"]
+    assert first["success_change"]["value"] == 0
+    expected = second["success"]["value"] - first["success"]["value"]
+    assert second["success_change"]["value"] == pytest.approx(expected)
+    assert len((tested / "tests.csv").read_text().splitlines()) == 3
+
+
+def test_more_episodes_and_tests_are_added_to_those_that_are_there(tested, tmp_path):
+    before = rows(tested, "no_modification_test")
+    config = settings(episodes=6, tests="distractors_4,BabyAI-GoToObj-v0")
+    assert test_language_agent.run(config, tested) is None
+    assert rows(tested, "no_modification_test")[:4] == before
+    assert [test["episodes"] for test in generalisation_files.read(tested)["tests"]] == [6, 6, 6]
+    with pytest.raises(UserError, match="seed: 0 before, 1 now"):
+        test_language_agent.check(settings(seed=1), tested)
+
+
+def test_what_cannot_be_tested_is_refused(tmp_path):
+    for overrides, said in (
+        ({"policy": "nobody"}, "config.policy='nobody': must be random, bot, zero_shot, the folder"),
+        ({"policy": "bot", "tests": "actions_3"}, "without actions_3, which means nothing to a player"),
+        ({"greedy": True}, "config.greedy=True: must be False: random chooses its actions itself"),
+        ({"action_names": ("go", "go")}, "config.action_names=.*each different"),
+        ({"environment.name": "NetHackScore-v1"}, "config.environment.name=.*a level of BabyAI-Text"),
+        ({"policy": "zero_shot"}, "config.network.model='': must be a folder"),
+    ):
+        with pytest.raises(UserError, match=said):
+            test_language_agent.check(settings(**overrides), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_words_that_a_vocabulary_does_not_tell_apart_are_refused_by_name(tmp_path):
+    model = talkers.write(tmp_path / "model")
+    asked = {"policy": "zero_shot", "network.model": str(model), "tests": "action_names"}
+    with pytest.raises(UserError, match="candidates 'take' and 'release' have the same tokens"):
+        test_language_agent.check(settings(**asked), tmp_path / "none")
+    # Of all tests they are left out.
+    test_language_agent.check(settings(**{**asked, "tests": "all"}), tmp_path / "none")
+
+
+@pytest.mark.slow
+def test_a_model_that_was_never_trained_is_tested_through_a_kill(tmp_path):
+    model = talkers.write(tmp_path / "model")
+    flags = (
+        "--config.policy=zero_shot",
+        f"--config.network.model={model}",
+        "--config.network.prompt_tokens=160",
+        f"--config.environment.name={LOCAL}",
+        "--config.environment.max_episode_steps=8",
+        "--config.environment.babyai_text.observations=1",
+        "--config.tests=adj_synonym,actions_3,french",
+        "--config.episodes=2",
+    )
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    process = subprocess.Popen(
+        command("test_language_agent", killed, *flags),
+        cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    journal = killed / "tests" / "adj_synonym" / "episodes.jsonl"
+    wait_until(lambda: process.poll() is not None or (journal.exists() and journal.read_text()), "an episode")
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    launch("test_language_agent", killed, *flags)
+    launch("test_language_agent", whole, *flags)
+    one, two = (generalisation_files.read(folder)["tests"] for folder in (killed, whole))
+    assert one == two
+    assert {test["name"] for test in one} == {"no_modification_test", "adj_synonym", "actions_3", "french"}
+    for test in one:
+        assert rows(killed, test["name"]) == rows(whole, test["name"])
