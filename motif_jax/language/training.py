@@ -111,29 +111,29 @@ def token_sums(
 
 
 def gradient_sums(
-    sums_of: SumsOf, params: Any, frozen: Any, batches: Batch, key: Any = None
-) -> tuple[Any, Sums]:
+    sums_of: Callable[[Any, Any, Any, Any], Any], params: Any, frozen: Any, batches: Any, key: Any = None
+) -> tuple[Any, Any]:
     """The gradient of the summed loss of all micro-batches, and their sums.
 
     Args:
-      sums_of: of one micro-batch.
+      sums_of: of one micro-batch, a `SumsOf` or anything like it: sums are a NamedTuple of which `loss` is one.
       params: what is learned.
       frozen: what is not.
       batches: leaves [A, B, ...], A micro-batches, run one after the other in the memory of one.
       key: for dropout, another for each micro-batch; None: no dropout.
     """
 
-    def loss(params: Any, batch: Batch, place: Any) -> tuple[jax.Array, Sums]:
+    def loss(params: Any, batch: Any, place: Any) -> tuple[jax.Array, Any]:
         sums = sums_of(params, frozen, batch, None if key is None else jax.random.fold_in(key, place))
         return sums.loss, sums
 
     gradient = jax.grad(loss, has_aux=True)
-    count = batches.targets.shape[0]
+    count = jax.tree.leaves(batches)[0].shape[0]
     first = gradient(params, jax.tree.map(lambda leaf: leaf[0], batches), 0)
     if count == 1:
         return first
 
-    def add(total: Any, part: tuple[Batch, jax.Array]) -> tuple[Any, None]:
+    def add(total: Any, part: tuple[Any, jax.Array]) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, gradient(params, *part)), None
 
     rest = jax.tree.map(lambda leaf: leaf[1:], batches)

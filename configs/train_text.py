@@ -1,0 +1,188 @@
+"""Trains an agent that speaks from recorded dialogues (docs/ilql.md).
+
+    python -m motif_jax.launch --config=configs/train_text.py:wordle_ilql --workdir=runs/ilql --config.data=runs/games
+
+Out come tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and agent/, which evaluate_text, rank_text and play_text open.
+Without --config.data dialogues are drawn from the task while it trains. Stopped at any moment and started again with the same command
+it goes on, to the same parameters.
+
+Variants: TASK_METHOD, smoke (a minute).
+  TASK    wordle; one from outside the package: --config.task=module:Class
+  METHOD  bc, bc_top, ilql, sarsa, awac, ilql_utterance, cql, psi, bcq, g, dt
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+from motif_jax.support import nonfinite
+from motif_jax.support.config import compat, unknown_variant
+
+TASKS = ("wordle",)
+METHODS = "bc bc_top ilql sarsa awac ilql_utterance cql psi bcq g dt".split()
+VARIANTS = ("", "smoke", *(f"{task}_{method}" for task in TASKS for method in METHODS))
+SWITCHES = (
+    "ilql_policy_loss_norm ilql_utterance_int_reward ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero "
+    "ilql_target_dropout"
+).split()
+
+
+def _method() -> ConfigDict:
+    method = ConfigDict()
+    method.name = "ilql"
+    method.discount = 0.99  # of a step from one action (a token; of ilql_utterance an utterance) to the next
+    method.expectile = 0.7  # of the target Q that V estimates; 0.5: the mean
+    method.polyak = 0.005  # share of the way that targets go after every step
+    method.copy_every = placeholder(int)  # whole copies to the targets every so many steps besides
+    method.double_q = True  # two Qs, of which targets take the smaller one
+    method.separate_policy = True  # the policy has a trunk of its own; else that of the values
+    method.separate_target = True  # the target Qs have a trunk of their own
+    method.advanced_mlp = False  # the other form of heads
+    # Whose gradient does not reach the trunk.
+    method.detach_v = False
+    method.detach_q = False
+    method.detach_policy = False
+    method.q_min = placeholder(float)  # target Qs are clipped to these
+    method.q_max = placeholder(float)
+    method.monte_carlo = False  # V estimates the return that followed in the place of the target Q
+    method.cql_temperature = 1.0  # of the conservative term's softmax
+    method.margin = 0.0  # of the margin term
+    method.reward_scale = 1.0  # rewards are divided by it
+    # How much an action counts for the policy: exp(beta A); without `exponential` beta where A > 0, else 1 - beta.
+    method.policy = ConfigDict(
+        {
+            "beta": 0.0,
+            "exponential": True,
+            "most_weight": placeholder(float),  # weights are clipped to it
+            "context_weight": 0.0,  # of tokens that the agent did not say
+        }
+    )
+    return method
+
+
+def _optimizer() -> ConfigDict:
+    optimizer = ConfigDict()
+    optimizer.learning_rate = 1e-4
+    optimizer.schedule = "constant"  # 'linear', 'cosine'
+    optimizer.warmup_steps = 0  # over so many the rate rises; then it falls until the last step
+    optimizer.final_fraction = 0.1
+    optimizer.b1 = 0.9
+    optimizer.b2 = 0.999
+    optimizer.eps = 1e-8
+    optimizer.weight_decay = 0.0  # of matrices, times the learning rate
+    optimizer.max_gradient_norm = 0.0  # 0: no clip
+    return optimizer
+
+
+def _network() -> ConfigDict:
+    network = ConfigDict()
+    # A folder or hub model that all trunks begin as, its vocabulary extended by the delimiters; None: fresh ones of these sizes.
+    network.checkpoint = placeholder(str)
+    network.width = 768
+    network.layers = 12
+    network.heads = 12
+    network.max_length = 1024  # positions of the table
+    return network
+
+
+def _base() -> ConfigDict:
+    config = ConfigDict()
+    config.stage = "train_text"
+    config.seed = 0
+    config.task = "wordle"  # a text task, or module:Class (docs/ilql.md)
+    config.options = (
+        ""  # of the task, as JSON: {"num_words": 100}; those of data that collect_text drew are known
+    )
+    # A folder of collect_text, or a file of dialogues (.parquet); None: drawn from the task, `kind` by `policy` as collect_text does.
+    config.data = placeholder(str)
+    config.kind = "games"
+    config.policy = "mixture(0.5, optimal, repeat(optimal))"
+    # What losses are measured on: a share of the data, or other data; of a stream always dialogues that are drawn beforehand.
+    config.held_out = ConfigDict({"share": 0.02, "data": placeholder(str)})
+    # Which dialogues are learned from (%BC): the best or the worst part by return, those with a return of at least `cutoff`.
+    config.filter = ConfigDict({"top": 1.0, "bottom": 1.0, "cutoff": placeholder(float)})
+    # What every token of an action is paid: a constant; or by a JSON file {token: value}, times scale plus shift.
+    config.token_reward = ConfigDict({"constant": 0.0, "file": placeholder(str), "scale": 1.0, "shift": 0.0})
+    config.method = _method()
+    # Weights of the terms. Q, V, the policy's cross-entropy, the conservative term, the margin term.
+    config.loss = ConfigDict({"q": 1.0, "v": 1.0, "policy": 1.0, "cql": 0.0, "margin": 0.0})
+    config.network = _network()
+    # Run folders that parameters are taken from: the policy's, and those of all that has to do with values.
+    config.initial = ConfigDict({"policy": placeholder(str), "value": placeholder(str)})
+    config.max_len = placeholder(int)  # tokens of a dialogue that are kept; None: what the model has room for
+    config.length_buckets = True  # dialogues of about one length together; False: all padded to the longest
+    config.batch_size = 64  # dialogues of a step
+    config.accumulate = 1  # micro-batches of a step: less memory
+    # 'batch': the loss is the mean over all actions of a step; 'micro_batch': the mean of its micro-batches' means, as published.
+    config.average = "batch"
+    config.max_steps = 10_000
+    config.evaluate_every = 500  # steps
+    config.evaluation_batches = 16  # of held-out dialogues, at most
+    config.optimizer = _optimizer()
+    config.dropout = 0.1  # share left out while training
+    config.dtype = "float32"  # of the computation: 'bfloat16'; parameters, optimiser and losses are float32
+    config.remat = False  # compute activations again in the backward pass instead of keeping them
+    # Positions whose numbers of all tokens (logits, Qs) are there at once; None: all of a micro-batch.
+    config.logits_chunk = placeholder(int)
+    config.lora = ConfigDict()
+    # Of layers with low-rank additions, '*/attention/query,*/attention/value': trunks stay, these and the heads are learned; empty: all is.
+    config.lora.patterns = ""
+    config.lora.rank = 8
+    config.lora.alpha = 16.0  # additions are multiplied by alpha / rank
+    # End when the loss on held-out dialogues was no better for so many evaluations, and use the best; 0: never.
+    config.early_stopping = ConfigDict({"patience": 0})
+    config.keep_checkpoints = 2  # the newest, besides the best
+    config.num_devices = placeholder(int)  # of this machine; None: all
+    # For what does not fit one device: parameters and optimiser are split over fsdp x tensor of the devices, and batches over
+    # the others and fsdp (docs/language.md). 1 and 1: every device holds all.
+    config.sharding = ConfigDict({"fsdp": 1, "tensor": 1})
+    config.chunk_steps = 8  # optimiser steps of one program
+    # Of float32 matrix products: 'highest', or 'default', which on recent GPUs rounds their factors to TF32 (10 bits).
+    config.matmul_precision = "default"
+    config.save_every_seconds = 300.0  # besides every evaluation
+    # Where a loss, a gradient or a parameter is not finite the step is not taken, and its batch is written to
+    # nonfinite/step-N.npz: 'stop' ends the training there, 'skip' goes on, most_skips times at most.
+    config.nonfinite = nonfinite.defaults()
+    config.profile = ConfigDict({"start": placeholder(int), "steps": 2, "server_port": placeholder(int)})
+    config.wandb = ConfigDict({"enabled": False, "project": "motif_jax", "name": placeholder(str)})
+    # Quirks of the published code, see docs/ilql.md.
+    config.compat = compat(*SWITCHES)
+    return config
+
+
+# What a method is, wherever it is trained.
+OF_METHOD: dict[str, dict[str, Any]] = {
+    "bc": {"optimizer.weight_decay": 0.01},
+    "bc_top": {"optimizer.weight_decay": 0.01, "filter.top": 0.2},
+    "ilql": {},
+    "sarsa": {"method.expectile": 0.5},
+    "awac": {"method.policy.beta": 4.0},
+    "ilql_utterance": {"method.expectile": 0.9},
+    "cql": {"method.expectile": 0.5, "loss.cql": 0.1},
+    "psi": {"method.expectile": 0.5, "method.reward_scale": 0.1, "loss.policy": 0.0},
+    "bcq": {"method.expectile": 0.5, "method.reward_scale": 0.1, "loss.policy": 0.0},
+    "g": {"method.expectile": 0.5, "method.reward_scale": 0.1, "loss.policy": 0.0},
+    "dt": {},
+}
+
+
+def get_config(variant: str | None = None) -> ConfigDict:
+    config = _base()
+    if variant == "smoke":
+        config.network.update({"width": 32, "layers": 2, "heads": 2, "max_length": 96})
+        config.update({"batch_size": 8, "max_steps": 8, "evaluate_every": 4, "chunk_steps": 2})
+        config.evaluation_batches, config.loss.cql = 2, 0.01
+        return config
+    if not variant:
+        return config
+    task, _, name = variant.partition("_")
+    if task not in TASKS or name not in METHODS:
+        raise unknown_variant(variant, VARIANTS)
+    config.task, config.method.name = task, name
+    config.update_from_flattened_dict(OF_METHOD[name])
+    if task == "wordle" and name in ("ilql", "sarsa", "awac"):
+        config.loss.cql = 1e-4
+    return config

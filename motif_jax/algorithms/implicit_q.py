@@ -1,0 +1,316 @@
+"""Implicit Q-learning on text: the terms of its loss, of one device's part of a batch (Snell et al. 2022, section 4; Kostrikov et al. 2022).
+
+A dialogue of K actions (tokens of the agent's utterances, or whole utterances) has K + 1 states: one before each action, and that behind
+the last. All functions are pure; what is counted is said by masks, and `losses` gives sums, which the caller divides by `Counts` of
+the whole batch, wherever its parts lie.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The numbers of the loss; the names in brackets are those of the paper's code.
+
+    Attributes:
+      discount: of a step from one action to the next (gamma).
+      expectile: of the target Q that V estimates (tau); 0.5 is the mean.
+      beta: of the policy's weights (beta); 0: all actions count alike.
+      exponential: weights are exp(beta A); else beta where A > 0 and 1 - beta elsewhere (exp_weights).
+      most_weight: to which weights are clipped (clip_weight); None: they are not.
+      context_weight: of tokens that are no action's (transition_weight).
+      q_min, q_max: to which target Q is clipped (value_min, value_max); None: it is not.
+      temperature: of the conservative term (cql_temp).
+      margin: of the margin term (dm_margin).
+      monte_carlo: V estimates the return that followed in the place of the target Q (mc_returns).
+      all_tokens: the policy's loss is divided by the number of all tokens, as published (`compat.ilql_policy_loss_norm`).
+    """
+
+    discount: float = 0.99
+    expectile: float = 0.7
+    beta: float = 0.0
+    exponential: bool = True
+    most_weight: float | None = None
+    context_weight: float = 0.0
+    q_min: float | None = None
+    q_max: float | None = None
+    temperature: float = 1.0
+    margin: float = 0.0
+    monte_carlo: bool = False
+    all_tokens: bool = False
+
+
+class TextBatch(NamedTuple):
+    """Dialogues side by side; numpy or jax arrays, with any axes in front of B.
+
+    Attributes:
+      tokens: int32 [B, T].
+      valid: bool [B, T], False for padding.
+      action_tokens: int32 [B, A], the position before each token of an action; 0 behind the last.
+      acts: bool [B, A], which of them the policy learns from.
+      step_of: int32 [B, A], the action (0 to K - 1) that each of those tokens belongs to.
+      states: int32 [B, K + 1], positions of the states.
+      actions: int32 [B, K], of the actions: by tokens the position before, of which the token behind is the action; by utterances
+        the utterance's last token.
+      rewards: float32 [B, K].
+      terminals: float32 [B, K + 1], 1 where a state is the end of a dialogue.
+      live: bool [B, K], which actions count.
+      returns: float32 [B], of the dialogue.
+    """
+
+    tokens: Any
+    valid: Any
+    action_tokens: Any
+    acts: Any
+    step_of: Any
+    states: Any
+    actions: Any
+    rewards: Any
+    terminals: Any
+    live: Any
+    returns: Any
+
+
+class ActionQ(NamedTuple):
+    """What the losses need of one Q at each action.
+
+    Attributes:
+      chosen: float32 [...], of the action that was taken.
+      conservative: float32 [...], cross-entropy of that action under the softmax of all of them; zeros where it is not needed.
+      margin: float32 [...], the margin term; zeros where it is not needed.
+    """
+
+    chosen: Array
+    conservative: Array
+    margin: Array
+
+
+class Estimates(NamedTuple):
+    """What networks say of a batch.
+
+    Attributes:
+      values: float32 [B, K + 1], V of every state; None where nothing but the policy is learned.
+      qs: of each online Q; none where none is learned.
+      target_q: float32 [B, K], of the actions, from `target_of`.
+      next_values: float32 [B, K], what a Q bootstraps from, without the discount: V of the next state in ILQL.
+      log_probs: float32 [B, A], of the actions' tokens under the policy.
+      context_log_probs: float32 [B, T - 1], of all tokens but the first; None unless `Settings.context_weight` is above 0.
+      advantages: float32 [B, K], what the policy's weights depend on; None: they do not.
+      shifts: float32 [B, K], added to the rewards (log pi of the action in Psi-learning); None: nothing.
+    """
+
+    values: Array | None
+    qs: Sequence[ActionQ]
+    target_q: Array | None
+    next_values: Array | None
+    log_probs: Array | None
+    context_log_probs: Array | None = None
+    advantages: Array | None = None
+    shifts: Array | None = None
+
+
+class Counts(NamedTuple):
+    """What sums are divided by, float32 scalars: actions that count, and tokens that the policy's loss is a mean of."""
+
+    actions: Any
+    policy: Any
+
+
+class Sums(NamedTuple):
+    """Summed terms, float32 scalars."""
+
+    q: Array
+    v: Array
+    conservative: Array
+    margin: Array
+    policy: Array
+
+
+def chosen(of_all: Array, index: Array) -> Array:
+    """Of numbers of all actions [..., V] those of `index` int32 [...]."""
+    chex.assert_equal_shape_prefix([of_all, index], index.ndim)
+    return jnp.take_along_axis(of_all, index[..., None], axis=-1)[..., 0]
+
+
+def action_q(q: Array, actions: Array, settings: Settings, conservative: bool, margin: bool) -> ActionQ:
+    """The terms of one Q.
+
+    Args:
+      q: float32 [..., V], of all actions.
+      actions: int32 [...], those taken.
+      settings: of the loss.
+      conservative, margin: which terms are needed besides.
+
+    Returns:
+      Terms [...]. Conservative (Kumar et al. 2020, with all tokens as actions): -log softmax(Q / temperature) of the action;
+      margin: sum over actions a' of max(0, Q(a') - Q(a) + margin)^2.
+    """
+    taken = chosen(q, actions)
+    terms = [jnp.zeros_like(taken), jnp.zeros_like(taken)]
+    if conservative:
+        terms[0] = -chosen(jax.nn.log_softmax(q / settings.temperature), actions)
+    if margin:
+        terms[1] = jnp.square(jnp.maximum(q - taken[..., None] + settings.margin, 0.0)).sum(axis=-1)
+    return ActionQ(taken, *terms)
+
+
+def target_of(qs: Sequence[Array], settings: Settings) -> Array:
+    """The smallest of the target Qs (Fujimoto et al. 2018), clipped: float32, of the shape of each."""
+    chex.assert_equal_shape(list(qs))
+    smallest = qs[0] if len(qs) == 1 else jnp.minimum(*qs)
+    if settings.q_min is None and settings.q_max is None:
+        return smallest
+    return jnp.clip(smallest, settings.q_min, settings.q_max)
+
+
+def next_value(q: Array, kind: str, prior_logits: Array | None = None) -> Array:
+    """What a Q bootstraps from, of target Qs of all actions float32 [..., V]: float32 [...].
+
+    Args:
+      q: of the next state.
+      kind: 'best': the greatest; 'soft': log sum exp Q (Psi-learning, Jaques et al. 2017); 'prior': log sum pi exp Q (G-learning).
+      prior_logits: float32 [..., V] of pi, for 'prior'.
+    """
+    if kind == "best":
+        return q.max(axis=-1)
+    if kind == "soft":
+        return jax.nn.logsumexp(q, axis=-1)
+    assert kind == "prior"
+    assert prior_logits is not None
+    return jax.nn.logsumexp(q + jax.nn.log_softmax(prior_logits), axis=-1)
+
+
+def shifted(values: Array, behind: float = 0.0) -> Array:
+    """Of [B, K] numbers of actions those of the next action, and `behind` at the end, as published (`compat.ilql_next_q_zero`)."""
+    return jnp.concatenate([values[:, 1:], jnp.full_like(values[:, :1], behind)], axis=1)
+
+
+def bellman_targets(rewards: Array, next_values: Array, next_terminals: Array, discount: float) -> Array:
+    """r + discount (1 - d') V(s'), without gradient; float32, all of one shape."""
+    chex.assert_equal_shape([rewards, next_values, next_terminals])
+    return jax.lax.stop_gradient(rewards + discount * (1 - next_terminals) * next_values)
+
+
+def returns_to_go(rewards: Array, discount: float) -> Array:
+    """The discounted sum of this reward and those behind it: float32 [B, K] of rewards [B, K]."""
+    chex.assert_rank(rewards, 2)
+
+    def back(later: Array, reward: Array) -> tuple[Array, Array]:
+        total = reward + discount * later
+        return total, total
+
+    return jax.lax.scan(back, jnp.zeros_like(rewards[:, 0]), rewards.T, reverse=True)[1].T
+
+
+def expectile_errors(targets: Array, values: Array, expectile: float) -> Array:
+    """|expectile - 1[target < V]| (target - V)^2, gradient to V alone (Kostrikov et al. 2022, equation 5)."""
+    chex.assert_equal_shape([targets, values])
+    errors = jax.lax.stop_gradient(targets) - values
+    return jnp.where(errors >= 0, expectile, 1 - expectile) * jnp.square(errors)
+
+
+def policy_weights(advantages: Array, settings: Settings) -> Array:
+    """How much an action counts for the policy, by its advantage: exp(beta A), or by its sign; no gradient."""
+    advantages = jax.lax.stop_gradient(advantages)
+    if settings.exponential:
+        weights = jnp.exp(settings.beta * advantages)
+    else:
+        weights = jnp.where(advantages > 0, settings.beta, 1 - settings.beta)
+    return weights if settings.most_weight is None else jnp.minimum(weights, settings.most_weight)
+
+
+def token_weights(batch: TextBatch, advantages: Array, settings: Settings) -> Array:
+    """The policy's weight of predicting the token behind each position, float32 [B, T] (published: `get_weights`).
+
+    Args:
+      batch: the dialogues.
+      advantages: float32 [B, K].
+      settings: of the loss.
+    """
+    chex.assert_equal_shape([advantages, batch.live])
+    most = jnp.inf if settings.most_weight is None else settings.most_weight
+    weights = jnp.full(batch.tokens.shape, min(settings.context_weight, most), jnp.float32)
+    ours = jnp.take_along_axis(policy_weights(advantages, settings), batch.step_of, axis=1)
+    places = jnp.where(batch.acts, batch.action_tokens, batch.tokens.shape[1])
+    rows = jnp.arange(len(places))[:, None]
+    return weights.at[rows, places].set(ours, mode="drop")
+
+
+def next_tokens(batch: TextBatch) -> Array:
+    """The tokens of the actions, int32 [B, A]: those behind `batch.action_tokens`."""
+    last = batch.tokens.shape[1] - 1
+    return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.action_tokens + 1, last), axis=1)
+
+
+def counts(batch: TextBatch, settings: Settings) -> Counts:
+    """What the sums of this part of a batch are divided by, before it is added up with other parts."""
+    everything = settings.all_tokens or settings.context_weight > 0
+    policy = batch.valid[:, 1:] if everything else batch.acts
+    return Counts(*(jnp.sum(part, dtype=jnp.float32) for part in (batch.live, policy)))
+
+
+def losses(batch: TextBatch, estimates: Estimates, settings: Settings, huber: bool = False) -> Sums:
+    """The sums of the terms over a batch; all that is no estimate of a live action may be anything, but finite.
+
+    Args:
+      batch: the dialogues.
+      estimates: of the networks.
+      settings: of the loss.
+      huber: Q's errors are Huber's with delta 1 (Psi-learning) in the place of squares.
+    """
+    zero = jnp.zeros(())
+
+    def total(errors: Array, mask: Array) -> Array:
+        chex.assert_equal_shape([errors, mask])
+        return jnp.sum(jnp.where(mask, errors, 0.0))
+
+    q = conservative = margin = v = policy = zero
+    rewards, live = batch.rewards, batch.live
+    if estimates.qs:
+        chex.assert_rank([estimates.next_values], [2])
+        paid = rewards if estimates.shifts is None else rewards + estimates.shifts
+        targets = bellman_targets(paid, estimates.next_values, batch.terminals[:, 1:], settings.discount)  # type: ignore[arg-type]
+        errors = [huber_errors(each.chosen - targets) if huber else jnp.square(targets - each.chosen) for each in estimates.qs]  # fmt: skip
+        q = sum((total(each, live) for each in errors), zero)
+        conservative = sum((total(each.conservative, live) for each in estimates.qs), zero)
+        margin = sum((total(each.margin, live) for each in estimates.qs), zero)
+    if estimates.values is not None and (settings.monte_carlo or estimates.target_q is not None):
+        aims = returns_to_go(rewards, settings.discount) if settings.monte_carlo else estimates.target_q
+        assert aims is not None
+        v = total(expectile_errors(aims, estimates.values[:, :-1], settings.expectile), live)
+    if estimates.log_probs is not None:
+        policy = _policy_sum(batch, estimates, settings)
+    return Sums(q, v, conservative, margin, policy)
+
+
+def _policy_sum(batch: TextBatch, estimates: Estimates, settings: Settings) -> Array:
+    """Weighted cross-entropy in nats of the actions' tokens, and of all others where they count too."""
+    advantages = estimates.advantages
+    if advantages is None:
+        advantages = jnp.zeros(batch.live.shape)
+    assert estimates.log_probs is not None
+    if settings.context_weight > 0:
+        assert estimates.context_log_probs is not None
+        weights = token_weights(batch, advantages, settings)[:, :-1]
+        return -jnp.sum(jnp.where(batch.valid[:, 1:], weights * estimates.context_log_probs, 0.0))
+    weights = jnp.take_along_axis(policy_weights(advantages, settings), batch.step_of, axis=1)
+    last = batch.tokens.shape[1] - 1
+    # That of an item without actions may stand in front of no token (`compat.ilql_padded_positions`).
+    there = jnp.take_along_axis(batch.valid, jnp.minimum(batch.action_tokens + 1, last), axis=1)
+    return -jnp.sum(jnp.where(batch.acts & there, weights * estimates.log_probs, 0.0))
+
+
+def huber_errors(errors: Array) -> Array:
+    """Half the square up to 1, |x| - 1/2 beyond (Huber 1964)."""
+    size = jnp.abs(errors)
+    return jnp.where(size <= 1, 0.5 * jnp.square(errors), size - 0.5)

@@ -1,0 +1,114 @@
+"""Dialogues as tokens side by side: padded arrays of tokens, states, actions and rewards (Snell et al. 2022, `collate`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.items import TokenItem
+
+
+@dataclasses.dataclass(frozen=True)
+class Quirks:
+    """What the published code does otherwise, each off unless its switch is on.
+
+    Attributes:
+      padded_positions: an unfinished dialogue that is shorter than the longest has one more live position, and one without actions a
+        weight at position 0 (`compat.ilql_padded_positions`).
+      whole_rewards: rewards of utterances are cut to integers (`compat.ilql_utterance_int_reward`).
+      utterances_by_tokens: with `max_len`, as many states of utterances are kept as of tokens (`compat.ilql_utterance_truncation`).
+    """
+
+    padded_positions: bool = False
+    whole_rewards: bool = False
+    utterances_by_tokens: bool = False
+
+
+class Steps(NamedTuple):
+    """The actions of dialogues, by tokens or by utterances, padded to the most of one dialogue.
+
+    Attributes:
+      states: int32 [B, K + 1], their positions, 0 behind the last.
+      actions: int32 [B, K].
+      rewards: float32 [B, K].
+      terminals: float32 [B, K + 1], 1 behind the last.
+      live: bool [B, K].
+    """
+
+    states: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    terminals: np.ndarray
+    live: np.ndarray
+
+
+def truncated(item: TokenItem, max_len: int | None, quirks: Quirks = Quirks()) -> TokenItem:
+    """The first `max_len` tokens of an item; its last state that is left is the one behind its last action that is left."""
+    if max_len is None or len(item.tokens) <= max_len:
+        return item
+    states = int((item.state_indices < max_len).sum())
+    utterances = int((item.utterance_state_indices < max_len).sum())
+    spoken = max(utterances - 1, 0)
+    if quirks.utterances_by_tokens:
+        utterances = min(states, len(item.utterance_state_indices))
+        spoken = int((item.utterance_action_indices < max_len).sum())
+    return TokenItem(
+        item.tokens[:max_len],
+        item.state_indices[:states],
+        item.action_indices[: max(states - 1, 0)],
+        item.rewards[: max(states - 1, 0)],
+        item.terminals[:states],
+        item.utterance_state_indices[:utterances],
+        item.utterance_action_indices[:spoken],
+        item.utterance_rewards[:spoken],
+        item.utterance_terminals[:utterances],
+    )
+
+
+def steps(
+    items: Sequence[TokenItem], by_utterance: bool, quirks: Quirks = Quirks(), width: int | None = None
+) -> Steps:
+    """The actions of items side by side.
+
+    Args:
+      items: of the dialogues.
+      by_utterance: an action is an utterance, not a token.
+      quirks: of the published code.
+      width: K; None: that of the item with the most.
+    """
+    prefix = "utterance_" if by_utterance else ""
+    parts = [
+        [getattr(item, prefix + name) for name in ("state_indices", "action_indices", "rewards", "terminals")]
+        for item in items
+    ]
+    count = len(parts)
+    most = max((len(actions) for _, actions, _, _ in parts), default=0) if width is None else width
+    longest = max([most + 1, *(len(states) for states, *_ in parts)]) if width is None else most + 1
+    states, actions = np.zeros((count, longest), np.int32), np.zeros((count, most), np.int32)
+    rewards, terminals = np.zeros((count, most), np.float32), np.ones((count, longest), np.float32)
+    numbers = np.zeros(count, np.int64)
+    for row, (positions, acted, paid, ends) in enumerate(parts):
+        states[row, : len(positions)] = positions[:longest]
+        actions[row, : len(acted)] = acted
+        rewards[row, : len(paid)] = paid
+        terminals[row, : len(ends)] = ends[:longest]
+        numbers[row] = len(acted)
+    if by_utterance and quirks.whole_rewards:
+        rewards = np.trunc(rewards)
+    live = np.arange(most) < numbers[:, None]
+    if quirks.padded_positions:
+        live = terminals[:, :most] == 0
+    return Steps(states, actions, rewards, terminals, live)
+
+
+def padded_tokens(items: Sequence[TokenItem], pad: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens int32 [B, width], padded on the right, and bool [B, width] which are none of the padding."""
+    tokens = np.full((len(items), width), pad, np.int32)
+    valid = np.zeros((len(items), width), bool)
+    for row, item in enumerate(items):
+        tokens[row, : len(item.tokens)] = item.tokens
+        valid[row, : len(item.tokens)] = True
+    return tokens, valid

@@ -1,0 +1,71 @@
+"""Dialogues as a dataset of tokens on disk (`datasets/tokens/`): what each token is, and what it is paid.
+
+Columns of tokens: `kinds` uint8 (`CONTEXT`, `ACTION`, `ACTION_END`), `rewards` float32 (0 for tokens that are no action's). Columns of items:
+`terminal` bool, `return` float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.items import TokenItem
+from motif_jax.datasets.tokens.dataset import TokensDataset
+from motif_jax.datasets.tokens.writer import TokensWriter
+
+CONTEXT, ACTION, ACTION_END = 0, 1, 2
+TOKEN_COLUMNS: dict[str, Any] = {"kinds": "uint8", "rewards": "float32"}
+ITEM_COLUMNS: dict[str, Any] = {"terminal": "bool", "return": "float64"}
+
+
+def add(writer: TokensWriter, items: Iterable[TokenItem]) -> None:
+    """Appends items to a dataset that has these columns."""
+    for item in items:
+        kinds = np.zeros(len(item.tokens), np.uint8)
+        rewards = np.zeros(len(item.tokens), np.float32)
+        kinds[item.action_indices + 1] = ACTION
+        kinds[item.utterance_action_indices] = ACTION_END
+        rewards[item.action_indices + 1] = item.rewards
+        terminal = bool(item.terminals[-1])
+        columns = {"terminal": terminal, "return": float(item.rewards.sum())}
+        writer.add(item.tokens, {"kinds": kinds, "rewards": rewards}, columns)
+
+
+def item_of(dataset: TokensDataset, index: int) -> TokenItem:
+    """An item of such a dataset; its rewards are rounded to float32."""
+    rows = slice(int(dataset.offsets[index]), int(dataset.offsets[index + 1]))
+    return rebuilt(
+        np.asarray(dataset.tokens[rows], np.int32),
+        np.asarray(dataset.token_columns["kinds"][rows]),
+        np.asarray(dataset.token_columns["rewards"][rows]),
+        bool(dataset.item_columns["terminal"][index]),
+    )
+
+
+def rebuilt(tokens: np.ndarray, kinds: np.ndarray, rewards: np.ndarray, terminal: bool) -> TokenItem:
+    """The item that has these columns: see `TokenItem`."""
+    acted = np.flatnonzero(kinds).astype(np.int32)
+    ends = np.flatnonzero(kinds == ACTION_END).astype(np.int32)
+    # Of each action the number of its first token among all actions' tokens.
+    firsts = np.concatenate([[0], np.searchsorted(acted, ends[:-1]) + 1]) if len(ends) else np.zeros(0, int)
+    before, last = acted - 1, np.array([len(tokens) - 1], np.int32)
+    paid = rewards[acted].astype(np.float64)
+    return TokenItem(
+        tokens=tokens,
+        state_indices=np.concatenate([before, last]),
+        action_indices=before,
+        rewards=paid,
+        terminals=_terminals(len(before), terminal),
+        utterance_state_indices=np.concatenate([before[firsts], last]),
+        utterance_action_indices=ends,
+        utterance_rewards=np.add.reduceat(paid, firsts) if len(ends) else np.zeros(0),
+        utterance_terminals=_terminals(len(ends), terminal),
+    )
+
+
+def _terminals(count: int, terminal: bool) -> np.ndarray:
+    ends = np.zeros(count + 1, np.int8)
+    ends[-1] = terminal
+    return ends

@@ -1,0 +1,232 @@
+"""An agent that speaks: a policy, and values of what it may say, on one to three trunks (Snell et al. 2022, section 4.2).
+
+The policy is a language model. V, and one or two Q of every token (or of a whole utterance), are heads on the states of the trunk
+`values`; target Qs are copies of those heads on the states of the trunk `target`. Parameters are a tree
+
+    {"trunks": {name: a model's}, "heads": {"v", "q1", "q2"}, "target_heads": {"q1", "q2"}, "prefix": {"kernel", "bias"}}
+
+of which a method has what it needs. What decodes runs the trunks as one program (`copies.Copies`, `Roles.trees(params["trunks"])`) and
+gives their states to `TextAgent.read`; `TextAgent.run` runs whole dialogues.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language import lora
+from motif_jax.language.copies import Roles
+from motif_jax.language.heads import HeadConfig, Heads
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.network import States
+
+POLICY, VALUES, TARGET = "policy", "values", "target"
+V, QS = "v", ("q1", "q2")
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+    """Which parts an agent has.
+
+    Attributes:
+      q: what Q is of: 'token' (every token of the vocabulary), 'utterance' (the utterance that ends here), 'mean' (CHAI: the mean of the
+        states so far), or 'none': the agent is a policy alone.
+      v: whether there is a V.
+      double_q: two Qs, of which the targets' smaller one is taken.
+      separate_policy: the policy has a trunk of its own; else it shares that of the values.
+      separate_target: the target Qs have a trunk of their own.
+      residual: heads of the other form (`advanced_mlp`), on the states before the last norm.
+      prefix: an embedding in front of the tokens is made of a number (the decision transformer's return).
+    """
+
+    q: str = "token"
+    v: bool = True
+    double_q: bool = True
+    separate_policy: bool = True
+    separate_target: bool = True
+    residual: bool = False
+    prefix: bool = False
+
+    @property
+    def roles(self) -> Roles:
+        """Which trunk plays which part."""
+        if self.q == "none":
+            return Roles({POLICY: POLICY})
+        return Roles(
+            {
+                POLICY: POLICY if self.separate_policy else VALUES,
+                VALUES: VALUES,
+                TARGET: TARGET if self.separate_target else VALUES,
+            }
+        )
+
+    @property
+    def qs(self) -> tuple[str, ...]:
+        """The names of the Qs."""
+        return () if self.q == "none" else QS[: 1 + self.double_q]
+
+
+class Readout(NamedTuple):
+    """What an agent says of states.
+
+    Attributes:
+      logits: float32 [..., V] of the policy.
+      values: float32 [...], V; None where the agent has none.
+      qs: online Qs, float32 [..., V] each, [...] of utterances.
+      target_q: the smaller of the target Qs, as `qs`; None where there is none.
+    """
+
+    logits: jax.Array
+    values: jax.Array | None
+    qs: tuple[jax.Array, ...]
+    target_q: jax.Array | None
+
+
+@dataclasses.dataclass(frozen=True)
+class TextAgent:
+    """The network of an agent.
+
+    Attributes:
+      model: of all trunks.
+      design: which parts there are.
+      dtype: of the heads' products.
+    """
+
+    model: LanguageModel
+    design: Design
+    dtype: Any = jnp.float32
+
+    @property
+    def heads(self) -> Heads:
+        """V and the online Qs."""
+        design, width = self.design, self.model.config.width
+        inner = 4 if design.residual else 2
+        form: dict[str, Any] = {"widths": (inner * width,)}
+        if design.residual:
+            form |= {"kind": "residual", "activation": "gelu", "state": "before", "dropout": 0.1}
+        outputs = self.model.config.vocab_size if design.q == "token" else 1
+        configs = {name: HeadConfig(outputs, **form) for name in design.qs}
+        if design.v and design.qs:
+            configs = {V: HeadConfig(1, **form), **configs}
+        return Heads(width, configs, self.dtype)
+
+    @property
+    def target_heads(self) -> Heads:
+        """The target Qs."""
+        heads = self.heads
+        return Heads(heads.width, {name: c for name, c in heads.configs.items() if name in QS}, heads.dtype)
+
+    def init(self, key: jax.Array) -> dict[str, Any]:
+        """Fresh parameters, float32; targets are copies of what they follow, heads and trunks alike."""
+        keys = jax.random.split(key, 4)
+        trunks = {}
+        for name, each in zip(self.design.roles.trunks, keys[:2], strict=False):
+            trunks[name] = jax.jit(self.model.init)(each)
+        if TARGET in self.design.roles.trunks:
+            trunks[TARGET] = trunks[VALUES]
+        params: dict[str, Any] = {"trunks": trunks}
+        if self.design.qs:
+            params["heads"] = self.heads.init(keys[2])
+            params["target_heads"] = {name: params["heads"][name] for name in self.design.qs}
+        if self.design.prefix:
+            # A linear layer of one input, as PyTorch's starts.
+            kernel, bias = jax.random.uniform(keys[3], (2, self.model.config.width), minval=-1.0)
+            params["prefix"] = {"kernel": kernel, "bias": bias}
+        return params
+
+    def run(
+        self,
+        params: Any,
+        tokens: jax.Array,
+        valid: jax.Array,
+        parts: tuple[str, ...] = (POLICY, VALUES, TARGET),
+        returns: jax.Array | None = None,
+        additions: Mapping[str, Any] | None = None,
+        spec: lora.Spec | None = None,
+        dropout: Mapping[str, jax.Array] | None = None,
+    ) -> dict[str, States]:
+        """Runs dialogues through the trunks of some parts, each trunk once.
+
+        Args:
+          params: of the agent; `trunks` alone are read, and `prefix`.
+          tokens: int32 [B, T].
+          valid: bool [B, T], padding is on the right.
+          parts: those that are wanted; those that the agent does not have are left out.
+          returns: float32 [B], what the prefix is made of, where the agent has one.
+          additions: low-rank additions by the name of a trunk, with their `spec`.
+          spec: of the additions.
+          dropout: key of what is left out, by the name of a trunk; none: nothing is.
+
+        Returns:
+          States [B, T, D] by part. With a prefix those of the tokens.
+        """
+        chex.assert_equal_shape([tokens, valid])
+        trunk_of, found = self.design.roles.trunk_of, {}
+        for name in dict.fromkeys(trunk_of[part] for part in parts if part in trunk_of):
+            model = self.model
+            if dropout and name in dropout:
+                model = model.with_dropout(dropout[name])
+            with contextlib.ExitStack() as stack:
+                if additions and spec is not None and name in additions:
+                    stack.enter_context(lora.added(additions[name], spec))
+                found[name] = self._states(model, params, name, tokens, valid, returns)
+        return {part: found[trunk_of[part]] for part in parts if part in trunk_of}
+
+    def _states(
+        self, model: LanguageModel, params: Any, name: str, tokens: jax.Array, valid: jax.Array, returns: Any
+    ) -> States:
+        if not self.design.prefix:
+            return model.prefill(params["trunks"][name], tokens, valid)[0]
+        chex.assert_shape(returns, tokens.shape[:1])
+        trunk = params["trunks"][name]
+        embeddings = jnp.concatenate(
+            [self.prefix(params, returns)[:, None], model.embed(trunk, tokens)], axis=1
+        )
+        there = jnp.concatenate([jnp.ones_like(valid[:, :1]), valid], axis=1)
+        states, _ = model.prefill(trunk, None, there, embeddings)
+        return States(*(part[:, 1:] for part in states))
+
+    def prefix(self, params: Any, returns: jax.Array) -> jax.Array:
+        """The embedding [B, D] in front of the tokens, of returns float32 [B] (a decision transformer's, Chen et al. 2021)."""
+        layer = params["prefix"]
+        return (returns[:, None] * layer["kernel"] + layer["bias"]).astype(self.model.dtype)
+
+    def read(self, params: Any, states: Mapping[str, States]) -> Readout:
+        """What the agent says of states [..., D] by part; of 'mean' (CHAI) the caller gives means of states as `values` and `target`."""
+        roles, design = self.design.roles, self.design
+        policy = params["trunks"][roles.trunk_of[POLICY]]
+        logits = self.model.logits(policy, states[POLICY].after)
+        if not design.qs:
+            return Readout(logits, None, (), None)
+        heads = self.heads
+        qs = tuple(heads.apply(params["heads"], name, states[VALUES]) for name in design.qs)
+        targets = [
+            self.target_heads.apply(params["target_heads"], name, states[TARGET]) for name in design.qs
+        ]
+        values = heads.apply(params["heads"], V, states[VALUES]) if V in heads.configs else None
+        return Readout(logits, values, qs, targets[0] if len(targets) == 1 else jnp.minimum(*targets))
+
+    def look(
+        self, params: Any, tokens: jax.Array, valid: jax.Array, returns: jax.Array | None = None
+    ) -> Readout:
+        """What the agent says at every position of dialogues int32 [B, T] about the token behind it: `Readout` [B, T]."""
+        states = self.run(params, tokens, valid, returns=returns)
+        if self.design.q == "mean":
+            states |= {
+                part: States(*(running_mean(each, valid) for each in states[part]))
+                for part in (VALUES, TARGET)
+            }
+        return self.read(params, states)
+
+
+def running_mean(states: jax.Array, valid: jax.Array) -> jax.Array:
+    """The mean of the states 0 to t of each t: [B, T, D] of states [B, T, D], padding left out."""
+    there = valid[..., None].astype(jnp.float32)
+    total = jnp.cumsum(states.astype(jnp.float32) * there, axis=1)
+    return (total / jnp.maximum(jnp.cumsum(there, axis=1), 1.0)).astype(states.dtype)

@@ -1,0 +1,210 @@
+"""The agent that a training on dialogues brings about, as a folder: its networks, and all that decoding and evaluation need.
+
+    agent/
+      agent.json                 method, task, options, numbers of the method, design, digest of the vocabulary
+      trunks/NAME/               policy, values, target, as many as there are: config.json, model.safetensors (transformers opens them)
+      heads/, target_heads/      V, Q1, Q2 and the target Qs: heads.json, heads.safetensors
+      prefix.safetensors         of the decision transformer
+      tokenizer.json             of a task whose tokens are in a file
+
+`load` opens the run folder of `train_text` (its `agent/`), or such a folder itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from motif_jax.datasets.dialogues.items import TextTokenizer
+from motif_jax.envs.text import registry
+from motif_jax.envs.text.contract import TextTask
+from motif_jax.language import config as configs
+from motif_jax.language import folder as folders
+from motif_jax.language import heads as heads_files
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text_agent import Design, TextAgent
+from motif_jax.support import digests
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, read_json
+
+AGENT, FILE, PREFIX, VERSION = "agent", "agent.json", "prefix.safetensors", 1
+# Of tasks whose tokens are in a file, which their option `tokenizer` names.
+TOKENIZER = "tokenizer.json"
+_KEYS = ("version", "method", "task", "options", "design", "vocabulary", "settings")
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedAgent:
+    """An agent read from a folder.
+
+    Attributes:
+      folder: where it lies.
+      network: its parts.
+      params: of all parts, numpy arrays; see `TextAgent`.
+      method: it was trained with, 'ilql' say.
+      settings: numbers of the method: `discount`, `max_len`, `q_min`, `q_max`, and what else it has.
+      task_name, options: of `task`.
+      task: what it speaks about.
+      tokenizer: of the task.
+      about: all that agent.json says.
+    """
+
+    folder: Path
+    network: TextAgent
+    params: Any
+    method: str
+    settings: Mapping[str, Any]
+    task_name: str
+    options: Mapping[str, Any]
+    task: TextTask
+    tokenizer: TextTokenizer
+    about: Mapping[str, Any]
+
+
+def vocabulary_digest(tokenizer: TextTokenizer) -> str:
+    """What tells a tokenizer's tokens from those of any other."""
+    texts = [tokenizer.decode([token]) for token in range(tokenizer.size)]
+    return digests.of_bytes(repr((texts, tuple(tokenizer.delimiters))).encode())
+
+
+def write(
+    folder: Path,
+    network: TextAgent,
+    params: Any,
+    method: str,
+    settings: Mapping[str, Any],
+    task: str,
+    options: Mapping[str, Any],
+    tokenizer: TextTokenizer,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes an agent; the folder is there once it is whole, in the place of what was there.
+
+    Args:
+      folder: of the agent.
+      network, params: of it, host arrays, float32.
+      method, settings: see `SavedAgent`.
+      task, options: of `envs.text.registry.make`.
+      tokenizer: of the task.
+      extra: what else agent.json says.
+    """
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    for name, trunk in params["trunks"].items():
+        folders.write(part / "trunks" / name, network.model.config, trunk)
+    if network.design.qs:
+        heads_files.save(part / "heads", network.heads, params["heads"])
+        heads_files.save(part / "target_heads", network.target_heads, params["target_heads"])
+    if network.design.prefix:
+        flat = {name: np.ascontiguousarray(value) for name, value in params["prefix"].items()}
+        save_file(flat, part / PREFIX)
+    options = dict(options)
+    if options.get("tokenizer"):  # a file: it goes with the agent
+        file = Path(options["tokenizer"])
+        shutil.copyfile(file / TOKENIZER if file.is_dir() else file, part / TOKENIZER)
+    about = {
+        "version": VERSION,
+        "method": method,
+        "task": task,
+        "options": options,
+        "design": dataclasses.asdict(network.design),
+        "vocabulary": vocabulary_digest(tokenizer),
+        "settings": dict(settings),
+    }
+    atomic_write_json(part / FILE, {**about, **(extra or {})})
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(part, folder)
+
+
+def find(folder: str | Path, key: str) -> Path:
+    """The agent's folder of a run, or that which is one itself; UserError names `key` of the config where there is none."""
+    for place in (Path(folder) / AGENT, Path(folder)):
+        if (place / FILE).is_file():
+            return place
+    unfinished = (Path(folder) / "checkpoints").is_dir()
+    why = "its training has not ended: give its command again" if unfinished else f"it has no {AGENT}/{FILE}"
+    raise UserError(f"config.{key}={folder}: must be the run folder of train_text, or an agent's; {why}")
+
+
+def describe(folder: str | Path, key: str) -> dict[str, Any]:
+    """What agent.json of a run says, without the networks being read.
+
+    Raises:
+      UserError: there is no agent, or one of another version.
+    """
+    place = find(folder, key)
+    about = read_json(place / FILE, f"train {folder} again", keys=_KEYS)
+    if about["version"] != VERSION:
+        raise UserError(
+            f"config.{key}={folder}: an agent of version {about['version']}, this one reads {VERSION}"
+        )
+    return {**about, "folder": str(place)}
+
+
+def load(
+    folder: str | Path,
+    key: str = "agent",
+    task: TextTask | None = None,
+    dtype: Any = jnp.float32,
+) -> SavedAgent:
+    """Reads an agent.
+
+    Args:
+      folder: run folder of train_text, or an agent's.
+      key: of the config, for errors.
+      task: it is to speak about; None: that which it was trained for, with its options.
+      dtype: of the computation.
+
+    Raises:
+      UserError: there is no agent, a file is damaged, or the task has other tokens than it was trained with.
+    """
+    about = describe(folder, key)
+    place = Path(about["folder"])
+    options = dict(about["options"])
+    if (place / TOKENIZER).is_file():
+        options["tokenizer"] = str(place)
+    task = task or registry.make(about["task"], options)
+    tokenizer = task.tokenizer()
+    if vocabulary_digest(tokenizer) != about["vocabulary"]:
+        raise UserError(
+            f"config.{key}={folder}: was trained with other tokens than {type(task).__name__} has"
+        )
+    design = Design(**about["design"])
+    trunks, model = {}, None
+    for name in design.roles.trunks:
+        found = folders.read(place / "trunks" / name)
+        trunks[name], model = found.params, LanguageModel(found.config, jnp.dtype(dtype))
+    assert model is not None
+    configs.require_decoder(model.config, "says")
+    network = TextAgent(model, design, jnp.dtype(dtype))
+    params: dict[str, Any] = {"trunks": trunks}
+    if design.qs:
+        width = model.config.width
+        params["heads"] = heads_files.load(place / "heads", width)[1]
+        params["target_heads"] = heads_files.load(place / "target_heads", width)[1]
+    if design.prefix:
+        try:
+            params["prefix"] = load_file(place / PREFIX)
+        except (OSError, SafetensorError) as error:
+            raise UserError(f"{place / PREFIX} cannot be read: {error}") from None
+    return SavedAgent(
+        place,
+        network,
+        params,
+        about["method"],
+        about["settings"],
+        about["task"],
+        options,
+        task,
+        tokenizer,
+        about,
+    )

@@ -1,0 +1,203 @@
+"""Where the parameters of an agent begin: fresh, a language model's, or those of runs before; what of them is learned, and the way back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.dialogues.items import TextTokenizer
+from motif_jax.language import config as configs
+from motif_jax.language import lora, making, vocabulary, weights
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.making import Sizes
+from motif_jax.language.text import fetch
+from motif_jax.language.text_agent import POLICY, TARGET, VALUES
+from motif_jax.offline import agent_folder
+from motif_jax.offline.agent_folder import SavedAgent
+from motif_jax.offline.text_objective import Objective
+from motif_jax.support import digests
+from motif_jax.support.errors import UserError
+
+_KEYS = ("policy", "value")
+
+
+class Start(NamedTuple):
+    """Parameters at the beginning, host arrays; see `Objective.terms`.
+
+    Attributes:
+      learned, target, frozen: what a step changes, what follows it, and what stays.
+      digests: of the files that they were read from.
+    """
+
+    learned: dict[str, Any]
+    target: dict[str, Any]
+    frozen: dict[str, Any]
+    digests: dict[str, str]
+
+
+def _folders(config: ConfigDict) -> dict[str, str]:
+    return {key: config.initial[key] for key in _KEYS if config.initial[key]}
+
+
+def model_config(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
+    """The trunks' config; reads no weights.
+
+    Raises:
+      UserError: see `text_run.model_config`.
+    """
+    found: dict[str, ModelConfig] = {}
+    for key, run in _folders(config).items():
+        about = agent_folder.describe(run, f"initial.{key}")
+        if about["vocabulary"] != agent_folder.vocabulary_digest(tokenizer):
+            raise UserError(
+                f"config.initial.{key}={run}: was trained with other tokens than the task {config.task} has"
+            )
+        trunks = sorted((Path(about["folder"]) / "trunks").iterdir())
+        found[key] = configs.read(trunks[0])
+    if len(set(found.values())) > 1:
+        raise UserError(
+            f"config.initial.value={config.initial.value}: has trunks of other sizes than config.initial.policy={config.initial.policy}"
+        )
+    if found:
+        if config.network.checkpoint:
+            raise UserError(
+                f"config.network.checkpoint={config.network.checkpoint}: must be None where config.initial names a run"
+            )
+        return next(iter(found.values()))
+    if config.network.checkpoint:
+        folder = fetch(config.network.checkpoint)
+        settings = weights.settle_head(folder, configs.read(folder))
+        configs.require_decoder(settings, "says")
+        if settings.encoder_layers:
+            raise UserError(
+                f"config.network.checkpoint={config.network.checkpoint}: must be a decoder, it is {settings.architecture}"
+            )
+        if settings.vocab_size > tokenizer.size:
+            raise UserError(
+                f"config.network.checkpoint={config.network.checkpoint}: has {settings.vocab_size} tokens, the task's tokenizer {tokenizer.size}: "
+                "must be a model of the same tokenizer without the delimiters"
+            )
+        return dataclasses.replace(settings, vocab_size=tokenizer.size)
+    network, marks = config.network, tokenizer.delimiters
+    sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
+    tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
+    return making.make("gpt2", sizes, tokenizer.size, tokens)
+
+
+def start(config: ConfigDict, objective: Objective, tokenizer: TextTokenizer, key: jax.Array) -> Start:
+    """The parameters at the beginning of a training.
+
+    Args:
+      config: of the run.
+      objective: what is minimised.
+      tokenizer: of the task.
+      key: of all that is drawn.
+
+    Raises:
+      UserError: a file is damaged, or low-rank patterns match nothing.
+    """
+    agent = objective.agent
+    params = jax.device_get(agent.init(key))
+    said: dict[str, str] = {}
+    if config.network.checkpoint:
+        folder = fetch(config.network.checkpoint)
+        settings = weights.settle_head(folder, configs.read(folder))
+        _, grown = vocabulary.extend(
+            settings, weights.load(folder, settings), tokenizer.size, jax.random.fold_in(key, 1)
+        )
+        grown = jax.device_get(grown)
+        params["trunks"] = dict.fromkeys(params["trunks"], grown)
+        said["network"] = _digest(folder)
+    for name, run in _folders(config).items():
+        saved = agent_folder.load(run, f"initial.{name}")
+        params = _taken(params, saved, name, objective)
+        said[f"initial {name}"] = _digest(saved.folder)
+    learned, target, frozen = _arranged(params, objective, jax.random.fold_in(key, 2))
+    return Start(learned, target, frozen, said)
+
+
+def _taken(params: dict[str, Any], saved: SavedAgent, name: str, objective: Objective) -> dict[str, Any]:
+    """`params` with the policy, or all that has to do with values, of an agent that is there."""
+    design, theirs = objective.agent.design, saved.network.design
+    trunks = dict(params["trunks"])
+    if name == POLICY:
+        trunks[design.roles.trunk_of[POLICY]] = saved.params["trunks"][theirs.roles.trunk_of[POLICY]]
+        return {**params, "trunks": trunks}
+    if not design.qs:
+        raise UserError(f"config.initial.value={saved.folder}: this method has no values, must be None")
+    part = VALUES if theirs.qs else POLICY
+    trunks[VALUES] = saved.params["trunks"][theirs.roles.trunk_of[part]]
+    if TARGET in trunks:
+        trunks[TARGET] = saved.params["trunks"][theirs.roles.trunk_of[TARGET if theirs.qs else POLICY]]
+    found = {**params, "trunks": trunks}
+    if theirs.qs:
+        mine = (design.q, design.double_q, design.residual)
+        if mine != (theirs.q, theirs.double_q, theirs.residual):
+            raise UserError(
+                f"config.initial.value={saved.folder}: has heads of another kind than config.method asks for"
+            )
+        found |= {"heads": saved.params["heads"], "target_heads": saved.params["target_heads"]}
+    return found
+
+
+def _arranged(
+    params: dict[str, Any], objective: Objective, key: jax.Array
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """What is learned, what follows it, and what stays."""
+    roles, weights_ = objective.agent.design.roles, objective.weights
+    names = [roles.trunk_of[POLICY]] if objective.learns_policy else []
+    if objective.agent.design.qs and weights_.of_values:
+        names.append(VALUES)
+    learned: dict[str, Any] = {}
+    target: dict[str, Any] = {}
+    trunks = params["trunks"]
+    if objective.spec is None:
+        learned["trunks"] = {name: trunks[name] for name in dict.fromkeys(names)}
+        if TARGET in trunks:
+            target["trunks"] = {TARGET: trunks[TARGET]}
+    else:
+        keys = dict(zip(trunks, jax.random.split(key, len(trunks)), strict=True))
+        keys[TARGET] = keys.get(VALUES, key)  # the target begins as what it follows
+        fresh = {
+            name: jax.device_get(lora.init(keys[name], trunk, objective.spec))
+            for name, trunk in trunks.items()
+        }
+        learned["additions"] = {name: fresh[name] for name in dict.fromkeys(names)}
+        if TARGET in trunks:
+            target["additions"] = {TARGET: fresh[TARGET]}
+    if "heads" in params:
+        learned["heads"], target["heads"] = params["heads"], params["target_heads"]
+    if "prefix" in params:
+        learned["prefix"] = params["prefix"]
+    held = {*learned.get("trunks", {}), *target.get("trunks", {})}
+    frozen = {name: trunk for name, trunk in trunks.items() if name not in held}
+    plain = jax.tree.map(np.asarray, (learned, target, {"trunks": frozen} if frozen else {}))
+    return plain
+
+
+def whole(objective: Objective, learned: Any, target: Any, frozen: Any) -> dict[str, Any]:
+    """The parameters of the agent, additions merged: host arrays, float32."""
+    learned, target, frozen = jax.device_get((learned, target, frozen))
+    trunks = {**frozen.get("trunks", {}), **learned.get("trunks", {}), **target.get("trunks", {})}
+    if objective.spec is not None:
+        additions: Mapping[str, Any] = {**learned.get("additions", {}), **target.get("additions", {})}
+        trunks |= {name: lora.merged(trunks[name], each, objective.spec) for name, each in additions.items()}
+    params: dict[str, Any] = {"trunks": {name: trunks[name] for name in objective.agent.design.roles.trunks}}
+    if "heads" in learned:
+        params |= {"heads": learned["heads"], "target_heads": target["heads"]}
+    if "prefix" in learned:
+        params["prefix"] = learned["prefix"]
+    return jax.tree.map(lambda leaf: np.asarray(leaf, jnp.float32), params)
+
+
+def _digest(folder: Path) -> str:
+    """Of all weights below a folder."""
+    found = [digests.of_file(path) for path in sorted(folder.rglob("*.safetensors"))]
+    return digests.of_bytes("".join(found).encode())

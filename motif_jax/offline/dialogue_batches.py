@@ -1,0 +1,228 @@
+"""Batches of dialogues by the number of a step: from a dataset of tokens, or drawn from a stream. numpy only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from motif_jax.algorithms.implicit_q import TextBatch
+from motif_jax.datasets.dialogues import collate, token_columns
+from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.datasets.dialogues.dialogue import Dialogue, DialogueStream
+from motif_jax.datasets.dialogues.items import TextTokenizer, TokenItem, tokenise
+from motif_jax.datasets.dialogues.token_rewards import TokenReward
+from motif_jax.datasets.tokens.dataset import TokensDataset
+from motif_jax.datasets.tokens.order import Buckets
+from motif_jax.language.tokens import bucket
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+
+# A row that is there for its place alone.
+_NO_INTEGERS = np.zeros(0, np.int32)
+_NOTHING = TokenItem(
+    _NO_INTEGERS, _NO_INTEGERS, _NO_INTEGERS, np.zeros(0), np.zeros(0, np.int8),
+    _NO_INTEGERS, _NO_INTEGERS, np.zeros(0), np.zeros(0, np.int8),
+)  # fmt: skip
+# So many dialogues in a row may miss what is asked of them before a stream is given up.
+_MOST_MISSES = 10_000
+_NO_QUIRKS = Quirks()
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How items become a batch.
+
+    Attributes:
+      pad: token of the padding.
+      by_utterance: an action is an utterance, not a token.
+      max_len: tokens that are kept of an item; None: all.
+      quirks: of the published code.
+    """
+
+    pad: int
+    by_utterance: bool = False
+    max_len: int | None = None
+    quirks: Quirks = _NO_QUIRKS
+
+    def batch(
+        self, items: Sequence[TokenItem], width: int, most_tokens: int, most_utterances: int
+    ) -> TextBatch:
+        """The items side by side.
+
+        Args:
+          items: cut already.
+          width: T.
+          most_tokens: A.
+          most_utterances: of a dialogue.
+        """
+        tokens, valid = collate.padded_tokens(items, self.pad, width)
+        by_token = collate.steps(items, False, self.quirks, most_tokens)
+        numbers = np.array([len(item.action_indices) for item in items])
+        acts = np.arange(most_tokens) < numbers[:, None]
+        if self.quirks.padded_positions and not self.by_utterance:
+            acts[:, :1] |= numbers[:, None] == 0
+        found, step_of = by_token, np.broadcast_to(np.arange(most_tokens, dtype=np.int32), acts.shape)
+        if self.by_utterance:
+            found = collate.steps(items, True, self.quirks, most_utterances)
+            step_of = np.zeros(acts.shape, np.int32)
+            for row, item in enumerate(items):
+                step = np.searchsorted(item.utterance_action_indices, item.action_indices + 1)
+                # Tokens of an utterance whose end was cut off have no value.
+                acts[row, : len(step)] &= step < len(item.utterance_action_indices)
+                step_of[row, : len(step)] = np.minimum(step, max(most_utterances - 1, 0))
+        returns = np.array([item.rewards.sum() for item in items], np.float32)
+        where = (by_token.actions, acts, np.ascontiguousarray(step_of))
+        return TextBatch(tokens, valid, *where, *found, returns)
+
+    def cut(self, item: TokenItem) -> TokenItem:
+        """The item with `max_len` tokens at most."""
+        return collate.truncated(item, self.max_len, self.quirks)
+
+
+class ListBatches:
+    """Batches of a dataset of tokens (`token_columns`), in passes whose order follows from the seed.
+
+    Args:
+      dataset: the dialogues.
+      chosen: int64 [N], those that are used.
+      layout: of a batch.
+      batch_size: dialogues of a step.
+      seed: of the order.
+      group: steps in a row that have rows of one width.
+      by_length: dialogues of about one length together; else all are padded to the longest.
+    """
+
+    def __init__(
+        self,
+        dataset: TokensDataset,
+        chosen: np.ndarray,
+        layout: Layout,
+        batch_size: int,
+        seed: int,
+        group: int,
+        by_length: bool,
+    ) -> None:
+        self._dataset, self._chosen, self._layout = dataset, chosen, layout
+        self.batch_size = batch_size
+        lengths = dataset.lengths[chosen]
+        if layout.max_len is not None:
+            lengths = np.minimum(lengths, layout.max_len)
+        longest = int(lengths.max())
+        self._lengths = lengths
+        self._widths = (
+            list(dict.fromkeys(bucket(n, longest) for n in range(1, longest + 1))) if by_length else [longest]
+        )
+        kinds = np.asarray(dataset.token_columns["kinds"])
+        self._most = self._most_actions(kinds)
+        self._order = Buckets(lengths, self._widths, batch_size, seed, group)
+        self.steps_per_pass = self._order.steps_per_pass
+
+    def _most_actions(self, kinds: np.ndarray) -> dict[int, tuple[int, int]]:
+        """Tokens of actions and utterances that a dialogue of each width has at most."""
+        found, most = {}, (1, 1)
+        starts, offsets = self._dataset.offsets[:-1], np.r_[0, np.cumsum(kinds > 0)]
+        ends = np.r_[0, np.cumsum(kinds == token_columns.ACTION_END)]
+        stops = starts[self._chosen] + self._lengths
+        firsts = starts[self._chosen]
+        tokens, utterances = offsets[stops] - offsets[firsts], ends[stops] - ends[firsts]
+        for before, width in zip([0, *self._widths], self._widths, strict=False):
+            here = (self._lengths > before) & (self._lengths <= width)
+            if here.any():
+                most = (max(most[0], int(tokens[here].max())), max(most[1], int(utterances[here].max()) + 1))
+            found[width] = most
+        return found
+
+    def batches(self, first: int, count: int) -> TextBatch:
+        """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
+        rows = [self._order.rows(step) for step in range(first, first + count)]
+        width = max(row.width for row in rows)
+        return _stacked([self._of(row.items, width) for row in rows])
+
+    def _of(self, places: np.ndarray, width: int) -> TextBatch:
+        items = [
+            self._layout.cut(token_columns.item_of(self._dataset, int(self._chosen[place])))
+            if place >= 0
+            else _NOTHING
+            for place in places
+        ]
+        return self._layout.batch(items, width, *self._most[width])
+
+    def whole(self, most: int) -> list[TextBatch]:
+        """All dialogues, or some of every length, in at most `most` batches [batch_size, ...]; the last filled up with empty rows."""
+        order = np.argsort(self._lengths, kind="stable")
+        order = order[
+            np.linspace(0, len(order) - 1, min(len(order), most * self.batch_size)).astype(np.int64)
+        ]
+        found = []
+        for start in range(0, len(order), self.batch_size):
+            places = order[start : start + self.batch_size]
+            longest = int(self._lengths[places].max())
+            width = next(width for width in self._widths if width >= longest)
+            filled = np.full(self.batch_size, -1, np.int64)
+            filled[: len(places)] = places
+            found.append(self._of(filled, width))
+        return found
+
+
+class StreamBatches:
+    """Batches that are drawn from a stream, those of a step by a generator of its own.
+
+    Args:
+      stream: of dialogues.
+      tokenizer, token_reward: what items are made with.
+      layout: of a batch.
+      batch_size: dialogues of a step.
+      seed: of the draws.
+      wanted: which dialogues are kept; others are drawn in their place.
+    """
+
+    # A stream has no end: as evaluations count it, one step is a pass.
+    steps_per_pass = 1
+
+    def __init__(
+        self,
+        stream: DialogueStream,
+        tokenizer: TextTokenizer,
+        token_reward: TokenReward,
+        layout: Layout,
+        batch_size: int,
+        seed: int,
+        wanted: Callable[[Dialogue], bool] | None = None,
+    ) -> None:
+        self._stream, self._tokenizer, self._token_reward = stream, tokenizer, token_reward
+        self._layout, self.batch_size, self._seed, self._wanted = layout, batch_size, seed, wanted
+
+    def batches(self, first: int, count: int) -> TextBatch:
+        """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
+        groups = [self._drawn(step) for step in range(first, first + count)]
+        flat = [item for group in groups for item in group]
+        width = bucket(max(len(item.tokens) for item in flat), self._layout.max_len)
+        tokens = bucket(max(1, *(len(item.action_indices) for item in flat)), width)
+        utterances = bucket(max(1, *(len(item.utterance_action_indices) + 1 for item in flat)), width)
+        return _stacked([self._layout.batch(group, width, tokens, utterances) for group in groups])
+
+    def _drawn(self, step: int) -> list[TokenItem]:
+        found: list[TokenItem] = []
+        rng, misses = seeds.rng(self._seed, "stream", step), 0
+        while len(found) < self.batch_size:
+            drawn = list(self._stream.sample(rng, self.batch_size - len(found)))
+            kept = [each for each in drawn if self._wanted is None or self._wanted(each)]
+            misses = 0 if kept else misses + len(drawn)
+            if misses > _MOST_MISSES:
+                raise UserError(
+                    f"config.filter: of {misses:,} dialogues in a row none is good enough; a lower cutoff is needed"
+                )
+            found += [self._layout.cut(tokenise(each, self._tokenizer, self._token_reward)) for each in kept]
+        return found[: self.batch_size]
+
+    def whole(self, most: int) -> list[TextBatch]:
+        """`most` batches [batch_size, ...] of dialogues."""
+        return [TextBatch(*(leaf[0] for leaf in self.batches(step, 1))) for step in range(most)]
+
+
+def _stacked(batches: Sequence[TextBatch]) -> TextBatch:
+    fields: list[Any] = [np.stack(leaves) for leaves in zip(*batches, strict=True)]
+    return TextBatch(*fields)

@@ -1,0 +1,284 @@
+"""Dialogues as a training takes them: a dataset that is tokenised once into the run folder, or a task's stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.dialogues import parquet, token_columns, token_rewards
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
+from motif_jax.datasets.dialogues.token_rewards import TokenReward
+from motif_jax.datasets.tokens import layout
+from motif_jax.datasets.tokens.dataset import TokensDataset
+from motif_jax.datasets.tokens.writer import TokensWriter
+from motif_jax.envs.text import registry
+from motif_jax.offline.agent_folder import TOKENIZER, vocabulary_digest
+from motif_jax.offline.dialogue_batches import Layout, ListBatches, StreamBatches
+from motif_jax.support import digests, seeds
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
+from motif_jax.support.progress import Progress
+
+TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
+_DIALOGUES, _META = "dialogues.parquet", "dialogues.json"
+# Dialogues that are tokenised between two looks at the clock, and after how many such parts they are safe.
+_TOGETHER, _SAVED_EVERY = 1024, 16
+
+
+class Source(NamedTuple):
+    """What is learned from, as far as it is known before anything is read.
+
+    Attributes:
+      task, options: of `envs.text.registry.make`.
+      path: of the dialogues; None: they are drawn from the task's stream.
+      held_out: of those that are measured with; None: a share of the others.
+    """
+
+    task: str
+    options: Mapping[str, Any]
+    path: Path | None
+    held_out: Path | None
+
+
+def source_of(config: ConfigDict) -> Source:
+    """Where a run's dialogues are from; options of data that `collect_text` drew are theirs, but for those that `config.options` says.
+
+    Raises:
+      UserError: a file is not there, data of another task, or options that are no JSON object.
+    """
+    path = _file(config.data, "data") if config.data else None
+    held_out = _file(config.held_out.data, "held_out.data") if config.held_out.data else None
+    if held_out is not None and path is None:
+        raise UserError(
+            f"config.held_out.data={config.held_out.data}: must be None without config.data, the stream gives them"
+        )
+    try:
+        own = json.loads(config.options or "{}")
+    except ValueError:
+        own = None
+    if not isinstance(own, dict):
+        raise UserError(f"config.options={config.options}: must be a JSON object such as " + '{"words": 3}')
+    found: Mapping[str, Any] = {}
+    if path is not None and (path.parent / _META).is_file():
+        drawn = read_json(path.parent / _META, "collect it again").get("config", {})
+        if drawn.get("task", config.task) != config.task:
+            raise UserError(
+                f"config.data={config.data}: are dialogues of the task {drawn['task']}, config.task is {config.task}"
+            )
+        found = registry.options_of(drawn) if "task" in drawn else {}
+        if (path.parent / TOKENIZER).is_file() and not found.get("tokenizer", ""):
+            found = {**found, "tokenizer": str(path.parent)}
+    return Source(config.task, {**found, **own}, path, held_out)
+
+
+def _file(value: str, key: str) -> Path:
+    path = Path(value)
+    if path.is_dir():
+        path = path / _DIALOGUES
+    if not path.is_file():
+        raise UserError(
+            f"config.{key}={value}: must be a folder of collect_text, or a file of dialogues (.parquet)"
+        )
+    return path
+
+
+def token_reward_of(config: ConfigDict) -> TokenReward:
+    """What each token of an action is paid: a constant, or a file's values."""
+    paid = config.token_reward
+    if paid.file:
+        return token_rewards.from_file(paid.file, paid.scale, paid.shift)
+    return token_rewards.constant(paid.constant)
+
+
+def split_tokens(
+    config: ConfigDict,
+    source: Source,
+    tokenizer: TextTokenizer,
+    folder: Path,
+    stopped: Callable[[], bool],
+) -> tuple[TokensDataset, TokensDataset] | None:
+    """Tokenises dialogues into `folder`, or goes on where a start before has come to.
+
+    Returns:
+      Those to learn from and those held out; None where it was asked to stop.
+
+    Raises:
+      UserError: dialogues cannot be read or tokenised, or there are too few.
+    """
+    parts = (TRAIN, HELD_OUT)
+    if not all((folder / part / layout.MANIFEST).is_file() for part in parts) and not _write(
+        config, source, tokenizer, folder, stopped
+    ):
+        return None
+    train, held_out = (TokensDataset(folder / part) for part in parts)
+    for dataset in (train, held_out):
+        dataset.check_digests()
+    return train, held_out
+
+
+def _write(
+    config: ConfigDict,
+    source: Source,
+    tokenizer: TextTokenizer,
+    folder: Path,
+    stopped: Callable[[], bool],
+) -> bool:
+    assert source.path is not None
+    paths = [path for path in (source.path, source.held_out) if path is not None]
+    about = {
+        "files": {str(path): digests.of_file(path) for path in paths},
+        "held_out": config.held_out.share,
+        "seed": config.seed,
+        "token_reward": config.token_reward.to_dict(),
+    }
+    dialogues = parquet.read(source.path)
+    others = parquet.read(source.held_out) if source.held_out else None
+    every = round(1 / config.held_out.share)
+    turn = seeds.derive(config.seed, "held out") % every
+    held = np.arange(len(dialogues)) % every == turn if others is None else np.zeros(len(dialogues), bool)
+    chosen: dict[str, Iterator[Dialogue]] = {
+        TRAIN: (dialogues[int(i)] for i in np.flatnonzero(~held)),
+        HELD_OUT: iter(others) if others is not None else (dialogues[int(i)] for i in np.flatnonzero(held)),
+    }
+    counts = {TRAIN: int((~held).sum()), HELD_OUT: len(others) if others is not None else int(held.sum())}
+    reward, vocabulary = token_reward_of(config), vocabulary_digest(tokenizer)
+    for part, count in counts.items():
+        if not count:
+            raise UserError(
+                f"config.data={config.data}: too few dialogues ({len(dialogues)}), there is none {'to learn from' if part == TRAIN else 'to hold out'}"
+            )
+    with ExitStack() as stack:
+        progress = stack.enter_context(Progress(sum(counts.values()), "dialogues", "tokenise"))
+        done = 0
+        for part, count in counts.items():
+            if (folder / part / layout.MANIFEST).is_file():
+                done += count
+                continue
+            columns = (token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS)
+            whole = {**about, "part": part}
+            writer = stack.enter_context(
+                TokensWriter(folder / part, tokenizer.size, vocabulary, *columns, whole)
+            )
+            safe = writer.items
+            for number, dialogue in enumerate(chosen[part]):
+                if number >= safe:
+                    token_columns.add(writer, [_tokenised(dialogue, tokenizer, reward, number)])
+                done += 1
+                if number % _TOGETHER == _TOGETHER - 1:
+                    progress.update(done)
+                    if number % (_TOGETHER * _SAVED_EVERY) == _TOGETHER * _SAVED_EVERY - 1 or stopped():
+                        writer.save()
+                    if stopped():
+                        return False
+            writer.commit()
+    return True
+
+
+def _tokenised(dialogue: Dialogue, tokenizer: TextTokenizer, reward: TokenReward, number: int) -> Any:
+    try:
+        return tokenise(dialogue, tokenizer, reward)
+    except (ValueError, KeyError) as error:
+        raise UserError(f"config.data: dialogue {number} does not fit the task's tokens: {error}") from None
+
+
+def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
+    """The items that are learned from, int64 [N]: the best or the worst part by their return, or those that are good enough.
+
+    Raises:
+      UserError: the filter leaves none.
+    """
+    returns = np.asarray(dataset.item_columns["return"])
+    kept = np.arange(len(returns))
+    wanted = config.filter
+    if wanted.top < 1 or wanted.bottom < 1:
+        order = np.argsort(-returns if wanted.top < 1 else returns, kind="stable")
+        share = wanted.top if wanted.top < 1 else wanted.bottom
+        kept = np.sort(order[: int(len(returns) * share)])
+    if wanted.cutoff is not None:
+        kept = kept[returns[kept] >= wanted.cutoff]
+    if not len(kept):
+        raise UserError(f"config.filter={wanted.to_dict()}: leaves no dialogue of {len(returns):,}")
+    return kept
+
+
+def require_actions(config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues) -> None:
+    """Raises UserError where `max_len` leaves no action in any of some dialogues."""
+    if config.max_len is None:
+        return
+    plan, reward = Layout(tokenizer.delimiters.pad, max_len=config.max_len), token_reward_of(config)
+    items = [_tokenised(each, tokenizer, reward, number) for number, each in enumerate(dialogues)]
+    if not any(len(plan.cut(item).utterance_action_indices) for item in items):
+        ends = [int(item.utterance_action_indices[0]) + 2 for item in items if len(item.utterance_action_indices)]  # fmt: skip
+        least = f"at least {min(ends)}, the end of a first action" if ends else "data with actions"
+        raise UserError(f"config.max_len={config.max_len}: must be {least}")
+
+
+class Data(NamedTuple):
+    """Dialogues of a run.
+
+    Attributes:
+      train, held_out: their batches.
+      digests: of what was read.
+      told: how much there is, for people.
+    """
+
+    train: ListBatches | StreamBatches
+    held_out: ListBatches | StreamBatches
+    digests: dict[str, str]
+    told: str
+
+
+def open_data(
+    config: ConfigDict,
+    source: Source,
+    workdir: Path,
+    plan: Layout,
+    stopped: Callable[[], bool],
+) -> tuple[Data, Mapping[str, Any]] | None:
+    """The batches of a run, and the options of a task that has all files it needs; None where it was asked to stop."""
+    task = registry.make(source.task, source.options)
+    tokenizer = task.tokenizer()
+    said = {"vocabulary": vocabulary_digest(tokenizer)}
+    if source.path is None:
+        options = task.prepare(config.kind, config.policy, workdir)
+        task = registry.make(source.task, options)
+        stream, cutoff = task.stream(config.kind, config.policy), config.filter.cutoff
+        require_actions(config, tokenizer, stream.sample(seeds.rng(config.seed, "look"), 32))
+
+        def wanted(dialogue: Dialogue) -> bool:
+            return cutoff is None or dialogue.total >= cutoff
+
+        reward = token_reward_of(config)
+
+        def drawn(part: str, rule: Callable[[Dialogue], bool] | None) -> StreamBatches:
+            seed = seeds.derive(config.seed, part)
+            return StreamBatches(stream, tokenizer, reward, plan, config.batch_size, seed, rule)
+
+        batches = (drawn(TRAIN, wanted if cutoff is not None else None), drawn(HELD_OUT, None))
+        return Data(*batches, said, f"a stream of {config.kind} of {config.task}"), options
+    found = split_tokens(config, source, tokenizer, workdir / TOKENS, stopped)
+    if found is None:
+        return None
+    train, held_out = found
+    if train.manifest["tokenizer"] != said["vocabulary"]:
+        raise UserError(f"{train.folder} was tokenised by another tokenizer: choose another --workdir")
+
+    def listed(dataset: TokensDataset, part: str, kept: np.ndarray) -> ListBatches:
+        seed, group = seeds.derive(config.seed, part), config.chunk_steps if part == TRAIN else 1
+        return ListBatches(dataset, kept, plan, config.batch_size, seed, group, config.length_buckets)
+
+    chosen = chosen_items(config, train)
+    batches_of = (
+        listed(train, TRAIN, chosen),
+        listed(held_out, HELD_OUT, np.arange(held_out.num_items)),
+    )
+    said |= {part: each.manifest["content"] for part, each in ((TRAIN, train), (HELD_OUT, held_out))}
+    told = f"{len(chosen):,} dialogues to learn from, {held_out.num_items:,} held out"
+    return Data(*batches_of, said, told), source.options

@@ -1,0 +1,334 @@
+"""What a method minimises: an agent's networks run over a batch of dialogues, and their estimates put into the losses.
+
+Heads are as wide as the vocabulary and weigh more than the trunk: they are computed at the positions of actions alone, a target Q of the
+token that was said alone, and what needs all tokens a chunk of positions at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from motif_jax.algorithms import implicit_q
+from motif_jax.algorithms.implicit_q import ActionQ, Counts, Estimates, Settings, TextBatch
+from motif_jax.language import lora
+from motif_jax.language.chunks import in_chunks
+from motif_jax.language.network import States
+from motif_jax.language.sampling import token_log_probs
+from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgent, V
+
+# What a Q bootstraps from: V of the next state; of the target Qs there the greatest, the log of the sum of their exponentials, or that
+# weighted by the policy.
+BOOTSTRAPS = ("value", "best", "soft", "prior")
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What tells a method from the others.
+
+    Attributes:
+      q: see `Design.q`.
+      bootstrap: one of `BOOTSTRAPS`.
+      huber: Q's errors are Huber's.
+      prior_reward: log pi of the action is added to its reward.
+      prefix: the policy is told the return (decision transformer).
+    """
+
+    q: str = "token"
+    bootstrap: str = "value"
+    huber: bool = False
+    prior_reward: bool = False
+    prefix: bool = False
+
+
+# Snell et al. 2022, section 5 and appendix A; Jaques et al. 2017 and 2019 (psi, bcq, g); Chen et al. 2021 (dt).
+RULES: Mapping[str, Rule] = {
+    "bc": Rule(q="none"),
+    "bc_top": Rule(q="none"),
+    "dt": Rule(q="none", prefix=True),
+    "ilql": Rule(),
+    "sarsa": Rule(),
+    "awac": Rule(),
+    "ilql_utterance": Rule(q="utterance"),
+    "cql": Rule(bootstrap="best"),
+    "psi": Rule(bootstrap="soft", huber=True, prior_reward=True),
+    "bcq": Rule(bootstrap="best", huber=True, prior_reward=True),
+    "g": Rule(bootstrap="prior", huber=True),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """Of the terms of the loss."""
+
+    q: float = 1.0
+    v: float = 1.0
+    policy: float = 1.0
+    conservative: float = 0.0
+    margin: float = 0.0
+
+    @property
+    def of_values(self) -> bool:
+        """Whether anything but the policy is learned."""
+        return any((self.q, self.v, self.conservative, self.margin))
+
+
+class Part(NamedTuple):
+    """A micro-batch, and what each of its sums is divided by: that of the whole batch.
+
+    Attributes:
+      batch: the dialogues.
+      counts: float32 scalars.
+    """
+
+    batch: TextBatch
+    counts: Counts
+
+
+class Terms(NamedTuple):
+    """The loss of a micro-batch and its terms, each divided already and without its weight; float32 scalars."""
+
+    loss: jax.Array
+    q: jax.Array
+    v: jax.Array
+    conservative: jax.Array
+    margin: jax.Array
+    policy: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """A method's loss.
+
+    Attributes:
+      agent: the network.
+      rule: of the method.
+      settings: numbers of the losses.
+      weights: of the terms.
+      reward_scale: rewards are divided by it.
+      detach: parts ('v', 'q', 'policy') whose gradient does not reach the trunk.
+      spec: of low-rank additions; None: the trunks are learned whole.
+      chunk: positions whose outputs of all tokens are there at once; None: all.
+      dropout: whether steps leave out what the model's config says.
+      target_dropout: in the target trunk and in the policy's weights too (`compat.ilql_target_dropout`).
+      zero_behind: behind the last action stands a row of zeros to bootstrap from (`compat.ilql_next_q_zero`).
+    """
+
+    agent: TextAgent
+    rule: Rule
+    settings: Settings
+    weights: Weights
+    reward_scale: float = 1.0
+    detach: tuple[str, ...] = ()
+    spec: lora.Spec | None = None
+    chunk: int | None = None
+    dropout: bool = False
+    target_dropout: bool = False
+    zero_behind: bool = False
+
+    @property
+    def learns_policy(self) -> bool:
+        """Whether the policy is learned."""
+        return self.weights.policy != 0
+
+    @property
+    def weighs(self) -> bool:
+        """Whether the policy's weights depend on advantages."""
+        return (
+            self.rule.q != "none"
+            and self.learns_policy
+            and (self.settings.beta != 0 or not self.settings.exponential)
+        )
+
+    def terms(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> Terms:
+        """The loss of a micro-batch; what `language.training.gradient_sums` takes.
+
+        Args:
+          learned: `trunks` (or `additions` to them), `heads`, `prefix`.
+          frozen: `trunks`, and of targets `target` with `trunks` or `additions`, and `heads`.
+          part: the micro-batch.
+          key: for dropout; None: there is none.
+        """
+        batch, counts = part
+        if self.reward_scale != 1:
+            batch = batch._replace(rewards=batch.rewards / self.reward_scale)
+        estimates = self.estimates(learned, frozen, batch, key)
+        sums = implicit_q.losses(batch, estimates, self.settings, self.rule.huber)
+        actions, policy = (jnp.maximum(count, 1.0) for count in counts)
+        terms = jax.tree.map(lambda each: each / actions, sums)._replace(policy=sums.policy / policy)
+        loss = sum((getattr(self.weights, name) * getattr(terms, name) for name in terms._fields), jnp.zeros(()))  # fmt: skip
+        return Terms(loss, *terms)
+
+    def estimates(self, learned: Any, frozen: Any, batch: TextBatch, key: jax.Array | None) -> Estimates:
+        """What the networks say of a batch; see `terms`."""
+        params, additions = _joined(learned, frozen)
+        keys = self._keys(key)
+        states = self._run(params, additions, batch, keys, self._parts())
+        values = qs = target_q = next_values = advantages = shifts = None
+        log_probs, context = self._log_probs(params, states, batch)
+        if self.rule.q != "none" and (self.weights.of_values or self.weighs):
+            values = self._values(learned["heads"], states[VALUES], batch)
+            qs = self._qs(learned["heads"], states[VALUES], batch)
+            target_q = self._target_q(frozen["target"]["heads"], states[TARGET], batch)
+            next_values = jax.lax.stop_gradient(
+                values[:, 1:]
+                if self.rule.bootstrap == "value"
+                else self._bootstrap(params, frozen["target"]["heads"], states, batch)
+            )
+            if self.weighs:
+                plain = values
+                if keys and not self.target_dropout:
+                    quiet = self._run(params, additions, batch, {}, (VALUES,))
+                    plain = self._values(learned["heads"], quiet[VALUES], batch)
+                advantages = target_q - plain[:, :-1]
+            if self.rule.prior_reward:
+                assert log_probs is not None
+                shifts = jax.lax.stop_gradient(log_probs)
+        if not self.learns_policy:
+            log_probs = context = None
+        elif self.settings.context_weight == 0:
+            context = None
+        return Estimates(values, qs or (), target_q, next_values, log_probs, context, advantages, shifts)
+
+    def _parts(self) -> tuple[str, ...]:
+        policy = self.learns_policy or self.rule.prior_reward or self.rule.bootstrap == "prior"
+        of_values = self.rule.q != "none" and (self.weights.of_values or self.weighs)
+        return ((POLICY,) if policy else ()) + ((VALUES, TARGET) if of_values else ())
+
+    def _keys(self, key: jax.Array | None) -> dict[str, jax.Array]:
+        """Keys of dropout by trunk: of those that are learned, and of the target's where it is asked for."""
+        if key is None or not self.dropout:
+            return {}
+        roles = self.agent.design.roles
+        trunks = {VALUES} if self.weights.of_values else set()
+        trunks |= {roles.trunk_of[POLICY]} if self.learns_policy else set()
+        trunks |= {TARGET} if self.target_dropout else set()
+        return {name: jax.random.fold_in(key, i) for i, name in enumerate(roles.trunks) if name in trunks}
+
+    def _run(
+        self,
+        params: Any,
+        additions: Any,
+        batch: TextBatch,
+        keys: Mapping[str, jax.Array],
+        parts: tuple[str, ...],
+    ) -> dict[str, States]:
+        """States by part; the targets' without gradient, those of a policy that is not learned too."""
+        arguments = (params, batch.tokens, batch.valid)
+        found = self.agent.run(*arguments, parts, batch.returns, additions, self.spec, keys)
+        shared = self.agent.design.roles.trunk_of.get(TARGET) != TARGET
+        if shared and TARGET in found and keys and not self.target_dropout:
+            found[TARGET] = self.agent.run(*arguments, (TARGET,), batch.returns, additions, self.spec)[TARGET]
+        still = {TARGET} | ({POLICY} if "policy" in self.detach or not self.learns_policy else set())
+        return {part: jax.lax.stop_gradient(each) if part in still else each for part, each in found.items()}
+
+    def _log_probs(
+        self, params: Any, states: Mapping[str, States], batch: TextBatch
+    ) -> tuple[jax.Array | None, jax.Array | None]:
+        """Log-probabilities of the actions' tokens [B, A], and of all tokens but the first [B, T - 1] where they count."""
+        if POLICY not in states:
+            return None, None
+        trunk = params["trunks"][self.agent.design.roles.trunk_of[POLICY]]
+
+        def of_rows(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
+            return token_log_probs(self.agent.model.logits(trunk, rows[0]), rows[1])
+
+        def of(states: jax.Array, tokens: jax.Array) -> jax.Array:
+            flat = (states.reshape(-1, states.shape[-1]), tokens.reshape(-1))
+            return in_chunks(of_rows, flat, self.chunk).reshape(tokens.shape)
+
+        after = states[POLICY].after
+        if self.settings.context_weight == 0:
+            return of(_at(after, batch.action_tokens), implicit_q.next_tokens(batch)), None
+        context = of(after[:, :-1], batch.tokens[:, 1:])
+        places = jnp.minimum(batch.action_tokens, context.shape[1] - 1)
+        return jnp.take_along_axis(context, places, axis=1), context
+
+    def _values(self, heads: Any, states: States, batch: TextBatch) -> jax.Array:
+        """V of all states [B, K + 1]."""
+        at = States(*(_at(part, batch.states) for part in states))
+        if "v" in self.detach:
+            at = jax.lax.stop_gradient(at)
+        return self.agent.heads.apply(heads, V, at)
+
+    def _actions(self, batch: TextBatch) -> jax.Array:
+        """The tokens int32 [B, K] that were said."""
+        last = batch.tokens.shape[1] - 1
+        return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.actions + 1, last), axis=1)
+
+    def _qs(self, heads: Any, states: States, batch: TextBatch) -> list[ActionQ]:
+        at = States(*(_at(part, batch.actions) for part in states))
+        if "q" in self.detach:
+            at = jax.lax.stop_gradient(at)
+        names, agent = self.agent.design.qs, self.agent.heads
+        if self.rule.q == "utterance":
+            return [_alone(agent.apply(heads, name, at)) for name in names]
+        actions, wanted = self._actions(batch), (self.weights.conservative != 0, self.weights.margin != 0)
+        if not any(wanted):
+            return [_alone(agent.chosen(heads, name, at, actions)) for name in names]
+
+        def of_rows(rows: tuple[States, jax.Array]) -> list[ActionQ]:
+            every = (agent.apply(heads, name, rows[0]) for name in names)
+            return [implicit_q.action_q(q, rows[1], self.settings, *wanted) for q in every]
+
+        flat = jax.tree.map(lambda leaf: leaf.reshape(actions.size, *leaf.shape[2:]), (at, actions))
+        return jax.tree.map(lambda leaf: leaf.reshape(actions.shape), in_chunks(of_rows, flat, self.chunk))
+
+    def _target_q(self, heads: Any, states: States, batch: TextBatch) -> jax.Array:
+        at = States(*(_at(part, batch.actions) for part in states))
+        agent = self.agent.target_heads
+        if self.rule.q == "utterance":
+            qs = [agent.apply(heads, name, at) for name in self.agent.design.qs]
+        else:
+            actions = self._actions(batch)
+            qs = [agent.chosen(heads, name, at, actions) for name in self.agent.design.qs]
+        return implicit_q.target_of(qs, self.settings)
+
+    def _bootstrap(
+        self, params: Any, heads: Any, states: Mapping[str, States], batch: TextBatch
+    ) -> jax.Array:
+        """What target Qs of all tokens say of the next states, float32 [B, K]."""
+        places = batch.actions if self.zero_behind else batch.states[:, 1:]
+        agent, names = self.agent.target_heads, self.agent.design.qs
+        at = States(*(_at(part, places) for part in states[TARGET]))
+        rows: list[Any] = [at]
+        if self.rule.bootstrap == "prior":
+            rows.append(_at(states[POLICY].after, places))
+        trunk = params["trunks"].get(self.agent.design.roles.trunk_of[POLICY])
+
+        def of_rows(rows: list[Any]) -> jax.Array:
+            q = implicit_q.target_of([agent.apply(heads, name, rows[0]) for name in names], self.settings)
+            prior = self.agent.model.logits(trunk, rows[1]) if len(rows) > 1 else None
+            return implicit_q.next_value(q, self.rule.bootstrap, prior)
+
+        flat = jax.tree.map(lambda leaf: leaf.reshape(places.size, *leaf.shape[2:]), rows)
+        found = in_chunks(of_rows, flat, self.chunk).reshape(places.shape)
+        if not self.zero_behind:
+            return found
+        behind = math.log(self.agent.model.config.vocab_size) if self.rule.bootstrap == "soft" else 0.0
+        return implicit_q.shifted(found, behind)
+
+
+def _alone(q: jax.Array) -> ActionQ:
+    return ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q))
+
+
+def _at(states: jax.Array, places: jax.Array) -> jax.Array:
+    """States [B, K, D] of [B, T, D] at positions int32 [B, K]."""
+    return jnp.take_along_axis(states, places[..., None], axis=1)
+
+
+def _joined(learned: Any, frozen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The agent's trunks and prefix, and the additions to each trunk, wherever they lie."""
+    target = frozen.get("target") or {}
+    trunks = {**frozen.get("trunks", {}), **learned.get("trunks", {}), **target.get("trunks", {})}
+    additions = {**learned.get("additions", {}), **target.get("additions", {})}
+    params = {"trunks": trunks}
+    if "prefix" in learned:
+        params["prefix"] = learned["prefix"]
+    return params, additions

@@ -1,0 +1,254 @@
+"""One training on dialogues put together: the agent, where its parameters begin, its data, the task, and the folder that comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms.implicit_q import Settings
+from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.devices.sharding import Sharded
+from motif_jax.envs.text import registry
+from motif_jax.language import linear, lora, making, sharding
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.targets import Following
+from motif_jax.language.text_agent import Design, TextAgent
+from motif_jax.offline import agent_folder, agent_start, dialogue_data
+from motif_jax.offline.dialogue_batches import Layout
+from motif_jax.offline.dialogue_data import Source
+from motif_jax.offline.text_objective import RULES, Objective, Weights
+from motif_jax.offline.text_task import TextState, TextTraining
+from motif_jax.support import seeds
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
+
+
+def design_of(config: ConfigDict) -> Design:
+    """Which parts the method's agent has."""
+    rule, method = RULES[config.method.name], config.method
+    return Design(
+        q=rule.q,
+        double_q=method.double_q,
+        separate_policy=method.separate_policy,
+        separate_target=method.separate_target,
+        residual=method.advanced_mlp,
+        prefix=rule.prefix,
+    )
+
+
+def settings_of(config: ConfigDict) -> Settings:
+    """The numbers of the losses."""
+    method, policy = config.method, config.method.policy
+    return Settings(
+        discount=method.discount,
+        expectile=method.expectile,
+        beta=policy.beta,
+        exponential=policy.exponential,
+        most_weight=policy.most_weight,
+        context_weight=policy.context_weight,
+        q_min=method.q_min,
+        q_max=method.q_max,
+        temperature=method.cql_temperature,
+        margin=method.margin,
+        monte_carlo=method.monte_carlo,
+        all_tokens=config.compat.ilql_policy_loss_norm,
+    )
+
+
+def weights_of(config: ConfigDict) -> Weights:
+    """Of the terms of the loss; a method without values has those of its policy alone."""
+    loss = config.loss
+    if RULES[config.method.name].q == "none":
+        return Weights(0.0, 0.0, loss.policy)
+    tokens = RULES[config.method.name].q == "token"
+    return Weights(loss.q, loss.v, loss.policy, loss.cql * tokens, loss.margin * tokens)
+
+
+def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> Layout:
+    """How dialogues become batches, no longer than the model has room for."""
+    room = None if settings.max_length is None else settings.max_length - design_of(config).prefix
+    most = min((size for size in (config.max_len, room) if size is not None), default=None)
+    compat = config.compat
+    quirks = Quirks(
+        compat.ilql_padded_positions, compat.ilql_utterance_int_reward, compat.ilql_utterance_truncation
+    )
+    return Layout(pad, RULES[config.method.name].q == "utterance", most, quirks)
+
+
+def spec_of(config: ConfigDict) -> lora.Spec | None:
+    """The low-rank additions that are learned in the place of the trunks; None: the trunks are."""
+    patterns = tuple(part.strip() for part in config.lora.patterns.split(",") if part.strip())
+    return lora.Spec(patterns, config.lora.rank, config.lora.alpha) if patterns else None
+
+
+def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
+    """What is minimised."""
+    model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
+    detach = tuple(name for name in ("v", "q", "policy") if config.method[f"detach_{name}"])
+    return Objective(
+        TextAgent(model, design_of(config), jnp.dtype(config.dtype)),
+        RULES[config.method.name],
+        settings_of(config),
+        weights_of(config),
+        config.method.reward_scale,
+        detach,
+        spec_of(config),
+        config.logits_chunk,
+        config.dropout > 0,
+        config.compat.ilql_target_dropout,
+        config.compat.ilql_next_q_zero,
+    )
+
+
+@dataclasses.dataclass
+class TextRun:
+    """What `build` puts together.
+
+    Attributes:
+      task: for the offline trainer.
+      source: of its dialogues, with the options of a task that has all its files.
+      told: how much there is to learn from, for people.
+    """
+
+    task: TextTraining
+    source: Source
+    told: str
+
+
+def devices_of(config: ConfigDict, settings: ModelConfig) -> DataParallel:
+    """The devices that train, and whether each holds all (`config.sharding`)."""
+    devices = jax.local_devices()[: config.num_devices]
+    split = config.sharding.fsdp * config.sharding.tensor
+    if split == 1:
+        return DataParallel(devices)
+    sizes = {"data": len(devices) // split, **config.sharding.to_dict()}
+    return Sharded(sizes, lambda path, shape: sharding.spec_of(path, shape, settings, sizes), devices)
+
+
+def model_config(config: ConfigDict, source: Source) -> ModelConfig:
+    """The trunks' config: that of the run that is started from, of `network.checkpoint`, or of the sizes in `network`.
+
+    Raises:
+      UserError: runs or folders that do not fit each other, the task's tokens or the method.
+    """
+    tokenizer = registry.make(source.task, source.options).tokenizer()
+    return making.with_dropout(agent_start.model_config(config, tokenizer), config.dropout)
+
+
+def build(
+    config: ConfigDict,
+    workdir: Path,
+    source: Source,
+    parallel: DataParallel,
+    settings: ModelConfig,
+    stopped: Callable[[], bool] = lambda: False,
+) -> TextRun | None:
+    """Makes what is missing of tokens in `workdir`, and the task; None where it was asked to stop.
+
+    Raises:
+      UserError: data, runs or a model that do not fit together.
+    """
+    task = registry.make(source.task, source.options)
+    tokenizer = task.tokenizer()
+    plan = layout_of(config, tokenizer.delimiters.pad, settings)
+    opened = dialogue_data.open_data(config, source, workdir, plan, stopped)
+    if opened is None:
+        return None
+    data, options = opened
+    objective = objective_of(config, settings)
+    start = agent_start.start(config, objective, tokenizer, _key(config, "parameters"))
+    following = Following(config.method.polyak, config.method.copy_every)
+    training = TextTraining(
+        config,
+        objective,
+        start.learned,
+        start.target,
+        start.frozen,
+        following,
+        data.train,
+        data.held_out,
+        parallel,
+        {**data.digests, **start.digests},
+        config.data or f"the stream of {config.task}",
+    )
+    return TextRun(training, source._replace(options=options), data.told)
+
+
+def _key(config: ConfigDict, name: str) -> jax.Array:
+    return jax.random.key(seeds.derive(config.seed, name) % 2**32)
+
+
+def method_facts(config: ConfigDict, objective: Objective) -> dict[str, Any]:
+    """The numbers of a method that decoding and evaluation need: `SavedAgent.settings`."""
+    method = config.method
+    return {
+        **json.loads(json.dumps(dataclasses.asdict(objective.settings))),
+        "reward_scale": method.reward_scale,
+        "max_len": config.max_len,
+        "polyak": method.polyak,
+        "weights": dataclasses.asdict(objective.weights),
+        "token_reward": config.token_reward.to_dict(),
+    }
+
+
+def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
+    """Writes the agent of the evaluation that summary.json means; returns its folder."""
+    summary = read_json(workdir / "summary.json", "give the command again", keys=("used_evaluation", "used"))
+    trained = {"evaluation": summary["used_evaluation"], **summary["used"]}
+    target = workdir / agent_folder.AGENT
+    if (target / agent_folder.FILE).exists():
+        there = read_json(target / agent_folder.FILE, f"remove {target}")
+        if there.get("trained") == trained:
+            return target
+    task = run.task
+    state: TextState = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), task.init_state()
+    )
+    wanted = {name: tree for name, tree in task.items(state).items() if name in ("params", "target")}
+    with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
+        found = checkpoints.restore(summary["used_evaluation"], wanted)
+    params = agent_start.whole(task.objective, found["params"], found.get("target", {}), task.shared() or {})
+    source = run.source
+    tokenizer = registry.make(source.task, source.options).tokenizer()
+    facts = method_facts(config, task.objective)
+    named: Mapping[str, Any] = {"trained": trained}
+    agent_folder.write(
+        target,
+        task.objective.agent,
+        params,
+        config.method.name,
+        facts,
+        source.task,
+        source.options,
+        tokenizer,
+        named,
+    )
+    return target
+
+
+def require_known(config: ConfigDict) -> None:
+    """Raises UserError for a method that there is not."""
+    if config.method.name not in RULES:
+        raise UserError(f"config.method.name={config.method.name}: must be one of {', '.join(RULES)}")
+
+
+def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
+    """Raises UserError for patterns of low-rank additions without a match, or dialogues longer than the model has room for."""
+    spec = spec_of(config)
+    if spec is not None:
+        linear.matching(jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)), spec.patterns)
+    room = None if settings.max_length is None else settings.max_length - design_of(config).prefix
+    if config.max_len is not None and room is not None and config.max_len > room:
+        raise UserError(
+            f"config.max_len={config.max_len}: must be at most {room}, the positions that the model has"
+        )

@@ -1,0 +1,176 @@
+"""Trains an agent that speaks from recorded dialogues: behaviour cloning, implicit Q-learning, and the other methods of docs/ilql.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.support import config as checks
+from motif_jax.support import metrics, nonfinite, run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import FolderLock
+from motif_jax.support.interruption import EXIT_CODE, Interruption
+
+# What decides the course of a training: a run continues only with the same values.
+IDENTITY = (
+    "stage seed task options data kind policy held_out filter token_reward method loss network initial max_len length_buckets batch_size "
+    "accumulate average max_steps evaluate_every evaluation_batches chunk_steps optimizer dropout lora dtype early_stopping num_devices "
+    "sharding compat"
+).split()
+
+
+def check(config: ConfigDict, workdir: Path | None) -> None:
+    """Raises UserError for bad values, data, runs or models that are not there, or a folder of another run."""
+    import jax
+
+    from motif_jax.algorithms import schedules
+    from motif_jax.devices import precision
+
+    if workdir is not None:
+        run_folder.check_identity(workdir, config, IDENTITY)
+    checks.choice(config, "dtype", ("float32", "bfloat16"))
+    checks.choice(config, "average", ("batch", "micro_batch"))
+    positive = (
+        "batch_size accumulate max_steps evaluate_every evaluation_batches chunk_steps keep_checkpoints save_every_seconds lora.rank "
+        "lora.alpha network.width network.layers network.heads network.max_length method.reward_scale method.cql_temperature"
+    )
+    for key in positive.split():
+        checks.positive(config, key)
+    for key in "max_len logits_chunk num_devices method.copy_every method.policy.most_weight".split():
+        checks.positive(config, key, allow_none=True)
+    zero = "early_stopping.patience optimizer.weight_decay method.margin method.policy.beta method.policy.context_weight"
+    for key in [*zero.split(), *(f"loss.{name}" for name in config.loss)]:
+        checks.positive(config, key, allow_zero=True)
+    for key in "method.discount method.expectile method.polyak filter.top filter.bottom".split():
+        checks.fraction(config, key)
+    checks.require(0 <= config.dropout < 1, "dropout", config.dropout, "at least 0 and below 1")
+    checks.require(0 <= config.seed < 2**32, "seed", config.seed, "between 0 and 2**32 - 1")
+    share = config.held_out.share
+    checks.require(0 < share <= 0.5, "held_out.share", share, "above 0 and at most 0.5")
+    schedules.check(config)
+    schedules.check_warmup(config, config.max_steps)
+    checks.check_profile(config)
+    nonfinite.check(config)
+    precision.set_matmul_precision(config)
+    _check_devices(config, jax.local_device_count())
+    if config.wandb.enabled:
+        metrics.import_wandb()
+    _check_method(config)
+    _check_data(config)
+
+
+def _check_devices(config: ConfigDict, there: int) -> None:
+    devices, sharding = config.num_devices or there, config.sharding
+    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
+    for key in sharding:
+        checks.positive(config, f"sharding.{key}")
+    split = sharding.fsdp * sharding.tensor
+    checks.require(
+        devices % split == 0,
+        "sharding",
+        sharding.to_dict(),
+        f"sizes whose product divides the {devices} devices",
+    )
+    parts = devices // sharding.tensor * config.accumulate
+    allowed = f"a multiple of {parts}: {config.accumulate} micro-batches on each of {devices // sharding.tensor} devices"
+    checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
+
+
+def _check_method(config: ConfigDict) -> None:
+    """Refuses what a method cannot be trained with."""
+    from motif_jax.offline import text_run
+    from motif_jax.offline.text_objective import RULES
+
+    text_run.require_known(config)
+    method, name, rule = config.method, config.method.name, RULES[config.method.name]
+    low, high = method.q_min, method.q_max
+    checks.require(
+        low is None or high is None or low < high, "method.q_min", low, f"below method.q_max={high}, or None"
+    )
+    for key in ("top", "bottom"):
+        other = "bottom" if key == "top" else "top"
+        fits = config.filter[key] == 1 or config.filter[other] == 1
+        checks.require(
+            fits, f"filter.{key}", config.filter[key], f"1 with filter.{other}={config.filter[other]}"
+        )
+        checks.require(config.filter[key] > 0, f"filter.{key}", config.filter[key], "above 0")
+    policy = rule.prior_reward or rule.bootstrap == "prior"
+    if policy and config.loss.policy == 0 and not config.initial.policy:
+        raise UserError(
+            f"config.initial.policy=None: method {name} takes a policy as it is: name a run, --config.initial.policy=RUN"
+        )
+    if rule.q == "none":
+        checks.require(
+            config.loss.policy > 0, "loss.policy", config.loss.policy, f"above 0: {name} learns nothing else"
+        )
+        checks.require(
+            not config.initial.value, "initial.value", config.initial.value, f"None: {name} has no values"
+        )
+    elif (
+        config.loss.policy == 0
+        and method.separate_policy
+        and not config.initial.policy
+        and not config.network.checkpoint
+    ):
+        raise UserError(
+            "config.loss.policy=0: leaves the policy as it is, which must be one: name a run, --config.initial.policy=RUN"
+        )
+
+
+def _check_data(config: ConfigDict) -> None:
+    """Refuses data, runs and models that do not fit each other."""
+    from motif_jax.datasets.dialogues import parquet
+    from motif_jax.envs.text import registry
+    from motif_jax.offline import dialogue_data, text_run
+
+    source = dialogue_data.source_of(config)
+    task = registry.make(source.task, source.options)
+    dialogue_data.token_reward_of(config)
+    if source.path is None:
+        checks.choice(config, "kind", task.kinds)
+        task.check(config.kind, config.policy)
+        if config.filter.top < 1 or config.filter.bottom < 1:
+            raise UserError(
+                f"config.filter.top={config.filter.top}, bottom={config.filter.bottom}: must be 1 without config.data: a stream has no best part"
+            )
+    settings = text_run.model_config(config, source)
+    text_run.check_shapes(config, settings)
+    if source.path is not None:
+        dialogue_data.require_actions(config, task.tokenizer(), parquet.read(source.path)[:64])
+
+
+def run(config: ConfigDict, workdir: Path) -> int:
+    """Trains, or goes on where the folder stands, and writes the agent; returns 0, or 75 after a request to stop."""
+    import jax
+
+    from motif_jax.offline import dialogue_data, records, text_run
+    from motif_jax.offline.trainer import OfflineTrainer, Settings
+
+    with FolderLock(workdir):
+        run_folder.prepare(workdir, config, IDENTITY)
+        source = dialogue_data.source_of(config)
+        settings = text_run.model_config(config, source)
+        parallel = text_run.devices_of(config, settings)
+        with Interruption() as stop:
+            found = text_run.build(config, workdir, source, parallel, settings, lambda: stop.requested)
+        if found is None or stop.requested:
+            return EXIT_CODE
+        task = found.task
+        records.refuse_other_data(workdir, task.digests, task.source)
+        print(
+            f"{config.method.name} on {config.task}: {_size(task.init_state().params):,} numbers to learn, {settings.vocab_size:,} tokens; "
+            f"{found.told}; {len(parallel.devices)} {jax.devices()[0].device_kind} device(s)",
+            flush=True,
+        )
+        if not OfflineTrainer(task, parallel, Settings.of(config, keep=config.keep_checkpoints)).run(workdir):
+            return EXIT_CODE
+        print(f"written: {text_run.export(found, config, workdir)}")
+        return 0
+
+
+def _size(tree: Any) -> int:
+    import jax
+
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))

@@ -1,0 +1,196 @@
+"""The losses of ILQL against what the published code gave."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.algorithms import implicit_q
+from motif_jax.algorithms.implicit_q import ActionQ, Estimates
+from motif_jax.datasets.dialogues import collate
+from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.envs.wordle.tokens import WordleTokenizer
+from motif_jax.offline.dialogue_batches import Layout
+from tests import golden_ilql
+from tests.golden_ilql import Case, batch_of, cases, inputs, settings_of
+
+NAMES = {
+    "v_loss": "v",
+    "q_loss": "q",
+    "cql_loss": "conservative",
+    "dm_loss": "margin",
+    "token_loss": "policy",
+}
+
+
+def estimates_of(case, arrays, batch, settings):
+    """What the published model makes of what its heads say, by the functions that are tested."""
+    names = ("1", "2") if case.config["double_q"] else ("1",)
+    qs, targets = [arrays[f"q{n}"] for n in names], [arrays[f"tq{n}"] for n in names]
+    target = implicit_q.target_of(targets, settings)
+    next_values = arrays["v"][:, 1:]
+    if case.utterance:
+        found = [ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q)) for q in qs]
+    else:
+        tokens = implicit_q.next_tokens(batch)
+        found = [implicit_q.action_q(q, tokens, settings, True, "dm_loss" in case.loss) for q in qs]
+        if case.kind == "CQLModel":
+            next_values = implicit_q.shifted(implicit_q.next_value(target, "best"))
+        target = implicit_q.chosen(target, tokens)
+    log_probs = implicit_q.chosen(jax.nn.log_softmax(arrays["logits"][:, :-1]), batch.tokens[:, 1:])
+    places = jnp.minimum(batch.action_tokens, log_probs.shape[1] - 1)
+    return Estimates(
+        arrays["v"],
+        found,
+        target,
+        next_values,
+        jnp.take_along_axis(log_probs, places, axis=1),
+        log_probs,
+        target - arrays["v"][:, :-1],
+    )
+
+
+def terms_of(case, arrays, quirks=golden_ilql.PUBLISHED, **changes):
+    batch = batch_of(case, quirks)
+    settings = dataclasses.replace(settings_of(case), **changes)
+    sums = implicit_q.losses(batch, estimates_of(case, arrays, batch, settings), settings)
+    actions, policy = (jnp.maximum(count, 1.0) for count in implicit_q.counts(batch, settings))
+    return implicit_q.Sums(*(each / actions for each in sums[:-1]), sums.policy / policy)
+
+
+by_case = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+# Each case has shapes of its own, and so programs of its own: those that differ most, and all of them among the slow tests.
+FEW = ("03_sign_weights_beta0p7", "01_cql_single", "04_utterance_token_reward")
+by_few_cases = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[] if case.name in FEW else [pytest.mark.slow])
+        for case in cases()
+    ],
+)
+
+
+@by_case
+def test_batches_are_the_published_ones(case: Case) -> None:
+    batch, golden = batch_of(case), case.group("batch")
+    np.testing.assert_array_equal(batch.tokens, golden["tokens"])
+    np.testing.assert_array_equal(batch.valid, golden["attn_mask"] > 0)
+    np.testing.assert_array_equal(batch.action_tokens, golden["action_idxs"])
+    used = case.group("used") or golden
+    for name, ours in (("state_idxs", batch.states), ("action_idxs", batch.actions)):
+        np.testing.assert_array_equal(ours, used[name])
+    np.testing.assert_array_equal(batch.terminals, used["terminals"])
+    np.testing.assert_allclose(batch.rewards, used["rewards"], rtol=1e-7)
+    if case.n is not None:
+        assert batch.live.sum() == case.n
+
+
+@by_few_cases
+def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None:
+    arrays = inputs(case)
+
+    def computed(arrays):
+        batch, settings = batch_of(case), settings_of(case)
+        estimates = estimates_of(case, arrays, batch, settings)
+        weights = implicit_q.token_weights(batch, estimates.advantages, settings)
+        return terms_of(case, arrays), weights
+
+    terms, back, weights = jax.vjp(computed, arrays, has_aux=True)
+    np.testing.assert_allclose(weights, case.arrays["out/weights"], rtol=1e-4, atol=1e-6)
+    for name, ours in NAMES.items():
+        if name not in case.loss:
+            continue
+        np.testing.assert_allclose(getattr(terms, ours), case.loss[name], rtol=1e-5, err_msg=name)
+        one = jax.tree.map(jnp.zeros_like, terms)._replace(**{ours: jnp.ones(())})
+        for key, found in back(one)[0].items():
+            wanted = case.arrays.get(f"grad/{name}/{key}", np.zeros(found.shape)).reshape(found.shape)
+            assert np.linalg.norm(found - wanted) <= 1e-4 * np.linalg.norm(wanted), (name, key)
+
+
+def test_returns_to_go_are_the_published_ones() -> None:
+    case = next(case for case in cases() if "out/downstream_rewards" in case.arrays)
+    found = implicit_q.returns_to_go(jnp.asarray(batch_of(case).rewards), settings_of(case).discount)
+    np.testing.assert_allclose(found, case.arrays["out/downstream_rewards"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "quirks", "changes", "term"),
+    [
+        ("00_wordle_config", Quirks(), {}, "q"),
+        ("04_utterance_token_reward", Quirks(padded_positions=True), {}, "q"),
+        ("00_wordle_config", golden_ilql.PUBLISHED, {"all_tokens": False}, "policy"),
+    ],
+)
+def test_each_mended_quirk_changes_the_loss(name, quirks, changes, term) -> None:
+    """What the published code gives is not what comes out with its switch off."""
+    case = next(case for case in cases() if case.name == name)
+    published = getattr(terms_of(case, inputs(case)), term)
+    mended = getattr(terms_of(case, inputs(case), quirks, **changes), term)
+    assert abs(published - mended) > 1e-3 * abs(published)
+
+
+def test_a_dialogue_without_actions_has_a_weight_as_published_only() -> None:
+    marks = WordleTokenizer.delimiters
+    item = golden_ilql.item_of("<s><g><g></s>", 0.0)
+    for quirks, wanted in ((Quirks(), 0), (golden_ilql.PUBLISHED, 1)):
+        batch = Layout(marks.pad, quirks=quirks).batch([item], 4, 3, 1)
+        assert batch.acts.sum() == batch.live.sum() == wanted
+
+
+def test_states_of_utterances_are_cut_by_their_own_places() -> None:
+    """24 tokens are two whole guesses and their colours; the states behind are left out, and published by the count of tokens'."""
+    text = "".join(f"{word}</a><b><b><b><b><b></s>" for word in ("aaaaa", "bbbbb", "ccccc"))
+    item = golden_ilql.item_of("<a>" + text, 0.0)
+    for quirks, states, actions in (
+        (Quirks(), [0, 12], [6]),
+        (golden_ilql.PUBLISHED, [0, 12, 24, 36], [6, 18]),
+    ):
+        found = collate.truncated(item, 20, quirks)
+        assert found.utterance_state_indices.tolist() == states
+        assert found.utterance_action_indices.tolist() == actions
+
+
+def test_mended_batches_count_actions_alone() -> None:
+    for case in cases():
+        batch = batch_of(case, Quirks())
+        settings = dataclasses.replace(settings_of(case), all_tokens=False)
+        by_hand = [text.count("</a>") for text in case.texts]
+        if case.utterance:
+            np.testing.assert_array_equal(batch.live.sum(axis=1), by_hand)
+        elif "max_len" not in case.options:
+            items = [golden_ilql.item_of(text, 0.0) for text in case.texts]
+            np.testing.assert_array_equal(
+                batch.live.sum(axis=1), [len(item.action_indices) for item in items]
+            )
+        counts = implicit_q.counts(batch, settings)
+        assert counts.actions == batch.live.sum()
+        wanted = batch.valid[:, 1:] if settings.context_weight else batch.acts
+        assert counts.policy == wanted.sum()
+
+
+def test_what_is_no_live_action_may_be_anything_finite() -> None:
+    case = cases()[0]
+    batch, settings, arrays = batch_of(case, Quirks()), settings_of(case), inputs(case)
+    estimates = estimates_of(case, arrays, batch, settings)
+    changed = estimates._replace(target_q=jnp.where(batch.live, estimates.target_q, 1e6))
+    before, after = (implicit_q.losses(batch, each, settings) for each in (estimates, changed))
+    np.testing.assert_array_equal(before, after)
+
+
+def test_huber_is_the_square_s_half_and_then_the_distance() -> None:
+    np.testing.assert_allclose(
+        implicit_q.huber_errors(jnp.array([-3.0, -0.5, 0.0, 1.0])), [2.5, 0.125, 0, 0.5]
+    )
+
+
+def test_what_is_bootstrapped_from() -> None:
+    q, logits = np.random.default_rng(0).normal(size=(2, 4, 5)).astype(np.float32)
+    pi = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(implicit_q.next_value(q, "best"), q.max(-1))
+    np.testing.assert_allclose(implicit_q.next_value(q, "soft"), np.log(np.exp(q).sum(-1)), rtol=1e-5)
+    wanted = np.log((pi * np.exp(q)).sum(-1))
+    np.testing.assert_allclose(implicit_q.next_value(q, "prior", logits), wanted, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,121 @@
+"""The golden losses of ILQL (tests/golden/README.md): 13 cases by tokens, two of CQL, four by utterances."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.algorithms.implicit_q import Settings, TextBatch
+from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.datasets.dialogues.items import TokenItem, tokenise
+from motif_jax.datasets.dialogues.token_rewards import constant
+from motif_jax.envs.wordle.tokens import WordleTokenizer
+from motif_jax.offline.dialogue_batches import Layout
+
+GOLDEN = Path(__file__).parent / "golden"
+PUBLISHED = Quirks(padded_positions=True, whole_rewards=True, utterances_by_tokens=True)
+
+
+class Case(NamedTuple):
+    name: str
+    kind: str
+    config: dict[str, Any]
+    options: dict[str, Any]
+    loss: dict[str, float]
+    n: float | None
+    texts: list[str]
+    arrays: dict[str, np.ndarray]
+
+    @property
+    def utterance(self) -> bool:
+        return self.kind == "PerUtteranceIQL"
+
+    def group(self, name: str) -> dict[str, np.ndarray]:
+        """The arrays below `name`, float32 ones as they are."""
+        return {
+            key.removeprefix(f"{name}/"): x for key, x in self.arrays.items() if key.startswith(f"{name}/")
+        }
+
+
+@functools.cache
+def cases() -> list[Case]:
+    found = []
+    for name in ("ilql_loss", "ilql_loss_extra"):
+        arrays = dict(np.load(GOLDEN / f"{name}.npz"))
+        for case in json.loads((GOLDEN / f"{name}.json").read_text())["cases"]:
+            prefix = case["prefix"]
+            own = {key.removeprefix(prefix): x for key, x in arrays.items() if key.startswith(prefix)}
+            texts = case.get("texts") or [each["text"] for each in case["datapoints"]]
+            kind = case.get("kind", "PerTokenIQL")
+            values = (kind, case["config"], case["options"], case["loss"], case.get("n"), texts, own)
+            found.append(Case(prefix.rstrip("/"), *values))
+    return found
+
+
+def item_of(text: str, reward: float, paid: np.ndarray | None = None) -> TokenItem:
+    """The item of a game as it is written, -1 a guess; or what its actions' tokens are `paid` in all."""
+    terminal = text.endswith("</eod>")
+    body = text.removesuffix("</eod>")
+    state_first = body.startswith("<s>")
+    body = body.removeprefix("<s>" if state_first else "<a>")
+    texts, rewards = [], []
+    while body:
+        ends = {end: body.find(end) for end in ("</a>", "</s>") if end in body}
+        end = min(ends, key=lambda each: ends[each])
+        said, _, body = body.partition(end)
+        texts.append(said)
+        rewards.append(-1.0 if end == "</a>" else None)
+    dialogue = Dialogue(tuple(texts), tuple(rewards), terminal)
+    if paid is not None:
+        ends = (
+            np.cumsum([len(said) + 1 for said, each in zip(texts, rewards, strict=True) if each is not None])
+            - 1
+        )
+        given = iter([float(paid[end]) - reward if end < len(paid) else -1.0 for end in ends])
+        dialogue = dialogue._replace(rewards=tuple(None if each is None else next(given) for each in rewards))
+    return tokenise(dialogue, WordleTokenizer(), constant(reward))
+
+
+def settings_of(case: Case) -> Settings:
+    config = case.config
+    return Settings(
+        discount=config["gamma"],
+        expectile=config["tau"],
+        beta=config["beta"],
+        exponential=config["exp_weights"],
+        most_weight=config.get("clip_weight"),
+        context_weight=config["transition_weight"],
+        q_min=config.get("value_min"),
+        q_max=config.get("value_max"),
+        temperature=config["cql_temp"],
+        margin=config.get("dm_margin", 0.0),
+        monte_carlo=bool(case.options.get("mc_returns")),
+        all_tokens=True,
+    )
+
+
+def batch_of(case: Case, quirks: Quirks = PUBLISHED) -> TextBatch:
+    """The case's games as a batch, made by the package from their texts."""
+    paid = case.arrays["batch/rewards"]
+    items = [
+        item_of(text, case.options.get("tr", 0.0), each) for text, each in zip(case.texts, paid, strict=True)
+    ]
+    plan = Layout(WordleTokenizer().delimiters.pad, case.utterance, case.options.get("max_len"), quirks)
+    items = [plan.cut(item) for item in items]
+    width = max(len(item.tokens) for item in items)
+    tokens = max(len(item.action_indices) for item in items)
+    utterances = max(len(item.utterance_action_indices) for item in items)
+    return plan.batch(items, width, tokens, utterances)
+
+
+def inputs(case: Case) -> dict[str, Any]:
+    found = {name: jnp.asarray(x) for name, x in case.group("in").items()}
+    if case.utterance:  # one number an utterance
+        found |= {name: found[name][..., 0] for name in ("q1", "q2", "tq1", "tq2")}
+    return found
