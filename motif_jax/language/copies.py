@@ -148,10 +148,25 @@ class Copies:
 
     def rows(self, cache: Cache, index: jax.Array) -> Cache:
         """The cache with other continuations, the same of every copy; see `Cache.rows`."""
-        if isinstance(cache.keys[0], KeyValues):
-            return jax.vmap(Cache.rows, (_CACHE, None), _CACHE)(cache, index)
-        each = [cache._replace(keys=keys).rows(index) for keys in cache.keys]
-        return each[0]._replace(keys=tuple(one.keys for one in each))  # type: ignore[arg-type]
+        return self.mapped(lambda each: each.rows(index), cache)
+
+    def mapped(self, function: Callable[..., Any], *given: Any) -> Any:
+        """What a function of caches and prompts that makes one of them gives for those of every copy.
+
+        Args:
+          function: of one copy's; the same for all.
+          given: the caches and prompts of all copies.
+        """
+        if isinstance(given[0].keys[0], KeyValues):
+            axes = tuple(_CACHE if isinstance(each, Cache) else _PROMPT for each in given)
+            ones = [each._replace(keys=jax.tree.map(lambda leaf: leaf[0], each.keys)) for each in given]
+            out = _CACHE if isinstance(jax.eval_shape(function, *ones), Cache) else _PROMPT
+            return jax.vmap(function, axes, out)(*given)
+        found = [
+            function(*(each._replace(keys=each.keys[copy]) for each in given))
+            for copy in range(len(given[0].keys))
+        ]
+        return found[0]._replace(keys=tuple(each.keys for each in found))
 
     def step(
         self, params: Any, prompt: Prompt | None, logits: Callable[[States], jax.Array]

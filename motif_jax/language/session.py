@@ -66,7 +66,7 @@ class Session:
         self._cache, self._slots = jax.tree.map(jnp.copy, model.start(batch, 1, capacity)), 0
         self._read = jax.jit(self._run, donate_argnames="cache")
         self._write = jax.jit(self._continue, static_argnames=("limits", "sampling"), donate_argnames="cache")
-        self._squeeze = jax.jit(_squeezed, static_argnames="capacity")
+        self._squeeze = jax.jit(squeezed, static_argnames="capacity")
 
     def read(self, rows: Sequence[Sequence[int]]) -> Ends:
         """Appends tokens to each text, any number of them.
@@ -191,7 +191,7 @@ class Session:
         return written, States(*(x[:, 0] for x in written.carry[1]))
 
 
-def _squeezed(cache: Cache, capacity: int) -> Cache:
+def squeezed(cache: Cache, capacity: int) -> Cache:
     """The cache without the padding between its tokens, with `capacity` slots."""
     order = jnp.argsort(~cache.valid, axis=2, stable=True)
 

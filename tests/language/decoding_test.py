@@ -1,0 +1,191 @@
+"""Steered decoding against plain numpy, written from the published description alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.language import decoding as decodings
+from motif_jax.language import generation
+from motif_jax.language.decoding import Decoding, TokenOutputs
+from motif_jax.language.sampling import Limits
+from motif_jax.support.errors import UserError
+
+VOCAB, PAD, STOP = 7, 6, 5
+
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def oracle(z: np.ndarray, q: np.ndarray | None, v: float | None, how: dict[str, Any]) -> np.ndarray:
+    """One state's steered logits [V]: z / temp, top-k, top-p, plus min(w (Q - V), clip); padding is never said."""
+    z = np.where(np.arange(VOCAB) == PAD, -np.inf, z)
+    total = np.where(np.arange(VOCAB) == PAD, -np.inf, 0.0)
+    if how.get("logits", True):
+        total = z / how.get("temperature", 1.0)
+        if k := how.get("top_k", 0):
+            total = np.where(total < np.sort(total)[-k], -np.inf, total)
+        if (p := how.get("top_p", 1.0)) < 1:
+            order = np.argsort(-total)
+            probabilities = np.exp(log_softmax(total))[order]
+            kept = order[: 1 + int((np.cumsum(probabilities) < p).sum())]
+            total = np.where(np.isin(np.arange(VOCAB), kept), total, -np.inf)
+    if how.get("advantages", True) and q is not None and v is not None:
+        weight, advantage = how.get("advantage_weight", 0.0), q - v
+        if how.get("advantage_form", "exp") == "exp":
+            added = weight * advantage
+        else:
+            added = np.log(np.where(advantage > 0, weight, 1 - weight))
+        clip = how.get("advantage_clip")
+        total = total + (added if clip is None else np.minimum(added, clip))
+    return total
+
+
+HOWS: list[dict[str, Any]] = [
+    {},
+    {"advantage_weight": 4.0},
+    {"advantage_weight": 16.0, "advantage_clip": 0.0},
+    {"advantage_weight": 0.8, "advantage_form": "sign"},
+    {"advantage_weight": 0.8, "advantage_form": "sign", "advantage_clip": -0.5},
+    {"advantage_weight": 2.0, "logits": False},
+    {"advantage_weight": 2.0, "advantages": False, "temperature": 0.5},
+    {"advantage_weight": 3.0, "temperature": 2.0, "top_k": 3},
+    {"advantage_weight": 3.0, "top_p": 0.6},
+    {"advantage_weight": 1.0, "top_k": 4, "top_p": 0.5, "temperature": 0.7, "advantage_clip": 1.0},
+]
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_steered_logits_are_the_oracles(how: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    z, q, v = rng.normal(size=(5, VOCAB)), rng.normal(size=(5, VOCAB)), rng.normal(size=5)
+    outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v))
+    found = np.asarray(decodings.steered(outputs, Decoding(**how), PAD))
+    np.testing.assert_allclose(found, [oracle(*row, how) for row in zip(z, q, v, strict=True)], rtol=2e-5)
+    alone = np.asarray(decodings.steered(TokenOutputs(outputs.logits), Decoding(**how), PAD))
+    np.testing.assert_allclose(alone, [oracle(row, None, None, how) for row in z], rtol=2e-5)
+
+
+def test_facts_and_scores_of_candidates() -> None:
+    rng = np.random.default_rng(1)
+    shape = (3, 4)
+    z, q, v = rng.normal(size=(*shape, VOCAB)), rng.normal(size=(*shape, VOCAB)), rng.normal(size=shape)
+    tokens, valid = rng.integers(0, PAD, shape), rng.random(shape) < 0.7
+    how = Decoding(
+        "rerank", width=2, batches=3, advantage_weight=2.0, rerank_advantage_weight=0.5,
+        rerank_log_prob_weight=0.3, log_prob_weight=0.2,
+    )  # fmt: skip
+    outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v))
+    facts = decodings.token_facts(
+        outputs, decodings.steered(outputs, how, PAD), jnp.asarray(tokens, jnp.int32), PAD
+    )
+    policy = log_softmax(np.where(np.arange(VOCAB) == PAD, -np.inf, z))
+    full = log_softmax(np.stack([[oracle(z[i, j], q[i, j], v[i, j], {"advantage_weight": 2.0}) for j in range(4)] for i in range(3)]))  # fmt: skip
+    own = np.take_along_axis(policy, tokens[..., None], -1)[..., 0]
+    drawn = np.take_along_axis(full, tokens[..., None], -1)[..., 0]
+    chosen = np.take_along_axis(q, tokens[..., None], -1)[..., 0]
+    np.testing.assert_allclose(facts.policy, own, rtol=1e-5)
+    np.testing.assert_allclose(facts.steered, drawn, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(facts.by_policy, policy.argmax(-1))
+    np.testing.assert_array_equal(facts.by_values, q[..., :PAD].argmax(-1))
+    there = jnp.asarray(valid)
+    advantage = ((chosen - v) * valid).sum(1)
+    np.testing.assert_allclose(
+        decodings.candidate_scores(facts, there, how), 0.5 * advantage + 0.3 * (drawn * valid).sum(1), rtol=1e-4, atol=1e-5
+    )  # fmt: skip
+    values = rng.normal(size=3)
+    np.testing.assert_allclose(
+        decodings.utterance_scores(jnp.asarray(values, jnp.float32), facts, there, how),
+        values + 0.2 * (own * valid).sum(1), rtol=1e-4, atol=1e-5,
+    )  # fmt: skip
+    best_of = math.log(6) - 5 / 6
+    np.testing.assert_allclose(
+        decodings.divergence(facts, there, how), ((drawn - own) * valid).sum(1) + best_of, rtol=1e-4, atol=1e-5
+    )  # fmt: skip
+    beam = dataclasses.replace(how, kind="beam", batches=1)
+    np.testing.assert_allclose(
+        decodings.divergence(facts, there, beam), -(own * valid).sum(1), rtol=1e-4, atol=1e-5
+    )
+
+
+def beams_of(table: np.ndarray, start: np.ndarray, width: int, most: int) -> list[tuple[list[int], float]]:
+    """Beams over texts whose next logits depend on the last token: those that have ended stay among the K."""
+    kept: list[tuple[list[int], float]] = [([], 0.0)]
+    for _ in range(most):
+        found = []
+        for text, score in kept:
+            if text and text[-1] == STOP:
+                found.append((text, score))
+                continue
+            logs = log_softmax(table[text[-1]] if text else start)
+            found += [([*text, token], score + logs[token]) for token in range(VOCAB) if token != PAD]
+        kept = sorted(found, key=lambda each: -each[1])[:width]
+    return kept
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_beams_are_those_of_a_plain_search(width: int) -> None:
+    rng = np.random.default_rng(2)
+    table, start = rng.normal(size=(VOCAB, VOCAB)) * 2, rng.normal(size=(2, VOCAB))
+    table[:, PAD] = start[:, PAD] = -np.inf
+    table[:, STOP] += 1.5
+
+    def step(carry: jax.Array, tokens: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
+        # The carry is the sum of all tokens so far: it must follow its beam.
+        return jnp.asarray(table)[tokens], carry + jnp.where(valid, tokens, 0)
+
+    def reorder(carry: jax.Array, index: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(carry, index, axis=1)
+
+    logits = jnp.broadcast_to(jnp.asarray(start)[:, None], (2, width, VOCAB))
+    found = decodings.search(step, reorder, jnp.zeros((2, width)), logits, Limits(4, (STOP,)), PAD)
+    for row, k in itertools.product(range(2), range(width)):
+        text, score = beams_of(table, start[row], width, 4)[k]
+        assert np.asarray(found.tokens[row, k])[np.asarray(found.valid[row, k])].tolist() == text
+        np.testing.assert_allclose(found.scores[row, k], score, rtol=1e-5)
+        assert found.carry[row, k] == sum(text)
+    if width == 1:  # which is greedy
+        greedy = generation.write(
+            step, jnp.zeros((2, 1)), logits, jax.random.key(0), Limits(4, (STOP,)), Decoding("greedy").draws, PAD
+        )  # fmt: skip
+        np.testing.assert_array_equal(greedy.tokens, found.tokens)
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"kind": "nucleus"}, "kind"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"width": 2}, "kind"),
+        ({"kind": "beam", "batches": 2}, "batches"),
+        ({"advantage_form": "sign", "advantage_weight": 1.5}, "advantage_weight"),
+        ({"logits": False, "advantages": False}, "logits"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"advantage_weight": math.nan}, "advantage_weight"),
+    ],
+)
+def test_what_cannot_work_is_refused(values: dict[str, Any], key: str) -> None:
+    with pytest.raises(UserError, match=rf"config\.decode\.{key}="):
+        Decoding(**values)
+
+
+def test_beams_are_no_wider_than_the_vocabulary() -> None:
+    Decoding("beam", width=VOCAB).require_vocabulary(VOCAB)
+    with pytest.raises(UserError, match=r"config\.decode\.width=8"):
+        Decoding("beam", width=8).require_vocabulary(VOCAB)
+
+
+def test_facts_without_values_are_zero() -> None:
+    outputs = TokenOutputs(jnp.zeros((2, VOCAB)))
+    facts = decodings.token_facts(outputs, outputs.logits, jnp.zeros(2, jnp.int32), PAD)
+    assert not np.asarray(facts.q).any()
+    assert not np.asarray(facts.v).any()
