@@ -32,6 +32,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.reward.quantile = 0.5
     config.agent = ConfigDict({"dir": placeholder(str)})  # run folder of train_agent
     config.language = ConfigDict({"dir": placeholder(str)})  # run folder of pretrain_language_model
+    config.text = ConfigDict({"dir": placeholder(str)})  # run folder of train_text
     config.evaluations = ""  # folders of evaluations with commas between, the agent's first
     config.replays = (
         ""  # folders of `replay` with players of the training's recorded games, with commas between

@@ -155,14 +155,22 @@ class Transformers:
     Args:
       python: of an environment that has torch and transformers.
       subject: what is measured.
-      shape: name in `SHAPES`.
+      shape: name in `SHAPES`, or the content of config.json itself.
       dtype: of its weights and computation.
+      more: writes what else it needs into its folder.
 
     Raises:
       UserError: there is no such Python, or it cannot load the model.
     """
 
-    def __init__(self, python: str, subject: Subject, shape: str, dtype: str) -> None:
+    def __init__(
+        self,
+        python: str,
+        subject: Subject,
+        shape: str | Mapping[str, Any],
+        dtype: str,
+        more: Callable[[Path], None] | None = None,
+    ) -> None:
         if not Path(python).is_file():
             raise UserError(
                 f"config.options.python={python}: there is no such file; it is the Python of an environment with torch and "
@@ -172,7 +180,7 @@ class Transformers:
         self._process = subprocess.Popen(
             [python, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        values = SHAPES[shape]
+        values = SHAPES[shape] if isinstance(shape, str) else dict(shape)
         with tempfile.TemporaryDirectory() as folder:
             wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), subject.params)
             weights.save(folder, wide, subject.model.config)
@@ -182,6 +190,8 @@ class Transformers:
                 prompt=np.asarray(subject.prompt),
                 candidates=np.asarray(subject.candidates),
             )
+            if more is not None:
+                more(Path(folder))
             self.ask(
                 folder=folder,
                 kind=_CLASSES[values["model_type"]],

@@ -31,6 +31,18 @@ class Side:
                 torch.tensor(inputs[name].astype(np.int64)).to(device) for name in ("prompt", "candidates")
             )
         self.attention = torch.ones_like(self.prompt)
+        # Of a text agent: the trunks of its values beside the policy, and its heads.
+        self.trunks, self.heads = [], {}
+        if (Path(folder) / "heads.npz").is_file():
+            for name in ("values", "target"):
+                trunk = getattr(transformers, kind).from_pretrained(
+                    Path(folder) / name, dtype=getattr(torch, dtype)
+                )
+                self.trunks.append(trunk.eval().to(device))
+            with np.load(Path(folder) / "heads.npz") as heads:
+                self.heads = {
+                    name: torch.tensor(heads[name]).to(device, getattr(torch, dtype)) for name in heads.files
+                }
 
     def score(self) -> Any:
         """Log-probabilities [B, N] of all candidates; an encoder's prompts are encoded once, and every row looks at its copy."""
@@ -48,6 +60,34 @@ class Side:
         ).logits
         chosen = torch.log_softmax(logits.float(), -1).gather(-1, rows[..., None])[..., 0]
         return chosen.sum(-1).reshape(self.candidates.shape[:2])
+
+    def steered(self, new_tokens: int, weight: float, pad: int) -> Any:
+        """Tokens [B, M], greedily by log pi + weight (Q - V), in the published order of work: one trunk after the other, with its cache,
+        V and both online Qs of the second, both target Qs of the third, of every token."""
+        torch, caches, new, found = self.torch, [None] * 3, self.prompt, []
+        for _ in range(new_tokens):
+            outputs = []
+            for place, model in enumerate((self.model, *self.trunks)):
+                out = model.transformer(new, past_key_values=caches[place], use_cache=True)
+                caches[place] = out.past_key_values
+                outputs.append(out.last_hidden_state[:, -1])
+            logits = self.model.lm_head(outputs[0]).float()
+            value = self._head("v", outputs[1])
+            _ = self._head("q1", outputs[1]), self._head("q2", outputs[1])
+            q = torch.minimum(self._head("target_q1", outputs[2]), self._head("target_q2", outputs[2]))
+            logits = logits + weight * (q - value)
+            logits[:, pad] = -torch.inf
+            new = logits.argmax(-1, keepdim=True)
+            found.append(new)
+        return torch.cat(found, dim=1)
+
+    def _head(self, name: str, states: Any) -> Any:
+        weights = [
+            self.heads[f"{name}.{layer}.{part}"]
+            for layer in ("hidden_0", "output")
+            for part in ("kernel", "bias")
+        ]
+        return (self.torch.relu(states @ weights[0] + weights[1]) @ weights[2] + weights[3]).float()
 
     def generate(self, new_tokens: int) -> Any:
         """Tokens [B, M], greedily, none of which ends a text."""

@@ -173,7 +173,7 @@ def episodes_section(data: RunData, count: int = 5) -> str:
     links = dict(data.replays)
     rows = []
     for row in chosen:
-        link = links.get(str(row["index"]))
+        link = links.get(str(row["index"]), data.games_page if "tokens" in row else None)
         watch = html.Markup(f'<a href="{html.escape(link)}">watch</a>') if link else Cell("not recorded")
         shown = [
             Cell(format_value(row[k]), row[k]) for k in ("return", "length", "score", "dlvl") if k in row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from motif_jax.reports import hacking, language_section
+from motif_jax.reports import hacking, language_section, text_section
 from motif_jax.reports.charts import short
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.measures import format_estimate
@@ -15,6 +15,8 @@ def headline(data: RunData) -> tuple[str, str]:
     It is good where the first collects clearly more and progress in the game is seen to rise and nowhere to fall; bad
     where it collects clearly less, or where there is any sign of reward hacking.
     """
+    if (found := text_section.headline(data)) is not None:
+        return found
     text, sign = _result(data)
     verdicts = hacking.judge_run(data)
     warnings = [verdict.fallen for verdict in verdicts if verdict.kind == "bad"]
@@ -80,6 +82,7 @@ def facts(data: RunData) -> list[tuple[str, str, str]]:
     if steps is not None:
         items.append(("training steps", short(float(steps)), "steps of the environments"))
     items += language_section.facts(data.language)
+    items += text_section.facts(data.text)
     for name, evaluation in data.evaluations.items():
         speed = f"{evaluation['steps']:,} steps, {evaluation['steps_per_second']:,.0f} steps/s"
         items.append((f"episodes of {name}", f"{evaluation['episodes']:,}", speed))

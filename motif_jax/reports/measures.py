@@ -44,6 +44,20 @@ MEASURES = (
     Measure("length", "length", "steps", "actions taken"),
     Measure("success", "success rate", "share", "episodes that reached the task's goal"),
     Measure("kills", "kills", "messages", "messages that said that the hero killed something"),
+    Measure(
+        "token_return",
+        "token return",
+        "reward",
+        "the return, and what the tokens of actions are paid themselves",
+    ),
+    Measure(
+        "divergence",
+        "divergence from the policy",
+        "nats",
+        "log p - log pi of what was said, summed over an episode",
+    ),
+    Measure("entropy", "entropy", "nats", "-log p of what was said, summed over an episode"),
+    Measure("tokens_said", "tokens said", "tokens", "tokens of the agent's actions"),
     Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
 )
 BY_KEY = {measure.key: measure for measure in MEASURES}

@@ -48,6 +48,8 @@ class RunData:
       seen: by evaluation name, the messages met in play.
       replays: (title, relative link) of recorded episodes.
       language: curves of a language model's metrics.jsonl.
+      text: curves of the metrics.jsonl of an agent that learns from dialogues.
+      games_page: relative link to the first evaluation's games token by token; None for none.
       commands: (run, the command that made it).
       provenance: (name, text) of configs, versions and commands.
     """
@@ -70,6 +72,8 @@ class RunData:
     seen: dict[str, list[MessageTally]] = field(default_factory=dict)
     replays: list[tuple[str, str]] = field(default_factory=list)
     language: dict[str, Curve] = field(default_factory=dict)
+    text: dict[str, Curve] = field(default_factory=dict)
+    games_page: str | None = None
     commands: list[tuple[str, str]] = field(default_factory=list)
     provenance: list[tuple[str, str]] = field(default_factory=list)
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from motif_jax.reports import html, language_section, learned_reward, recorded_games
+from motif_jax.reports import html, language_section, learned_reward, recorded_games, text_section
 from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
@@ -23,19 +23,21 @@ from motif_jax.support.files import read_json
 
 def render(data: RunData, written: str) -> str:
     """Returns the page of a run."""
-    (text, kind), items = headline(data), facts(data)
+    (said, kind), items = headline(data), facts(data)
+    text = text_section.headline(data) is not None  # what other runs are made of is not missed then
     sections = [
-        html.section("At a glance", "glance", html.verdict(text, kind), html.tiles(items) if items else ""),
+        html.section("At a glance", "glance", html.verdict(said, kind), html.tiles(items) if items else ""),
         evaluation_section(data),
-        hacking_section(data),
-        training_section(data),
+        text_section.divergence_section(data),
+        text_section.training_section(data.text),
+        *([] if text else [hacking_section(data), training_section(data)]),
         learned_reward.section(data.learned, data.metrics),
-        reward_section(data),
+        *([] if text else [reward_section(data)]),
         language_section.section(data.language),
-        messages_section(data),
+        *([] if text else [messages_section(data)]),
         episodes_section(data),
         recorded_games.section(data),
-        data_section(data),
+        *([] if text else [data_section(data)]),
         provenance_section(data),
     ]
     links = {
@@ -44,10 +46,15 @@ def render(data: RunData, written: str) -> str:
         "reward": "Reward training", "language": "Language model", "messages": "Messages", "episodes": "Episodes", "training-games": "Training games", "dataset": "Dataset",
         "provenance": "How it was made",
     }  # fmt: skip
+    if text:
+        links = {"evaluation": "Evaluation", "divergence": "Return against divergence", "text": "Learning from dialogues",
+                 "language": "Language model", "episodes": "Episodes", "provenance": "How it was made"}  # fmt: skip
+        if not data.text:
+            del links["text"]
     if data.learned is None:
-        del links["learned"]
+        links.pop("learned", None)
     if not data.recorded:
-        del links["training-games"]
+        links.pop("training-games", None)
     if not data.language:
         del links["language"]
     return html.page(data.title, f"motif_jax, written {written}", sections, links)

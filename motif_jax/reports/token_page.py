@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 
 import numpy as np
@@ -16,9 +16,10 @@ from motif_jax.reports.html import Cell
 SHOWN = 50
 # Tokens that end a line are shown so, and do end it.
 _LINE_END = "⏎"
+_BEGINS = "begins"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TokenText:
     """One text.
 
@@ -28,6 +29,10 @@ class TokenText:
       rows: by name (with units), a number for each token; NaN where there is none. Coloured are those of the first row, until another is chosen.
       start: tokens of a prompt among them, drawn fainter.
       note: a line below the heading.
+      kinds: a word for each token, '' for none, by which `tokens.css` shows it: here, elsewhere, absent (Wordle's colours), before (said by others); with 'begins' it starts
+        a line.
+      under: names of rows whose numbers stand below each token that has one.
+      words: by name, a text for each token, '' for none: shown below it too.
     """
 
     title: str
@@ -35,6 +40,9 @@ class TokenText:
     rows: Mapping[str, Sequence[float] | np.ndarray]
     start: int = 0
     note: str = ""
+    kinds: Sequence[str] = ()
+    under: Sequence[str] = ()
+    words: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
 
 def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
@@ -49,7 +57,7 @@ def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
       ValueError: a row has not as many numbers as its text has tokens.
     """
     for text in texts:
-        for name, values in text.rows.items():
+        for name, values in [*text.rows.items(), *text.words.items()]:
             if len(values) != len(text.pieces):
                 raise ValueError(
                     f"{text.title}: row {name} has {len(values)} numbers for {len(text.pieces)} tokens"
@@ -59,6 +67,7 @@ def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
     sections = [
         f"<style>{html.asset('tokens.css')}</style>",
         _chooser(scales),
+        _legend(texts),
         *(_section(text, f"text-{number}", scales) for number, text in enumerate(texts)),
         html.embed_json({"scales": scales}, "token-scales"),
         f"<script>{html.asset('tokens.js')}</script>",
@@ -91,8 +100,9 @@ def _chooser(scales: Mapping[str, float]) -> str:
 def _section(text: TokenText, name: str, scales: Mapping[str, float]) -> str:
     first = next(iter(text.rows), None)
     spans = "".join(_token(text, place, first, scales) for place in range(len(text.pieces)))
+    stacked = " stacks" if text.under or text.words or text.kinds else ""
     parts = [
-        f'<div class="tokens" id="{name}-tokens">{spans}</div>'
+        f'<div class="tokens{stacked}" id="{name}-tokens">{spans}</div>'
         if spans
         else '<div class="empty">no tokens</div>'
     ]
@@ -109,9 +119,36 @@ def _token(text: TokenText, place: int, first: str | None, scales: Mapping[str, 
     if first is not None and np.isfinite(value := float(text.rows[first][place])):
         kind.append("below" if value < 0 else "above")
         style = f' style="--share:{min(1.0, abs(value) / scales[first]):.3f}"'
+    own = text.kinds[place].split() if text.kinds else []
+    kind += [word for word in own if word != _BEGINS]
+    line = '<i class="turn"></i>' if _BEGINS in own and place else ""
     piece = text.pieces[place]
     shown = escape(piece.replace("\n", f"{_LINE_END}\n")) or "∅"
-    return f'<span class="{" ".join(kind)}" tabindex="0" data-place="{place}"{style}>{shown}</span>'
+    below = _below(text, place)
+    if below:
+        kind.append("stack")
+        shown = f"<b>{shown}</b>{below}"
+    return f'{line}<span class="{" ".join(kind)}" tabindex="0" data-place="{place}"{style}>{shown}</span>'
+
+
+def _below(text: TokenText, place: int) -> str:
+    """What stands below a token: its numbers, and what else there is to say of it; '' where there is nothing."""
+    numbers = [float(text.rows[name][place]) for name in text.under]
+    said = [(name, texts[place]) for name, texts in text.words.items()]
+    if not any(np.isfinite(number) for number in numbers) and not any(word for _, word in said):
+        return ""
+    lines = [f"{number:.2f}" if np.isfinite(number) else "–" for number in numbers]
+    shown = [f'<i title="{escape(name)}">{line}</i>' for name, line in zip(text.under, lines, strict=True)]
+    shown += [f'<i class="word" title="{escape(name)}">{escape(word) or "–"}</i>' for name, word in said]
+    return "".join(shown)
+
+
+def _legend(texts: Sequence[TokenText]) -> str:
+    """Which numbers stand below tokens, in their order."""
+    names = list(dict.fromkeys(name for text in texts for name in (*text.under, *text.words)))
+    if not names:
+        return ""
+    return f'<p class="soft">below each token, from above: {escape(", ".join(names))}</p>'
 
 
 def _curves(text: TokenText) -> str:
@@ -132,10 +169,11 @@ def _table(text: TokenText, name: str) -> str:
             Cell(str(place), place),
             Cell(piece.replace("\n", _LINE_END) or "∅", code=True),
             *(_cell(float(row[place])) for row in text.rows.values()),
+            *(Cell(row[place], code=True) for row in text.words.values()),
         ]
         for place, piece in enumerate(text.pieces)
     ]
-    table = html.table(["token", "text", *text.rows], rows, f"{name}-table", limit=SHOWN)
+    table = html.table(["token", "text", *text.rows, *text.words], rows, f"{name}-table", limit=SHOWN)
     return f"<details><summary>all numbers</summary>{table}</details>"
 
 

@@ -20,6 +20,7 @@ from motif_jax.reports import (
     recorded_games,
     run_report,
     run_tables,
+    text_section,
 )
 from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LearnedReward
@@ -29,10 +30,15 @@ from motif_jax.support import curves, run_folder
 from motif_jax.support.curves import Curve
 from motif_jax.support.files import atomic_write_json, atomic_write_text
 
-PAGE = "report.html"
+PAGE, _TOKENS = "report.html", "tokens.html"
 MAX_EVALUATIONS = 12
-FOLDERS = ("dataset_dir", "reward.dir", "agent.dir", "language.dir")
-STAGES = {"reward.dir": "train_reward", "agent.dir": "train_agent", "language.dir": "pretrain_language_model"}
+FOLDERS = ("dataset_dir", "reward.dir", "agent.dir", "language.dir", "text.dir")
+STAGES = {
+    "reward.dir": "train_reward",
+    "agent.dir": "train_agent",
+    "language.dir": "pretrain_language_model",
+    "text.dir": "train_text",
+}
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -93,15 +99,22 @@ def run(config: ConfigDict, workdir: Path) -> None:
         data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)
     if config.language.dir:
         data.language = curves.read_metrics(config.language.dir)
+    if config.text.dir:
+        data.text = curves.read_metrics(config.text.dir)
     for folder in folders_of(config.evaluations):
         evaluation = evaluation_files.read_evaluation(folder)
-        name = _evaluation_name(evaluation["plan"]["policy"], data.evaluations)
+        spoken = text_section.is_text(evaluation)
+        # Of who speaks the folder's name says more: one agent may decode in several ways.
+        policy = folder.name.removeprefix("evaluate_") if spoken else evaluation["plan"]["policy"]
+        name = _evaluation_name(policy, data.evaluations, spoken)
         data.evaluations[name] = evaluation
         data.seen[name] = evaluation_files.read_messages(folder)
         data.provenance += run_report.provenance_of(folder, f"evaluation {name}")
         data.commands += run_report.command_of(folder, f"evaluation {name}")
         if len(data.evaluations) == 1:
             data.replays = _replays(folder, workdir)
+            if (folder / _TOKENS).is_file():
+                data.games_page = _link(folder / _TOKENS, workdir)
     for key in FOLDERS:
         if folder_name := checks.dotted(config, key):
             name = key.removesuffix(".dir").removesuffix("_dir")
@@ -120,10 +133,10 @@ def run(config: ConfigDict, workdir: Path) -> None:
     print(f"report: {page.resolve()}")
 
 
-def _evaluation_name(policy: str, taken: Container[str]) -> str:
-    """'random' or 'agent', or the folder's name where that is taken."""
+def _evaluation_name(policy: str, taken: Container[str], whole: bool = False) -> str:
+    """'random' or 'agent', or the folder's name where that is taken, or with `whole`."""
     name = "random" if policy == "random" else "agent"
-    if name in taken:
+    if whole or name in taken:
         name = Path(policy).name
     number = 2
     while name in taken:
@@ -223,6 +236,10 @@ def _replays(evaluation: Path, workdir: Path) -> list[tuple[str, str]]:
     """Players of recorded episodes as (index, link relative to the page)."""
     found = []
     for path in sorted((evaluation / "recordings").glob("episode-*.html")):
-        link = os.path.relpath(path.resolve(), workdir.resolve())
-        found.append((str(int(path.stem.removeprefix("episode-"))), Path(link).as_posix()))
+        found.append((str(int(path.stem.removeprefix("episode-"))), _link(path, workdir)))
     return found
+
+
+def _link(path: Path, workdir: Path) -> str:
+    """A file's place as seen from the page."""
+    return Path(os.path.relpath(path.resolve(), workdir.resolve())).as_posix()

@@ -136,6 +136,11 @@ class TextTask(ABC):
           UserError: there is none of that name.
         """
 
+    def outcome(self, dialogue: Dialogue) -> dict[str, float]:
+        """What else an episode that has ended is judged by, besides its return; `success` is 0 or 1."""
+        del dialogue
+        return {}
+
     def check(self, kind: str, policy: str) -> None:
         """Raises UserError where `stream` would, as far as that is known without work."""
         if kind not in self.kinds:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from motif_jax.datasets.dialogues.dialogue import DialogueStream
+from motif_jax.datasets.dialogues.dialogue import Dialogue, DialogueStream
 from motif_jax.envs.text.contract import TextPolicy, TextTask
 from motif_jax.envs.wordle import tweets
 from motif_jax.envs.wordle.colours import WordTable
@@ -77,6 +77,11 @@ class Wordle(TextTask):
     def environment(self) -> WordleEnvironment:
         """See `TextTask`."""
         return WordleEnvironment(WordTable(self.words))
+
+    def outcome(self, dialogue: Dialogue) -> dict[str, float]:
+        """See `TextTask`: whether the game was won."""
+        paid = [reward for reward in dialogue.rewards if reward is not None]
+        return {"success": float(bool(paid) and paid[-1] == 0.0)}
 
     def policy(self, name: str) -> TextPolicy:
         """A policy such as 'optimal(start)'; 'user' or 'user(optimal)', with hints, is a person at the terminal."""

@@ -11,7 +11,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function colour(name) {
     for (const { holder, rows } of texts) {
-      for (const token of holder.children) {
+      for (const token of holder.querySelectorAll(".token")) {
         const value = rows[name] ? rows[name][Number(token.dataset.place)] : null;
         token.classList.toggle("below", value !== null && value < 0);
         token.classList.toggle("above", value !== null && value >= 0);
@@ -32,7 +32,7 @@ document.addEventListener("DOMContentLoaded", () => {
     tip = document.createElement("div");
     tip.className = "tip token-tip";
     const place = Number(token.dataset.place);
-    const lines = [`token ${place}: ${JSON.stringify(token.textContent)}`];
+    const lines = [`token ${place}: ${JSON.stringify((token.querySelector("b") || token).textContent)}`];
     for (const [name, values] of Object.entries(rows)) lines.push(`${name}: ${format(values[place])}`);
     tip.textContent = lines.join("\n");
     document.body.append(tip);
@@ -44,7 +44,7 @@ document.addEventListener("DOMContentLoaded", () => {
   }
   for (const { holder, rows } of texts) {
     for (const kind of ["pointerover", "focusin"]) {
-      holder.addEventListener(kind, (event) => { if (event.target.classList.contains("token")) show(event.target, rows); });
+      holder.addEventListener(kind, (event) => { const token = event.target.closest(".token"); if (token) show(token, rows); });
     }
     for (const kind of ["pointerleave", "focusout"]) holder.addEventListener(kind, hide);
   }

@@ -1,0 +1,53 @@
+"""What the benchmarks of text agents share: an agent with three trunks and values, fresh, of some size."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.language import config as configs
+from motif_jax.language import weights
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text_agent import TARGET, VALUES, Design, TextAgent
+from motif_jax.playing.speakers import AgentSpeaker
+
+
+class Made(NamedTuple):
+    """An agent, its parameters, whose targets differ from what they follow, and the content of its trunks' config.json."""
+
+    speaker: AgentSpeaker
+    params: Any
+    shape: dict[str, Any]
+
+    def save(self, folder: Path) -> None:
+        """Writes what transformers needs besides the policy: the trunks of the values, and the heads as one array file."""
+        wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), self.params)
+        for name in (VALUES, TARGET):
+            (folder / name).mkdir()
+            weights.save(folder / name, wide["trunks"][name], self.speaker.network.model.config)
+            (folder / name / configs.FILE).write_text(json.dumps(self.shape), encoding="utf-8")
+        flat: dict[str, Any] = {}
+        for prefix, heads in (("", wide["heads"]), ("target_", wide["target_heads"])):
+            for name, layers in heads.items():
+                for layer, parts in layers.items():
+                    flat |= {f"{prefix}{name}.{layer}.{part}": value for part, value in parts.items()}
+        np.savez(folder / "heads.npz", **flat)
+
+
+def make(width: int, layers: int, vocabulary: int, positions: int, dtype: str, seed: int) -> Made:
+    """Policy, values and target on a trunk each, two Qs."""
+    shape = {
+        "model_type": "gpt2", "vocab_size": vocabulary, "n_positions": positions, "n_embd": width, "n_layer": layers,
+        "n_head": max(1, width // 64), "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
+    }  # fmt: skip
+    settings = dataclasses.replace(configs.parse(shape), initializer=0.1)
+    network = TextAgent(LanguageModel(settings, jnp.dtype(dtype)), Design(), jnp.dtype(dtype))
+    params, other = (network.init(jax.random.key(seed + i)) for i in range(2))
+    params["target_heads"], params["trunks"]["target"] = other["target_heads"], other["trunks"]["target"]
+    return Made(AgentSpeaker(network), params, shape)

@@ -1,0 +1,157 @@
+"""Writing with values: tokens a second of an agent with three trunks and double Q, greedy, against running the text anew for every token.
+
+    python -m motif_jax.launch --config=configs/benchmark.py:text_generation
+
+200 tokens are read and 40 written, the reading's time included. Yardstick: one compiled loop, which for every token runs all three
+trunks over the whole text and takes the heads at its end. Both write the same tokens (`tokens_equal`). `batches` has the other sizes.
+`transformers` is the published order of work, one trunk after the other with its cache, in torch with the same weights (`options.python`;
+empty: left out).
+Two minutes on CPU at the default size; `:text_generation_gpu` has GPT-2 small's shape and vocabulary in bfloat16.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.benchmarks import _language, _text_agents, result
+from motif_jax.benchmarks._text_agents import Made
+from motif_jax.datasets.dialogues.items import Delimiters
+from motif_jax.language import decoding as decodings
+from motif_jax.language.decoding import Decoding
+from motif_jax.language.network import States
+from motif_jax.language.text_agent import POLICY
+from motif_jax.playing.text_session import TextSession
+from motif_jax.support import config as checks
+
+GPU_SIZE = {"width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "bfloat16"}
+_PAD = 0
+# No token ends a text.
+_MARKS = Delimiters(_PAD, 1, 2, 3, -1, 5)
+
+
+def options() -> ConfigDict:
+    """Settings: the network's size, prompt and new tokens, the batch of the ratio and the other batches."""
+    return ConfigDict(
+        {
+            "width": 128, "layers": 4, "vocabulary": 2_048, "dtype": "float32", "prompt_tokens": 200, "new_tokens": 40,
+            "batch_size": 32, "other_batches": (1, 256), "advantage_weight": 8.0, "python": _language.PYTHON,
+            "seconds": 3.0,
+        }
+    )  # fmt: skip
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for what cannot be measured."""
+    for key in ("width", "layers", "vocabulary"):
+        checks.positive(config, f"options.{key}")
+    checks.choice(config, "options.dtype", ("float32", "bfloat16"))
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Returns the fields of the JSON line."""
+    chosen = config.options
+    positions = chosen.prompt_tokens + chosen.new_tokens
+    made = _text_agents.make(
+        chosen.width, chosen.layers, chosen.vocabulary, positions, chosen.dtype, config.seed
+    )
+    how = Decoding("greedy", chosen.new_tokens, advantage_weight=chosen.advantage_weight)
+    batches: dict[str, Any] = {}
+    for batch in (chosen.batch_size, *chosen.other_batches):
+        shape = (batch, chosen.prompt_tokens)
+        prompts = np.random.default_rng(config.seed).integers(6, chosen.vocabulary, shape)
+        ours = functools.partial(_ours, made, how, prompts)
+        plain = functools.partial(_plain(made, how), made.params, jnp.asarray(prompts, jnp.int32))
+        equal = float((ours() == np.asarray(plain())).mean())
+        count = batch * chosen.new_tokens
+        sides = {
+            "ours": _language.rate(ours, count, chosen.seconds),
+            "plain": _language.rate(plain, count, chosen.seconds),
+        }
+        repeats = config.repeats if batch == chosen.batch_size else 1
+        with contextlib.ExitStack() as stack:
+            if chosen.python:
+                theirs = stack.enter_context(_theirs(chosen, made, prompts))
+                question = {
+                    "do": "steered",
+                    "new_tokens": chosen.new_tokens,
+                    "weight": how.advantage_weight,
+                    "pad": _PAD,
+                }
+                tokens = np.asarray(theirs.ask(**question, seconds=0)["result"])
+                batches_equal = float((ours() == tokens).mean())
+                sides["transformers"] = theirs.rate(count, chosen.seconds, **question)
+            batches[str(batch)] = {**_language.in_turns(sides, repeats), "tokens_equal": equal}
+            if chosen.python:
+                batches[str(batch)]["transformers_tokens_equal"] = batches_equal
+    main = batches.pop(str(chosen.batch_size))
+    others = {
+        batch: {
+            "value": found["ours"][0],
+            "ratio": found["ours"][0] / found["plain"][0],
+            "tokens_equal": found["tokens_equal"],
+            "transformers": _beside(found),
+        }
+        for batch, found in batches.items()
+    }
+    return result(
+        "text_generation", "tokens/s", main["ours"], "whole text again for every token", main["plain"], chosen.to_dict(),
+        tokens_equal=main["tokens_equal"], batches=others, transformers=_beside(main), threads=_language.threads(),
+    )  # fmt: skip
+
+
+def _theirs(chosen: ConfigDict, made: Made, prompts: np.ndarray) -> _language.Transformers:
+    network, tokens = made.speaker.network, jnp.asarray(prompts, jnp.int32)
+    policy = made.params["trunks"][POLICY]
+    nothing = jnp.zeros((len(prompts), 0, 1), jnp.int32)
+    subject = _language.Subject(network.model, policy, tokens, jnp.ones(tokens.shape, bool), nothing)
+    return _language.Transformers(chosen.python, subject, made.shape, chosen.dtype, made.save)
+
+
+def _beside(found: dict[str, Any]) -> dict[str, Any] | None:
+    if "transformers" not in found:
+        return None
+    return {
+        **_language.beside(found["ours"], found["transformers"]),
+        "tokens_equal": found["transformers_tokens_equal"],
+    }
+
+
+def _ours(made: Made, how: Decoding, prompts: np.ndarray) -> np.ndarray:
+    session = TextSession(
+        made.speaker, made.params, len(prompts), how, _MARKS, capacity=prompts.shape[1] + how.max_tokens + 56
+    )
+    session.read(prompts.tolist())
+    keys = jax.random.split(jax.random.key(0), len(prompts))
+    return session.write(keys, np.ones(len(prompts), bool)).tokens
+
+
+def _plain(made: Made, how: Decoding) -> Any:
+    """(params, prompts int32 [B, T]) -> tokens int32 [B, M], by a loop without caches."""
+    speaker, network = made.speaker, made.speaker.network
+
+    @jax.jit
+    def call(params: Any, prompts: jax.Array) -> jax.Array:
+        batch, length = prompts.shape
+        text = jnp.concatenate([prompts, jnp.zeros((batch, how.max_tokens), jnp.int32)], axis=1)
+        trunks = network.design.roles.trees(params["trunks"])
+
+        def body(place: jax.Array, text: jax.Array) -> jax.Array:
+            valid = jnp.broadcast_to(jnp.arange(text.shape[1]) < length + place, text.shape)
+            runs = [network.model.prefill(trunk, text, valid)[0] for trunk in trunks]
+            ends = [States(*(part[:, length + place - 1] for part in run)) for run in runs]
+            outputs = speaker.outputs(
+                params, States(*(jnp.stack(parts) for parts in zip(*ends, strict=True)))
+            )
+            drawn = decodings.steered(outputs, how, _PAD).argmax(-1)
+            return text.at[:, length + place].set(drawn.astype(jnp.int32))
+
+        return jax.lax.fori_loop(0, how.max_tokens, body, text)[:, length:]
+
+    return call

@@ -1,0 +1,99 @@
+"""Evaluation games of Wordle by an agent with three trunks: 1,024 in one program whose caches live on, against one by one.
+
+    python -m motif_jax.launch --config=configs/benchmark.py:text_play
+
+Games a second, at the quick run's size of network. Yardstick: a game at a time, its text read anew every turn, as published. `gpt2_small` has
+both for a network of GPT-2 small's size on `large_games` games (0: left out). Fresh networks play all six turns. Two minutes on CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.benchmarks import _language, _text_agents, result
+from motif_jax.benchmarks._text_agents import Made
+from motif_jax.envs.text import registry
+from motif_jax.envs.text.contract import TextTask
+from motif_jax.language.decoding import Decoding
+from motif_jax.playing.text_games import AgentTalker, Said, play
+from motif_jax.support import config as checks
+
+_POSITIONS = 128
+# How the published evaluation of Wordle decodes.
+_HOW = Decoding("greedy", 6, advantage_weight=16.0, advantage_clip=0.0)
+
+
+class _Anew(AgentTalker):
+    """Begins again every turn, so that nothing of a text is kept."""
+
+    def begin(self, episodes: Sequence[int]) -> None:
+        """See `Talker`."""
+        super().begin(episodes)
+        self._begun = episodes
+
+    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[Said]:
+        """See `Talker`."""
+        super().begin(self._begun)
+        return super().act(observations, places)
+
+
+def options() -> ConfigDict:
+    """Settings: games at a time, games one by one, the network's size, the game's words."""
+    return ConfigDict(
+        {
+            "games": 1024, "plain_games": 16, "width": 96, "layers": 3, "num_words": 100, "dtype": "float32",
+            "large_games": 16, "large_plain_games": 2,
+        }
+    )  # fmt: skip
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for what cannot be measured."""
+    for key in ("plain_games", "width", "layers", "large_plain_games"):
+        checks.positive(config, f"options.{key}")
+    checks.positive(config, "options.large_games", allow_zero=True)
+    checks.choice(config, "options.dtype", ("float32", "bfloat16"))
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Returns the fields of the JSON line."""
+    chosen = config.options
+    task = registry.make("wordle", {"num_words": chosen.num_words})
+    size = task.tokenizer().size
+    quick = _text_agents.make(chosen.width, chosen.layers, size, _POSITIONS, chosen.dtype, config.seed)
+    found = _sides(task, quick, chosen.games, chosen.plain_games, config.repeats)
+    more: dict[str, Any] = {}
+    if chosen.large_games:
+        large = _text_agents.make(768, 12, size, _POSITIONS, chosen.dtype, config.seed)
+        rates = _sides(task, large, chosen.large_games, chosen.large_plain_games, 1)
+        more["gpt2_small"] = _language.beside(rates["together"], rates["alone"])
+        more["gpt2_small"] |= {"games_per_second": rates["together"][0], "games": chosen.large_games}
+    return result(
+        "text_play", "games/s", found["together"], "one by one, the text read anew every turn", found["alone"], chosen.to_dict(),
+        threads=_language.threads(), **more,
+    )  # fmt: skip
+
+
+def _sides(task: TextTask, made: Made, games: int, plain_games: int, repeats: int) -> dict[str, list[float]]:
+    """Games a second of both, in turns; the first games, which compile, are not counted."""
+    tokenizer = task.tokenizer()
+    together = AgentTalker(made.speaker, made.params, tokenizer, _HOW, 1)
+    alone = _Anew(made.speaker, made.params, tokenizer, _HOW, 1)
+    sides = {
+        "together": functools.partial(_rate, task, together, games, games),
+        "alone": functools.partial(_rate, task, alone, plain_games, 1),
+    }
+    _rate(task, together, games, games)
+    _rate(task, alone, 1, 1)
+    return _language.in_turns(sides, repeats)
+
+
+def _rate(task: TextTask, talker: AgentTalker, games: int, lanes: int) -> float:
+    before = time.perf_counter()
+    played = sum(1 for _ in play(task, talker, 1, range(games), lanes))
+    return played / (time.perf_counter() - before)

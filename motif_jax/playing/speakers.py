@@ -1,0 +1,87 @@
+"""Agents of `train_text` as what a session of texts writes with."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language.copies import Copies
+from motif_jax.language.decoding import Decoding, TokenOutputs
+from motif_jax.language.network import States
+from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgent
+from motif_jax.support.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentSpeaker:
+    """Implements `text_session.Speaker`: the policy's logits, V of the online trunk, Q of the target.
+
+    Attributes:
+      network: the agent's parts.
+      q_min, q_max: the target Q is clipped to, where training clips it.
+    """
+
+    network: TextAgent
+    q_min: float | None = None
+    q_max: float | None = None
+
+    @property
+    def copies(self) -> Copies:
+        """See `Speaker`."""
+        return Copies(self.network.model)
+
+    @property
+    def pooled(self) -> bool:
+        """See `Speaker`."""
+        return self.network.design.q == "mean"
+
+    def join(self, params: Any) -> Any:
+        """See `Speaker`."""
+        return self.copies.join(self.network.design.roles.trees(params["trunks"]))
+
+    def outputs(self, params: Any, states: States) -> TokenOutputs:
+        """See `Speaker`."""
+        roles, design = self.network.design.roles, self.network.design
+        if design.q != "token" or not design.v:
+            name = roles.trunk_of[POLICY]
+            return TokenOutputs(
+                self.network.model.logits(params["trunks"][name], roles.of(POLICY, states).after)
+            )
+        found = self.network.read(params, {part: roles.of(part, states) for part in roles.trunk_of})
+        assert found.target_q is not None
+        return TokenOutputs(found.logits, self._clipped(found.target_q), found.values)
+
+    def values(self, params: Any, last: States, mean: jax.Array) -> jax.Array | None:
+        """See `Speaker`."""
+        roles, kind = self.network.design.roles, self.network.design.q
+        if kind not in ("utterance", "mean"):
+            return None
+        states = States(mean, mean) if kind == "mean" else last
+        parts = {part: roles.of(part, states) for part in (VALUES, TARGET)}
+        # The policy's logits are left out of the program, as nothing asks for them.
+        found = self.network.read(params, {**parts, POLICY: roles.of(POLICY, last)})
+        assert found.target_q is not None
+        return self._clipped(found.target_q)
+
+    def prefix(self, params: Any, target_return: float) -> jax.Array | None:
+        """See `Speaker`."""
+        if not self.network.design.prefix:
+            return None
+        return self.network.prefix(params, jnp.full((1,), target_return))[None, :, None, None]
+
+    def _clipped(self, q: jax.Array) -> jax.Array:
+        return q if self.q_min is None and self.q_max is None else jnp.clip(q, self.q_min, self.q_max)
+
+    def check(self, decoding: Decoding) -> None:
+        """Raises UserError for a way to write that the agent lacks the parts for."""
+        decoding.require_vocabulary(self.network.model.config.vocab_size)
+        if self.network.design.q == "none" and not decoding.logits:
+            raise UserError("config.decode.logits=False: must be True, the agent has no values")
+        longest = self.network.model.config.max_length
+        if longest is not None and decoding.max_tokens + 2 > longest:
+            raise UserError(
+                f"config.decode.max_tokens={decoding.max_tokens}: must be at most {longest - 2}, the model has {longest} positions"
+            )

@@ -1,0 +1,195 @@
+"""Who speaks, and in which task, as a config of `evaluate_text` says; rows of what was played."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.dialogues import token_rewards
+from motif_jax.datasets.dialogues.items import TextTokenizer
+from motif_jax.datasets.dialogues.token_rewards import TokenReward
+from motif_jax.envs.text import registry
+from motif_jax.envs.text.contract import TextTask
+from motif_jax.language.decoding import Decoding
+from motif_jax.offline import agent_folder
+from motif_jax.playing.speakers import AgentSpeaker
+from motif_jax.playing.text_games import (
+    AgentTalker,
+    PlayedText,
+    PolicyTalker,
+    Talker,
+    environment_seed,
+)
+from motif_jax.support import config as checks
+from motif_jax.support import digests
+from motif_jax.support.errors import UserError
+
+DTYPES = ("float32", "bfloat16")
+
+
+def decoding_of(config: ConfigDict) -> Decoding:
+    """The way to write that `config.decode` says; UserError for a value that is not allowed."""
+    return Decoding(**config.decode.to_dict())
+
+
+def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+    """The task and its options: those of the agent, and what the config says over them.
+
+    Raises:
+      UserError: there is no task, `options` are no JSON object, or the agent's task is another one.
+    """
+    try:
+        own = json.loads(config.options or "{}")
+    except ValueError:
+        own = None
+    checks.require(
+        isinstance(own, dict), "options", config.options, 'a JSON object such as {"num_words": 100}'
+    )
+    name = str(config.task or (about["task"] if about else ""))
+    checks.require(
+        bool(name),
+        "task",
+        config.task,
+        f"one of {', '.join(registry.names())}, or module:Class; or give an agent",
+    )
+    registry.load(name)
+    if about is not None and about["task"] != name:
+        raise UserError(
+            f"config.agent={config.agent}: was trained for the task {about['task']}, config.task is {name}"
+        )
+    return name, {**(about["options"] if about else {}), **own}
+
+
+def _token_reward(config: ConfigDict) -> TokenReward:
+    given = config.token_reward
+    if not given.file:
+        return token_rewards.constant(given.constant)
+    return token_rewards.from_file(given.file, given.scale, given.shift)
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for what `open_lineup` would refuse, as far as that is known without networks being read."""
+    checks.choice(config, "dtype", DTYPES)
+    decoding = decoding_of(config)
+    checks.require(
+        bool(config.agent or config.policy),
+        "agent",
+        config.agent,
+        "a run folder of train_text, or config.policy a policy of the task",
+    )
+    about = agent_folder.describe(config.agent, "agent") if config.agent else None
+    name, options = named_task(config, about)
+    task = registry.make(name, options)
+    _token_reward(config)
+    if config.policy:
+        task.policy(config.policy)
+    else:
+        decoding.require_vocabulary(task.tokenizer().size)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextLineup:
+    """Who plays what.
+
+    Attributes:
+      task: of the environments.
+      talker: who speaks.
+      plan: both in words, and how actions are written.
+      tokenizer, token_reward: for the token return.
+    """
+
+    task: TextTask
+    talker: Talker
+    plan: dict[str, Any]
+    tokenizer: TextTokenizer
+    token_reward: TokenReward
+
+    def row(self, episode: PlayedText, seed: int, tokens: bool) -> dict[str, Any]:
+        """What the journal keeps of an episode; with `tokens` every token with what is known of it."""
+        dialogue = episode.dialogue
+        paid = [reward for reward in dialogue.rewards if reward is not None]
+        row: dict[str, Any] = {
+            "index": episode.index,
+            "seed": environment_seed(seed, episode.index),
+            "return": dialogue.total,
+            "length": len(paid),
+            "end_reason": "terminal",
+            **self.task.outcome(dialogue),
+        }
+        said = [action for action in episode.actions if action.tokens is not None]
+        written = [action.tokens for action in said if action.tokens is not None]
+        row["token_return"] = dialogue.total + float(sum(self.token_reward(t).sum() for t in written))
+        if said:
+            facts = [action.facts for action in said if action.facts is not None]
+            row["tokens_said"] = int(sum(len(t) for t in written))
+            row["divergence"] = float(sum(action.divergence for action in said))
+            row["entropy"] = -float(sum(fact.steered.sum() for fact in facts))
+            if tokens:
+                row["tokens"] = [self._shown(t, f) for t, f in zip(written, facts, strict=True)]
+        row["dialogue"] = {
+            "texts": list(dialogue.texts),
+            "rewards": list(dialogue.rewards),
+            "terminal": dialogue.terminal,
+        }
+        return row
+
+    def _shown(self, tokens: np.ndarray, facts: Any) -> dict[str, Any]:
+        def pieces(numbers: np.ndarray) -> list[str]:
+            return [self.tokenizer.decode([number]) for number in numbers.tolist()]
+
+        numbers = {
+            name: [float(f"{value:.5g}") for value in getattr(facts, name).tolist()]
+            for name in ("steered", "policy", "q", "v")
+        }
+        return {
+            "pieces": pieces(tokens),
+            **numbers,
+            "by_policy": pieces(facts.by_policy),
+            "by_values": pieces(facts.by_values),
+        }
+
+
+def open_lineup(config: ConfigDict) -> TextLineup:
+    """Reads the agent, where there is one.
+
+    Raises:
+      UserError: what a config names is not there, or does not fit.
+    """
+    about = agent_folder.describe(config.agent, "agent") if config.agent else None
+    name, options = named_task(config, about)
+    task = registry.make(name, options)
+    plan: dict[str, Any] = {"environment": name, "options": options, "seed": config.seed}
+    if config.policy:
+        talker: Talker = PolicyTalker(task.policy(config.policy), config.seed)
+        plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}
+    else:
+        assert about is not None
+        saved = agent_folder.load(config.agent, task=task, dtype=config.dtype)
+        speaker = speaker_of(saved)
+        decoding = decoding_of(config)
+        speaker.check(decoding)
+        talker = AgentTalker(speaker, saved.params, task.tokenizer(), decoding, config.seed)
+        plan |= {
+            "policy": str(config.agent),
+            "method": saved.method,
+            "digest": digests.of_tensors(json.dumps(about["design"], sort_keys=True), _flat(saved.params)),
+            "decode": config.decode.to_dict(),
+            "values": saved.network.design.q == "token",
+        }
+    return TextLineup(task, talker, plan, task.tokenizer(), _token_reward(config))
+
+
+def speaker_of(saved: agent_folder.SavedAgent) -> AgentSpeaker:
+    """What an agent writes with."""
+    return AgentSpeaker(saved.network, saved.settings.get("q_min"), saved.settings.get("q_max"))
+
+
+def _flat(params: Any) -> dict[str, np.ndarray]:
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}

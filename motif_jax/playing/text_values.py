@@ -1,0 +1,192 @@
+"""What an agent's values say of recorded dialogues: advantages of utterances and n-grams, and whether they rank an expert first."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.datasets.dialogues.items import TextTokenizer, TokenItem, tokenise
+from motif_jax.datasets.dialogues.token_rewards import constant
+from motif_jax.language.text_agent import TextAgent
+from motif_jax.language.tokens import bucket, padded
+
+_BATCH = 64
+
+
+class ActionValues(NamedTuple):
+    """Numbers of the tokens of a dialogue's actions, float32 [A] each, in their order (on the device [B, T]).
+
+    Attributes:
+      q: the smaller online Q of each token.
+      target_q: the smaller target Q.
+      v: V of the state before it.
+      log_probs: the policy's, in nats.
+    """
+
+    q: Any
+    target_q: Any
+    v: Any
+    log_probs: Any
+
+
+class ValuedDialogue(NamedTuple):
+    """A dialogue, its tokens, and the numbers of its actions' tokens."""
+
+    dialogue: Dialogue
+    item: TokenItem
+    values: ActionValues
+
+    @property
+    def spans(self) -> list[slice]:
+        """Where each action's tokens are among those of all."""
+        ends = np.searchsorted(self.item.action_indices, self.item.utterance_action_indices - 1) + 1
+        starts = [0, *ends[:-1].tolist()]
+        return [slice(start, end) for start, end in zip(starts, ends.tolist(), strict=True)]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _look(network: TextAgent, params: Any, tokens: jax.Array, valid: jax.Array) -> ActionValues:
+    found = network.look(params, tokens, valid)
+    after = jnp.roll(tokens, -1, axis=1)
+
+    def of(values: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(values, after[..., None], axis=-1)[..., 0]
+
+    qs = functools.reduce(jnp.minimum, found.qs)
+    logs = jax.nn.log_softmax(found.logits)
+    assert found.values is not None
+    assert found.target_q is not None
+    return ActionValues(of(qs), of(found.target_q), found.values, of(logs))
+
+
+def values_of(
+    network: TextAgent, params: Any, tokenizer: TextTokenizer, dialogues: Dialogues
+) -> Iterator[ValuedDialogue]:
+    """Runs dialogues through an agent whose tokens have values; what does not fit the model is left out at the end of a dialogue.
+
+    Args:
+      network, params: the agent.
+      tokenizer: of the task.
+      dialogues: what was said.
+    """
+    longest = network.model.config.max_length
+    params, reward = jax.device_put(params), constant(0.0)
+    for start in range(0, len(dialogues), _BATCH):
+        part = [dialogues[i] for i in range(start, min(start + _BATCH, len(dialogues)))]
+        items = [tokenise(dialogue, tokenizer, reward) for dialogue in part]
+        rows = [item.tokens[:longest].tolist() for item in items]
+        size = bucket(max(map(len, rows)), longest)
+        tokens, valid = padded([*rows, *[[0]] * (_BATCH - len(rows))], size)
+        found = jax.tree.map(np.asarray, _look(network, params, tokens, valid))
+        for place, (dialogue, item) in enumerate(zip(part, items, strict=True)):
+            good = item.action_indices < size - 1
+            own = ActionValues(*(array[place, item.action_indices[good]] for array in found))
+            if good.all():
+                yield ValuedDialogue(dialogue, item, own)
+
+
+class Ranked(NamedTuple):
+    """What was said, how often, and the mean of its summed advantages."""
+
+    text: str
+    times: int
+    advantage: float
+
+
+def utterances(valued: Sequence[ValuedDialogue]) -> list[Ranked]:
+    """Distinct actions by the mean of the sum of their tokens' advantages (target Q - V), without that of `</a>`; greatest first."""
+    sums: dict[str, list[float]] = defaultdict(list)
+    for each in valued:
+        advantages = each.values.target_q - each.values.v
+        said = [
+            text
+            for text, paid in zip(each.dialogue.texts, each.dialogue.rewards, strict=True)
+            if paid is not None
+        ]
+        for text, span in zip(said, each.spans, strict=True):
+            sums[text].append(float(advantages[span][:-1].sum()))
+    return _ranked(sums)
+
+
+def n_grams(valued: Sequence[ValuedDialogue], tokenizer: TextTokenizer, n: int) -> list[Ranked]:
+    """Distinct runs of `n` tokens within actions, by the mean of their summed advantages; greatest first."""
+    sums: dict[str, list[float]] = defaultdict(list)
+    for each in valued:
+        advantages = each.values.target_q - each.values.v
+        tokens = each.item.tokens[each.item.action_indices + 1]
+        for span in each.spans:
+            own, numbers = tokens[span][:-1], advantages[span][:-1]
+            for start in range(len(own) - n + 1):
+                text = tokenizer.decode(own[start : start + n].tolist())
+                sums[text].append(float(numbers[start : start + n].sum()))
+    return _ranked(sums)
+
+
+def _ranked(sums: Mapping[str, Sequence[float]]) -> list[Ranked]:
+    found = [Ranked(text, len(values), float(np.mean(values))) for text, values in sums.items()]
+    return sorted(found, key=lambda each: (-each.advantage, each.text))
+
+
+class Pair(NamedTuple):
+    """Two dialogues of one beginning, which part with their action number `turn`: an expert's and another one.
+
+    Attributes:
+      expert, other: places among the dialogues.
+      turn: of the action.
+      kind: what the other is.
+    """
+
+    expert: int
+    other: int
+    turn: int
+    kind: str
+
+
+def pairs_of(dialogues: Dialogues) -> list[Pair]:
+    """The pairs of branching and adversarial data, whose `meta` says which games belong together."""
+    experts: dict[int, int] = {}
+    others: list[tuple[int, Mapping[str, Any]]] = []
+    for place in range(len(dialogues)):
+        meta = dialogues[place].meta
+        if meta.get("kind") == "expert":
+            experts[meta["group"]] = place
+        elif "group" in meta and "start" in meta:
+            others.append((place, meta))
+    turns = dialogues.turns()
+    return [
+        Pair(experts[meta["group"]], place, int(meta["start"]), str(meta["kind"]))
+        for place, meta in others
+        if meta["group"] in experts and turns[experts[meta["group"]]] > meta["start"] < turns[place]
+    ]
+
+
+def ranking_accuracy(
+    valued: Sequence[ValuedDialogue], pairs: Sequence[Pair], tokens: int = 6
+) -> dict[str, float]:
+    """Share of pairs in which Q of the expert's token i from the action's end exceeds that of the other's.
+
+    Returns:
+      'KIND_q_rank_acc_-I' and 'KIND_q_target_rank_acc_-I' by the kind of the others and i = 1 ... `tokens`; 'KIND_pairs' is the number of pairs.
+    """
+    found: dict[str, list[bool]] = defaultdict(list)
+    counts: dict[str, int] = defaultdict(int)
+    for pair in pairs:
+        one, two = valued[pair.expert], valued[pair.other]
+        first, second = one.spans[pair.turn], two.spans[pair.turn]
+        counts[f"{pair.kind}_pairs"] += 1
+        for back in range(1, tokens + 1):
+            a, b = first.stop - back, second.stop - back
+            if a < first.start or b < second.start:
+                continue
+            found[f"{pair.kind}_q_rank_acc_-{back}"].append(bool(one.values.q[a] > two.values.q[b]))
+            found[f"{pair.kind}_q_target_rank_acc_-{back}"].append(
+                bool(one.values.target_q[a] > two.values.target_q[b])
+            )
+    return {**{name: float(np.mean(values)) for name, values in found.items()}, **counts}

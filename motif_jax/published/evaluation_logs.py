@@ -1,0 +1,93 @@
+"""Logs of published ILQL evaluations: pickles {all_logs, eval_dump {results, entropies, ...}, config}; read without running anything of them.
+
+`results` has an item an episode, its second entry the steps, each (observation, action, reward, end); `entropies` a number an episode.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.published.pickles import ARRAYS, PickleReader
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_bytes
+
+_REWARD = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationLog:
+    """What `distill_policy_eval` makes of a log.
+
+    Attributes:
+      returns: float64 [episodes].
+      entropies: float64 [episodes], or none.
+    """
+
+    returns: np.ndarray
+    entropies: np.ndarray
+
+    def told(self) -> str:
+        """Mean and standard error of both."""
+        parts = [f"{len(self.returns)} episodes"]
+        for name, values in (("return", self.returns), ("entropy", self.entropies)):
+            if len(values):
+                error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+                parts.append(f"{name} {values.mean():.4f} +- {error:.4f}")
+        return ", ".join(parts)
+
+
+def read(path: str | os.PathLike[str]) -> EvaluationLog:
+    """Reads a log.
+
+    Raises:
+      UserError: the file cannot be read, or is no such log.
+    """
+    path = Path(path)
+    try:
+        held = PickleReader(ARRAYS, unread=True).read(path.read_bytes())["eval_dump"]
+        returns = [sum(float(step[_REWARD]) for step in result[1]) for result in held["results"]]
+        entropies = [float(np.asarray(value).sum()) for value in held.get("entropies", ())]
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    except Exception as error:  # a damaged pickle can raise anything
+        raise UserError(
+            f"{path} is no log of a published evaluation ({type(error).__name__}: {error})"
+        ) from None
+    if not returns:
+        raise UserError(f"{path} is a log without an episode")
+    return EvaluationLog(np.array(returns), np.array(entropies))
+
+
+def write(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> None:
+    """Writes rows of an evaluation's journal in that layout, as plain containers and numbers."""
+    results, entropies = [], []
+    for row in rows:
+        texts, rewards = row["dialogue"]["texts"], row["dialogue"]["rewards"]
+        last = max((place for place, reward in enumerate(rewards) if reward is not None), default=-1)
+        steps = [
+            (tuple(texts[:place]), texts[place], float(reward), place == last)
+            for place, reward in enumerate(rewards)
+            if reward is not None
+        ]
+        results.append((tuple(texts), steps))
+        entropies.append(float(row.get("entropy") or 0.0))
+    log = {
+        "all_logs": {
+            "env_reward": float(np.mean([row["return"] for row in rows])),
+            "token_reward": float(np.mean([row["token_return"] for row in rows])),
+            "kl": float(np.mean([row.get("divergence") or 0.0 for row in rows])),
+        },
+        "eval_dump": {"results": results, "entropies": entropies},
+        "config": dict(config),
+    }
+    buffer = io.BytesIO()
+    pickle.dump(log, buffer, protocol=4)
+    atomic_write_bytes(Path(path), buffer.getvalue())

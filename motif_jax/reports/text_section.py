@@ -1,0 +1,105 @@
+"""Sections of a run's page about agents that learn from dialogues: curves, return against divergence, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from motif_jax.reports import charts, html, language_section
+from motif_jax.reports.charts import Series
+from motif_jax.reports.evaluation_sections import rows_of
+from motif_jax.reports.measures import format_estimate
+from motif_jax.reports.run_data import RunData
+from motif_jax.support.curves import Curve
+
+_TRAIN, _HELD_OUT = "train/", "validation/"
+
+
+def is_text(evaluation: Mapping[str, Any]) -> bool:
+    """Whether it is one of `evaluate_text`."""
+    return "decode" in evaluation["plan"]
+
+
+def headline(data: RunData) -> tuple[str, str] | None:
+    """What the evaluations of a text task say of the return, (text, kind as of `Verdict`); None where there are none."""
+    if not data.evaluations or not all(map(is_text, data.evaluations.values())):
+        return None
+    row = next(row for row in rows_of(data) if row.what.key == "return")
+    first, *others = row.of
+    means = ", ".join(f"{name} {format_estimate(row.of[name].mean)}" for name in row.of)
+    own = row.of[first].mean
+    above = [name for name in others if own.low > row.of[name].mean.high]
+    below = [name for name in others if own.high < row.of[name].mean.low]
+    parts = [f"Mean return of {row.of[first].n:,} episodes each: {means}."]
+    if above:
+        parts.append(f"The interval of {first} lies wholly above that of {', '.join(above)}.")
+    if below:
+        parts.append(f"It lies wholly below that of {', '.join(below)}.")
+    return " ".join(parts), "good" if above else "bad" if below else ""
+
+
+def facts(curves: Mapping[str, Curve]) -> list[tuple[str, str, str]]:
+    """What stands first: (what, value, what stands below it)."""
+    curve = curves.get("validation/loss")
+    if curve is None or not np.isfinite(curve.y).any():
+        return []
+    return [("held-out loss", f"{curve.y[np.isfinite(curve.y)][-1]:.4g}", f"at step {int(curve.x[-1]):,}")]
+
+
+def training_section(curves: Mapping[str, Curve]) -> str:
+    """Curves of the training; nothing where none was given."""
+    if not curves:
+        return ""
+    names = [name.removeprefix(_HELD_OUT) for name in curves if name.startswith(_HELD_OUT)]
+    names += [name.removeprefix(_TRAIN) for name in curves if name.startswith(_TRAIN)]
+    figures = []
+    for name in dict.fromkeys(names):
+        pair = [(f"{_TRAIN}{name}", "training"), (f"{_HELD_OUT}{name}", "held out")]
+        if found := language_section.lines(curves, pair):
+            title = name.replace("_", " ")
+            chart = charts.line_chart(found, "step of the optimiser", title, f"{title} of the text agent")
+            figures.append(html.figure(title, chart, ""))
+    return html.section("Learning from dialogues", "text", html.grid(*figures))
+
+
+def divergence_section(data: RunData) -> str:
+    """Return against divergence from the policy, a line over advantage weights for each agent and way to decode; nothing without both."""
+    found: dict[str, list[tuple[float, float, float, float, float]]] = {}
+    for evaluation in data.evaluations.values():
+        measures, plan = evaluation["measures"], evaluation["plan"]
+        if not is_text(evaluation) or plan["decode"] is None or "divergence" not in measures:
+            continue
+        mean, clip = measures["return"]["mean"], plan["decode"]["advantage_clip"]
+        name = f"{plan['policy']}, {plan['decode']['kind']}" + ("" if clip is None else f", clip {clip:g}")
+        weight = plan["decode"]["advantage_weight"] if plan["decode"]["advantages"] else 0.0
+        found.setdefault(name, []).append(
+            (measures["divergence"]["mean"]["value"], mean["value"], mean["low"], mean["high"], weight)
+        )
+    if not found:
+        return ""
+    lines, rows = [], []
+    for name, points in found.items():
+        ordered = sorted(points)
+        x, y, low, high, _ = (np.array(column) for column in zip(*ordered, strict=True))
+        lines.append(Series(name, x, y, low, high, bars=True))
+        rows += [
+            [
+                html.Cell(name),
+                html.Cell(f"{weight:g}", weight),
+                html.Cell(f"{kl:.3f}", kl),
+                html.Cell(f"{mean:.3f}", mean, note=f"[{a:.3f}, {b:.3f}]"),
+            ]
+            for kl, mean, a, b, weight in sorted(points, key=lambda point: point[-1])
+        ]
+    chart = charts.line_chart(
+        lines, "divergence from the policy (nats an episode)", "mean return", "return against divergence"
+    )
+    table = html.table(
+        ["agent", "advantage weight", "divergence (nats)", "mean return"], rows, "divergence-table"
+    )
+    note = "Divergence is log p - log π of what was said, summed over an episode (the published estimate of KL). A line is one agent and way to decode; its points are advantage weights."
+    return html.section(
+        "Return against divergence", "divergence", html.grid(html.figure("return against divergence", chart, "")), table, note=note
+    )  # fmt: skip

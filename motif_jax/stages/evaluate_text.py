@@ -1,0 +1,126 @@
+"""Evaluates who speaks in a text task: seeded episodes, many at a time, then tables with intervals and a page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+from rich.console import Console
+
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.reports import evaluation_files, measures, text_games_page, text_tables
+from motif_jax.support import config as checks
+from motif_jax.support import interruption, run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text, read_json
+from motif_jax.support.progress import Progress
+
+IDENTITY = "seed agent policy task options decode token_reward show dtype".split()
+PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "eval_log.pkl"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for values that cannot work, before anything is played."""
+    from motif_jax.playing import text_lineups
+
+    run_folder.check_identity(workdir, config, IDENTITY)
+    for key in ("episodes", "lanes", "threads", "resamples"):
+        checks.positive(config, key)
+    checks.positive(config, "show", allow_zero=True)
+    good = isinstance(config.confidence, float) and 0 < config.confidence < 1
+    checks.require(good, "confidence", config.confidence, "a number between 0 and 1, neither of them")
+    text_lineups.check(config)
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
+    with FolderLock(workdir), interruption.Interruption() as stop:
+        run_folder.prepare(workdir, config, IDENTITY)
+        with evaluation_files.Journal(workdir) as journal:
+            plan = _play(config, workdir, journal, stop)
+            rows = sorted(
+                (row for row in journal.rows if row["index"] < config.episodes), key=lambda row: row["index"]
+            )
+        if len(rows) < config.episodes:
+            return interruption.EXIT_CODE
+        _write(config, workdir, plan, rows)
+        return None
+
+
+def _play(
+    config: ConfigDict, workdir: Path, journal: evaluation_files.Journal, stop: interruption.Interruption
+) -> dict[str, Any]:
+    from motif_jax.playing import text_games, text_lineups
+
+    lineup = text_lineups.open_lineup(config)
+    _pin(workdir, lineup.plan)
+    missing = [index for index in range(config.episodes) if index not in journal.done]
+    started, actions, session = time.monotonic(), 0, journal.session
+    done = config.episodes - len(missing)
+    with Progress(config.episodes, "episodes", f"evaluate {lineup.plan['policy']}", done) as progress:
+        played = text_games.play(
+            lineup.task, lineup.talker, config.seed, missing, config.lanes, config.threads, stop
+        )
+        for episode in played:
+            row = lineup.row(episode, config.seed, episode.index < config.show)
+            seconds = round(time.monotonic() - started, 3)
+            journal.append({**row, "session": session, "session_seconds": seconds})
+            done, actions = done + 1, actions + row["length"]
+            progress.update(done, **{"return": row["return"], "actions/s": actions / max(seconds, 1e-3)})
+    return lineup.plan
+
+
+def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
+    """An evaluation goes on with the agent that it began with."""
+    path = workdir / PLAN
+    if path.exists():
+        before = read_json(path, "put back a copy of it, or evaluate into another --workdir")
+        if before.get("digest") != plan["digest"]:
+            raise UserError(
+                f"config.agent={plan['policy']}: is not the one that {workdir} began with, it was trained anew: choose another --workdir"
+            )
+    atomic_write_json(path, dict(plan))
+
+
+def _write(
+    config: ConfigDict, workdir: Path, plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    summaries = measures.summarise_rows(rows, config.resamples, config.confidence)
+    rate, seconds = evaluation_files.speed(rows)
+    summary = {
+        "plan": dict(plan),
+        "episodes": len(rows),
+        "steps": sum(row["length"] for row in rows),
+        "seconds": seconds,
+        "steps_per_second": rate,
+        "confidence": config.confidence,
+        "intervals": f"percentile bootstrap over episodes, {config.resamples} resamples; success rate: Wilson",
+        "measures": {key: value.as_dict() for key, value in summaries.items()},
+    }
+    dialogues = Dialogues.of(text_games_page.dialogue_of(row) for row in rows)
+    parquet.write(workdir / DIALOGUES, [dialogues], {"origin": "motif_jax evaluate_text", "plan": dict(plan)})
+    plain = [{k: v for k, v in row.items() if k not in ("dialogue", "tokens")} for row in rows]
+    evaluation_files.write_parquet(workdir / evaluation_files.TABLE, plain)
+    if config.published_log:
+        from motif_jax.published import evaluation_logs
+
+        evaluation_logs.write(workdir / LOG, rows, run_folder.as_plain(config))
+    cells = measures.table_rows(summaries)
+    title = f"{plan['policy']} on {plan['environment']}"
+    note = (
+        f"{len(rows)} episodes, {summary['steps']:,} actions, {rate:,.0f} actions/s; brackets: {100 * config.confidence:g} % "
+        f"intervals ({summary['intervals']})"
+    )
+    atomic_write_text(
+        workdir / "table.md", f"{title}\n\n{text_tables.markdown(measures.HEADER, cells)}\n{note}\n"
+    )
+    if config.show:
+        atomic_write_text(workdir / PAGE, text_games_page.render(rows[: config.show], plan))
+    atomic_write_json(workdir / evaluation_files.SUMMARY, summary)
+    header, shown = measures.fit_width(cells, Console().width)
+    Console().print(text_tables.terminal(header, shown, title, note))
+    print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, {DIALOGUES}, table.md")

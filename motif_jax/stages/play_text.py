@@ -1,0 +1,49 @@
+"""A person and who speaks at the terminal: together, one after the other, or as two sides of a dialogue."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+from motif_jax.support.files import FolderLock
+
+MODES = ("with", "against", "answer")
+GAMES = "games.jsonl"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for values that cannot work."""
+    from motif_jax.playing import text_lineups
+
+    run_folder.check_identity(workdir, config)
+    checks.choice(config, "mode", MODES)
+    checks.positive(config, "games")
+    agent = config.mode != "answer" or not config.policy
+    checks.require(agent, "policy", config.policy, "None with config.mode=answer: an agent has to speak")
+    text_lineups.check(config)
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Plays until the games are over, or there is no more to read."""
+    from motif_jax.playing import text_lineups
+    from motif_jax.playing.text_terminal import Terminal, TextTable
+
+    lineup = text_lineups.open_lineup(config)
+    table = TextTable(lineup.task, lineup.talker, Terminal(), lineup.tokenizer, config.seed)
+    with FolderLock(workdir):
+        run_folder.prepare(workdir, config)
+        path = workdir / GAMES
+        begun = len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+        for game in range(begun, begun + config.games):
+            try:
+                found: list[dict[str, Any]] = table.play(game, config.mode)
+            except EOFError:
+                print("\nno more to read: the game is left as it is")
+                return
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"game": game, "mode": config.mode, "dialogues": found}) + "\n")

@@ -1,0 +1,112 @@
+"""Ranks what was said by the values of agents, and measures whether they rank an expert's actions first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.reports import ranks_page
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, atomic_write_text
+from motif_jax.support.progress import Progress
+
+FILE, PAGE, DIALOGUES = "ranks.json", "ranks.html", "dialogues.parquet"
+
+
+def _agents(config: ConfigDict) -> list[str]:
+    return [part.strip() for part in config.agents.split(",") if part.strip()]
+
+
+def _path(config: ConfigDict) -> Path:
+    checks.require(bool(config.data), "data", config.data, "a folder of collect_text, or a .parquet file")
+    given = Path(config.data)
+    path = given / DIALOGUES if given.is_dir() else given
+    checks.require(path.is_file(), "data", config.data, "a folder of collect_text, or a .parquet file")
+    return path
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for agents that have no values of tokens, and data that is not there."""
+    from motif_jax.offline import agent_folder
+
+    run_folder.check_identity(workdir, config)
+    for key in ("dialogues", "n_gram", "shown", "least_count", "tokens"):
+        checks.positive(config, key)
+    checks.require(
+        bool(_agents(config)), "agents", config.agents, "run folders of train_text, with commas between"
+    )
+    digests = set()
+    for folder in _agents(config):
+        about = agent_folder.describe(folder, "agents")
+        digests.add(about["vocabulary"])
+        if about["design"]["q"] != "token" or not about["design"]["v"]:
+            raise UserError(
+                f"config.agents={folder}: must have values of tokens, method {about['method']} has none"
+            )
+    if len(digests) > 1:
+        raise UserError(f"config.agents={config.agents}: must be of one vocabulary")
+    parquet.read(_path(config))
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Values the data by every agent and writes what came out."""
+    from motif_jax.offline import agent_folder
+    from motif_jax.playing import text_values
+
+    run_folder.prepare(workdir, config)
+    dialogues = _first(parquet.read(_path(config)), config.dialogues)
+    pairs = text_values.pairs_of(dialogues)
+    found: dict[str, Any] = {}
+    for folder in _agents(config):
+        saved = agent_folder.load(folder, "agents")
+        valued = []
+        with Progress(len(dialogues), "dialogues", f"value by {folder}") as progress:
+            for each in text_values.values_of(saved.network, saved.params, saved.tokenizer, dialogues):
+                valued.append(each)
+                progress.update(len(valued))
+        if len(valued) < len(dialogues):
+            raise UserError(
+                f"config.data={config.data}: {len(dialogues) - len(valued)} dialogues are longer than the model of {folder}"
+            )
+        lists = {
+            "utterances": text_values.utterances(valued),
+            f"{config.n_gram}-grams": text_values.n_grams(valued, saved.tokenizer, config.n_gram),
+        }
+        found[folder] = {
+            "method": saved.method,
+            "dialogues": len(valued),
+            "accuracy": text_values.ranking_accuracy(valued, pairs, config.tokens),
+            "lists": {name: _ends(ranked, config) for name, ranked in lists.items()},
+        }
+    atomic_write_json(workdir / FILE, found)
+    atomic_write_text(workdir / PAGE, ranks_page.render(found, str(config.data)))
+    print(ranks_page.told(found))
+    print(f"written: {workdir / FILE}, {PAGE}")
+
+
+def _first(dialogues: Dialogues, count: int) -> Dialogues:
+    """The first dialogues, and those that belong to the last one's group."""
+    end = min(count, len(dialogues))
+    while 0 < end < len(dialogues) and _group(dialogues, end) == _group(dialogues, end - 1) is not None:
+        end += 1
+    return dialogues[:end]
+
+
+def _group(dialogues: Dialogues, place: int) -> Any:
+    return dialogues[place].meta.get("group")
+
+
+def _ends(ranked: Sequence[Any], config: ConfigDict) -> Mapping[str, list[dict[str, Any]]]:
+    often = [each for each in ranked if each.times >= config.least_count]
+    greatest, least = often[: config.shown], often[::-1][: config.shown]
+    return {
+        "greatest": [each._asdict() for each in greatest],
+        "least": [each._asdict() for each in least],
+    }

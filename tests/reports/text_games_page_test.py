@@ -1,0 +1,79 @@
+"""The page of games token by token: colours of guesses, numbers below tokens, and how it looks in a real browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.reports import text_games_page
+from tests import browser
+from tests.made_up_runs import HOSTILE
+
+PLAN = {
+    "environment": "wordle", "policy": HOSTILE, "seed": 3, "values": True,
+    "decode": {
+        "kind": "rerank", "batches": 2, "width": 4, "advantages": True, "advantage_weight": 16.0, "advantage_clip": 0.0,
+        "logits": False,
+    },
+}  # fmt: skip
+
+
+def action(text: str, seed: int) -> dict[str, Any]:
+    draws, pieces = np.random.default_rng(seed), [*text, "</a>"]
+    numbers = {name: draws.normal(size=6).round(3).tolist() for name in ("steered", "policy", "q", "v")}
+    return {"pieces": pieces, **numbers, "by_policy": [*"slate", "</a>"], "by_values": [*"crane", "</a>"]}
+
+
+def game(index: int, tokens: bool) -> dict[str, Any]:
+    texts = [
+        "raise",
+        "<b><y><b><b><g>",
+        "abide",
+        "<y><b><b><b><g>",
+        "ab<g>",
+        HOSTILE,
+        "angle",
+        "<g><g><g><g><g>",
+    ]
+    rewards = [-1.0, None, -1.0, None, -1.0, None, 0.0, None]
+    row: dict[str, Any] = {
+        "index": index, "length": 4, "success": 1.0, "divergence": 3.25,
+        "dialogue": {"texts": texts, "rewards": rewards, "terminal": True},
+    }  # fmt: skip
+    if tokens:
+        said = [text for text, reward in zip(texts, rewards, strict=True) if reward is not None]
+        row["tokens"] = [action(text, seed) for seed, text in enumerate(said)]
+        row["tokens"][2]["pieces"] = ["a", "b", "<g>", "</a>", "</a>", "</a>"]
+    return row
+
+
+def test_guesses_have_their_colours_and_tokens_their_numbers() -> None:
+    text = text_games_page.text_of(game(0, tokens=True))
+    letters = list(zip(text.pieces, text.kinds, strict=True))
+    kinds = ["absent", "elsewhere", "absent", "absent", "here"]
+    assert letters[:6] == [*zip("raise", kinds, strict=True), ("</a>", "")]
+    assert letters[6] == ("a", "elsewhere begins")
+    first = game(0, tokens=True)["tokens"][0]
+    np.testing.assert_allclose(text.rows["advantage Q − V"][0], first["q"][0] - first["v"][0])
+    assert text.words["policy alone"][:5] == list("slate")
+    assert "won" in text.note
+    plain = text_games_page.text_of(game(1, tokens=False))
+    assert list(zip(plain.pieces, plain.kinds, strict=True))[:5] == letters[:5]
+    assert not plain.rows
+    page = text_games_page.render([game(0, True), game(1, False)], PLAN)
+    assert HOSTILE not in page
+    assert page.count("</script>") == page.count("<script")
+    assert "without the policy&#x27;s logits" in page
+
+
+@pytest.mark.browser
+def test_it_fits_and_can_be_read(tmp_path: Any) -> None:
+    page = text_games_page.render([game(0, True), game(1, False), game(2, True)], PLAN)
+    (tmp_path / "games.html").write_text(page, encoding="utf-8")
+    with browser.open_browser(tmp_path) as driver:
+        driver.get(f"file://{tmp_path}/games.html")
+        for width, dark in ((1400, False), (420, True)):
+            name = f"games-{width}-{'dark' if dark else 'light'}.png"
+            browser.check_look(driver, tmp_path / name, width, dark)

@@ -1,0 +1,284 @@
+"""evaluate_text: agents and policies, resume after a kill, what it leaves behind, what it refuses; rank_text and play_text on the same agents."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.envs.text import registry
+from motif_jax.language.text_agent import Design
+from motif_jax.playing import text_lineups, text_terminal, text_values
+from motif_jax.published import evaluation_logs
+from motif_jax.reports import evaluation_files
+from motif_jax.stages import collect_text, compare, evaluate_text, rank_text, report
+from motif_jax.support.errors import UserError
+from tests import text_agents
+from tests.language.conftest import compiled_quickly  # noqa: F401
+from tests.processes import REPOSITORY, wait_until
+from tests.reward_fixtures import environment, load_config
+
+SMALL = {"episodes": 6, "lanes": 4, "show": 2, "resamples": 50}
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return text_agents.write(tmp_path_factory.mktemp("agents") / "ilql")
+
+
+def config_of(**values: Any) -> Any:
+    config = load_config("evaluate_text", "wordle")
+    config.update_from_flattened_dict({**SMALL, **values})
+    return config
+
+
+def evaluate(workdir: Path, **values: Any) -> Path:
+    config = config_of(**values)
+    evaluate_text.check(config, workdir)
+    assert evaluate_text.run(config, workdir) is None
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def evaluated(agent: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    workdir = tmp_path_factory.mktemp("evaluations") / "evaluate_ilql"
+    return evaluate(workdir, agent=str(agent), published_log=True, **{"decode.kind": "sample"})
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    rows = evaluation_files.read_evaluation(folder)["rows"]
+    return [{k: v for k, v in row.items() if not k.startswith("session")} for row in rows]
+
+
+def test_an_agents_games_are_counted_and_kept(evaluated: Path) -> None:
+    found = evaluation_files.read_evaluation(evaluated)
+    dialogues = parquet.read(evaluated / "dialogues.parquet")
+    assert len(found["rows"]) == len(dialogues) == 6
+    np.testing.assert_allclose(found["measures"]["return"]["mean"]["value"], dialogues.returns().mean())
+    assert {"success", "length", "divergence", "entropy", "token_return"} <= set(found["measures"])
+    row = found["rows"][0]
+    # What was said is the tokens that were written.
+    pieces = ["".join(action["pieces"]).removesuffix("</a>") for action in row["tokens"]]
+    said = [text for text, reward in zip(row["dialogue"]["texts"], row["dialogue"]["rewards"], strict=True) if reward is not None]  # fmt: skip
+    assert pieces == said
+    assert all(action["q"] != action["v"] for action in row["tokens"])
+    assert "tokens" not in found["rows"][2]
+    page = (evaluated / "tokens.html").read_text(encoding="utf-8")
+    assert "values alone" in page
+    log = evaluation_logs.read(evaluated / "eval_log.pkl")
+    np.testing.assert_allclose(log.returns, dialogues.returns())
+    assert "6 episodes, return" in log.told()
+
+
+def test_an_episode_is_the_same_beside_any_others_and_in_any_number_of_sessions(
+    agent: Path, evaluated: Path, tmp_path: Path
+) -> None:
+    """Some were played before, the others are played by two at a time."""
+    workdir = tmp_path / "other"
+    workdir.mkdir()
+    lines = (evaluated / evaluation_files.JOURNAL).read_text(encoding="utf-8").splitlines(keepends=True)
+    (workdir / evaluation_files.JOURNAL).write_text(
+        "".join(lines[:2]) + lines[2][:20], encoding="utf-8"
+    )  # a torn line
+    evaluate(workdir, agent=str(agent), lanes=2, threads=2, **{"decode.kind": "sample"})
+    for a, b in zip(rows_of(workdir), rows_of(evaluated), strict=True):
+        assert a["dialogue"] == b["dialogue"]
+        np.testing.assert_allclose(a["divergence"], b["divergence"], rtol=1e-3, atol=1e-3)
+
+
+def test_an_agent_that_was_trained_anew_does_not_go_on(agent: Path, evaluated: Path, tmp_path: Path) -> None:
+    workdir = tmp_path / "pinned"
+    workdir.mkdir()
+    (workdir / "plan.json").write_text(json.dumps({"digest": "another"}), encoding="utf-8")
+    with pytest.raises(UserError, match="trained anew"):
+        evaluate(workdir, agent=str(agent))
+
+
+def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
+    agent: Path, evaluated: Path, tmp_path: Path
+) -> None:
+    expert = evaluate(tmp_path / "evaluate_expert", agent=str(agent), policy="optimal")
+    found = evaluation_files.read_evaluation(expert)
+    assert found["plan"]["options"] == {"num_words": 20}
+    assert found["measures"]["success"]["mean"]["value"] == 1.0
+    config = load_config("report")
+    config.update_from_flattened_dict({"evaluations": f"{expert},{evaluated}", "plots": False})
+    report.check(config, tmp_path / "report")
+    report.run(config, tmp_path / "report")
+    text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert "The interval of expert lies wholly above that of ilql" in text
+    assert 'id="divergence"' in text
+    comparison = load_config("compare", "smoke")
+    comparison.methods = f"expert={expert}; ilql={evaluated}"
+    compare.check(comparison, tmp_path / "compare")
+    compare.run(comparison, tmp_path / "compare")
+    assert (tmp_path / "compare" / "comparison.html").is_file()
+
+
+@pytest.mark.slow
+def test_a_killed_evaluation_goes_on(agent: Path, tmp_path: Path) -> None:
+    workdir = tmp_path / "killed"
+    command = [
+        sys.executable, "-m", "motif_jax.launch", "--config=configs/evaluate_text.py:wordle", f"--workdir={workdir}",
+        f"--config.agent={agent}", "--config.policy=fitting", "--config.episodes=20000", "--config.lanes=8",
+        "--config.resamples=50",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL)
+    journal = workdir / evaluation_files.JOURNAL
+    wait_until(lambda: journal.exists() and journal.stat().st_size > 20_000, "episodes are written")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = evaluation_files.read_rows(journal)
+    assert 0 < len(before) < 20_000
+    config = config_of(agent=str(agent), policy="fitting", episodes=len(before) + 3, show=8)
+    evaluate_text.check(config, workdir)
+    assert evaluate_text.run(config, workdir) is None
+    after = {row["index"]: row for row in evaluation_files.read_evaluation(workdir)["rows"]}
+    assert len(after) == len(before) + 3
+    assert all(after[row["index"]] == row for row in before if row["index"] in after)
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"decode.kind": "beam", "decode.width": 36}, "decode.width"),
+        ({"decode.max_tokens": 0}, "decode.max_tokens"),
+        ({"decode.top_p": 2.0}, "decode.top_p"),
+        ({"options": "[]"}, "options"),
+        ({"options": '{"letters": 3}'}, "options"),
+        ({"task": "chess"}, "task"),
+        ({"task": "tests.toy_text:Task"}, "agent"),
+        ({"policy": "cheat"}, "policy"),
+        ({"agent": None}, "agent"),
+        ({"agent": "nowhere"}, "agent"),
+        ({"episodes": 0}, "episodes"),
+        ({"dtype": "float16"}, "dtype"),
+        ({"decode.logits": False, "decode.advantages": False}, "decode.logits"),
+    ],
+)
+def test_what_cannot_work_is_one_line(agent: Path, tmp_path: Path, values: dict[str, Any], key: str) -> None:
+    with pytest.raises(UserError, match=rf"^config\.{key}") as error:
+        evaluate_text.check(config_of(**{"agent": str(agent), **values}), tmp_path / "new")
+    assert "\n" not in str(error.value)
+
+
+def test_a_policy_alone_has_no_values_to_decide(tmp_path: Path) -> None:
+    bc = text_agents.write(tmp_path / "bc", Design(q="none", v=False), "bc")
+    with pytest.raises(UserError, match=r"config\.decode\.logits=False"):
+        text_lineups.open_lineup(config_of(agent=str(bc), **{"decode.logits": False}))
+
+
+@pytest.mark.slow
+def test_a_task_from_outside_is_played(tmp_path: Path) -> None:
+    toy = text_agents.write(tmp_path / "toy", task="tests.toy_text:Task")
+    found = evaluate(tmp_path / "eval", agent=str(toy), task="tests.toy_text:Task")
+    assert evaluation_files.read_evaluation(found)["steps"] == 18
+
+
+def test_values_rank_what_was_said(agent: Path, tmp_path: Path) -> None:
+    games = tmp_path / "games"
+    config = load_config("collect_text", "branch")
+    config.update_from_flattened_dict({"num_dialogues": 8, "wordle.num_words": 20, "workers": 1})
+    collect_text.check(config, games)
+    collect_text.run(config, games)
+    ranks = load_config("rank_text", "smoke")
+    ranks.update_from_flattened_dict({"agents": str(agent), "data": str(games)})
+    rank_text.check(ranks, tmp_path / "ranks")
+    rank_text.run(ranks, tmp_path / "ranks")
+    found = json.loads((tmp_path / "ranks" / "ranks.json").read_text())[str(agent)]
+    assert found["accuracy"]["branch_suboptimal_pairs"] > 0
+    assert (tmp_path / "ranks" / "ranks.html").is_file()
+
+
+def test_rankings_are_those_of_a_plain_count() -> None:
+    """Two games that part with the second guess; numbers by hand."""
+    task = registry.make("wordle", {"num_words": 20})
+    dialogues = two_games()
+    items = [
+        text_values.tokenise(dialogue, task.tokenizer(), text_values.constant(0.0)) for dialogue in dialogues
+    ]
+    values = []
+    for place, item in enumerate(items):
+        count = len(item.action_indices)
+        q = np.arange(count, dtype=np.float32) + place * np.where(np.arange(count) % 2 == 0, -0.5, 0.5)
+        values.append(text_values.ActionValues(q, -q, np.ones(count, np.float32), q))
+    valued = [text_values.ValuedDialogue(*each) for each in zip(dialogues, items, values, strict=True)]
+    pairs = text_values.pairs_of(dialogues)
+    assert pairs == [text_values.Pair(0, 1, 1, "branch_suboptimal")]
+    found = text_values.ranking_accuracy(valued, pairs)
+    # Tokens 6 to 11 of an action each: those at even places are ranked above.
+    assert [found[f"branch_suboptimal_q_rank_acc_-{back}"] for back in range(1, 7)] == [0, 1, 0, 1, 0, 1]
+    assert [found[f"branch_suboptimal_q_target_rank_acc_-{back}"] for back in range(1, 7)] == [1, 0] * 3
+    ranked = {each.text: each for each in text_values.utterances(valued)}
+    # -q - 1 over the first five tokens, of both games.
+    assert ranked["crane"].times == 2
+    np.testing.assert_allclose(ranked["crane"].advantage, np.mean([-(10.0) - 5, -(10.0 - 0.5) - 5]))
+    grams = {each.text: each.times for each in text_values.n_grams(valued, task.tokenizer(), 5)}
+    assert grams == {"crane": 2, "slate": 1, "blimp": 1}
+
+
+def two_games() -> Dialogues:
+    def game(second: str, meta: dict[str, Any]) -> Dialogue:
+        texts = ("crane", "<b><b><b><b><b>", second, "<b><b><b><b><b>")
+        return Dialogue(texts, (-1.0, None, -1.0, None), False, meta)
+
+    return Dialogues.of(
+        [
+            game("slate", {"kind": "expert", "group": 0}),
+            game("blimp", {"kind": "branch_suboptimal", "group": 0, "start": 1}),
+        ]
+    )
+
+
+@pytest.mark.parametrize("mode", ["with", "against", "answer"])
+def test_a_person_plays_at_the_terminal(agent: Path, mode: str) -> None:
+    typed = {
+        "with": "?\nCRANE!\n\n" + "slate\n" * 5,
+        "against": "slate\n" * 6,
+        "answer": "<b><b><b><b><b>\n\n/end\n",
+    }
+    lineup = text_lineups.open_lineup(config_of(agent=str(agent)))
+    out = io.StringIO()
+    terminal = text_terminal.Terminal(io.StringIO(typed[mode]), out)
+    table = text_terminal.TextTable(lineup.task, lineup.talker, terminal, lineup.tokenizer, 0)
+    found = table.play(0, mode)
+    assert len(found) == (2 if mode == "against" else 1)
+    said = out.getvalue()
+    if mode == "with":
+        assert "advantage" in said
+        assert "letters a to z" in said
+        assert found[0]["texts"][-2] == "slate"
+    if mode == "answer":
+        assert found[0]["texts"][0] == "<b><b><b><b><b>"
+        assert len(found[0]["texts"]) == 3
+    with pytest.raises(EOFError):
+        table.play(1, mode)
+
+
+class _Observation:
+    """Stands for a published class."""
+
+
+def test_published_logs_are_read_without_their_classes(tmp_path: Path) -> None:
+    steps = [(_Observation(), "crane", np.float64(-1.0), False), (_Observation(), "slate", 0.0, True)]
+    log = {
+        "all_logs": {},
+        "eval_dump": {"results": [(_Observation(), steps)] * 3, "entropies": [1.0, 2.0, 3.0]},
+    }
+    (tmp_path / "log.pkl").write_bytes(pickle.dumps(log, protocol=4))
+    found = evaluation_logs.read(tmp_path / "log.pkl")
+    assert found.returns.tolist() == [-1.0] * 3
+    assert found.told() == "3 episodes, return -1.0000 +- 0.0000, entropy 2.0000 +- 0.5774"
+    (tmp_path / "bad.pkl").write_bytes(b"no pickle")
+    with pytest.raises(UserError, match="no log of a published evaluation"):
+        evaluation_logs.read(tmp_path / "bad.pkl")

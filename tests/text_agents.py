@@ -1,0 +1,40 @@
+"""Tiny agents of text tasks as `train_text` leaves them, with fresh numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from motif_jax.envs.text import registry
+from motif_jax.language.config import parse
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text_agent import Design, TextAgent
+from motif_jax.offline import agent_folder
+
+
+def write(
+    folder: Path,
+    design: Design | None = None,
+    method: str = "ilql",
+    task: str = "wordle",
+    options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Path:
+    """Writes an agent of one small layer; returns the folder, as a run's."""
+    options = {"num_words": 20} if options is None and task == "wordle" else options or {}
+    tokenizer = registry.make(task, options).tokenizer()
+    config = parse(
+        {
+            "model_type": "gpt2", "vocab_size": tokenizer.size, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 96,
+            "bos_token_id": None, "eos_token_id": None, "pad_token_id": tokenizer.delimiters.pad,
+        }
+    )  # fmt: skip
+    network = TextAgent(LanguageModel(config), design or Design())
+    params = jax.tree.map(np.asarray, network.init(jax.random.key(seed)))
+    folder.mkdir(parents=True, exist_ok=True)
+    agent_folder.write(folder / "agent", network, params, method, {}, task, options, tokenizer)
+    return folder
