@@ -8,32 +8,33 @@ import os
 import select
 import signal
 
-# The seconds are the number of the signal that starts them, see `end_with_parent`.
-GRACE_SECONDS = int(signal.SIGIO)
+# The signal that starts the seconds of grace, whose number they are: see `end_with_parent`.
+GRACE_SIGNAL = signal.SIGIO
 _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(lifeline: int) -> None:
-    """From now on the kernel ends this process `GRACE_SECONDS` after the writers of the pipe `lifeline` are gone.
+    """From now on the kernel ends this process 29 s after the writers of the pipe `lifeline` are gone.
 
     A process that is well closes its games and removes its files in that time. Nothing may be written to the pipe any
     more. No thread of Python is needed, for an engine that is stuck can hold the interpreter's lock: when the pipe's last
-    writer closes it the kernel sends SIGIO, whose handler here is the C library's `alarm` itself. That takes the signal's
-    number for the seconds until SIGALRM, which nobody handles. (PR_SET_PDEATHSIG would end processes that are well before
+    writer closes it the kernel sends `GRACE_SIGNAL`, whose handler here is the C library's `alarm` itself. That takes the
+    signal's number for the seconds until SIGALRM, which nobody handles. (PR_SET_PDEATHSIG would end processes that are well before
     they have removed their files, and when the thread that started them ends.)
     """
     library = ctypes.CDLL(None)
     library.signal.restype = ctypes.c_void_p
     library.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, signal.SIGIO})
-    library.signal(signal.SIGIO, ctypes.cast(library.alarm, ctypes.c_void_p))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, GRACE_SIGNAL})
+    library.signal(GRACE_SIGNAL, ctypes.cast(library.alarm, ctypes.c_void_p))
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, GRACE_SIGNAL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     watched = select.poll()
     watched.register(lifeline, 0)  # a hang-up is always told
     if watched.poll(0):
-        signal.alarm(GRACE_SECONDS)  # it came before
+        signal.alarm(GRACE_SIGNAL)  # it came before
 
 
 def told_of_parents_end() -> None:
