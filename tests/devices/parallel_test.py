@@ -17,6 +17,8 @@ from motif_jax.devices.parallel import AXIS, DataParallel, split_axis
 from motif_jax.networks.agent import AgentNetwork
 from tests.agents import FLAT_SPEC, agent_config, flat_network, random_batch
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 NETWORK = flat_network()
 CONFIG = agent_config()
 CONFIG.algorithm.minibatches = 2  # of which every device, also of two hosts, has a part

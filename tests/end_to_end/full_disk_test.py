@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 from pathlib import Path
@@ -13,7 +12,7 @@ from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.metrics import read_metrics
 from tests.processes import REPOSITORY, small_disk
-from tests.reward_fixtures import command, make_dataset
+from tests.reward_fixtures import command, environment, make_dataset
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +24,8 @@ def run(stage: str, workdir: Path, *flags: str, limit: int | None = None) -> tup
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
     done = subprocess.run(
-        command(stage, workdir, *flags), cwd=REPOSITORY, env=environment, capture_output=True, text=True,
+        command(stage, workdir, *flags), cwd=REPOSITORY, env=environment(), capture_output=True, text=True,
         timeout=240, check=False, preexec_fn=limit_files,
     )  # fmt: skip
     return done.returncode, done.stderr.splitlines()

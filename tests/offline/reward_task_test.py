@@ -15,13 +15,14 @@ from motif_jax.offline.trainer import OfflineTrainer
 from motif_jax.rewards.trained import architecture_of
 from tests.reward_fixtures import make_dataset, reward_config, write_labels
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 LENGTH = 2
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    make_dataset(folder / "long", pairs=130, length=LENGTH, glyphs=True)
+    make_dataset(folder / "long", pairs=70, length=LENGTH, glyphs=True)
     make_dataset(folder / "plain", pairs=400, messages=50)
     labels = np.load(folder / "plain" / "preference" / "test.npy")
     write_labels(folder / "plain", "test", labels, np.random.default_rng(0).dirichlet((1, 1, 1), 400))

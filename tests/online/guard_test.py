@@ -21,6 +21,8 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
 from tests.playing.agent_runs import recall_config
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 BROKEN = {
     "serial": True,
     "reward__kind": "tests.online.outside_parts:Broken",

@@ -16,6 +16,8 @@ from motif_jax.support.metrics import read_metrics
 from tests.playing.agent_runs import CONFIG, recall_config
 from tests.reward_fixtures import REPOSITORY, make_dataset, reward_config, train
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 ALWAYS = {"step", "time"}
 OF_NETHACK = {"turns", "score", "dlvl", "gold", "xlvl", "scout", "hallucination"}
 KILLS = "episode/kills"  # with 28 actions only

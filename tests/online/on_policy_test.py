@@ -16,6 +16,8 @@ from motif_jax.support import run_folder
 from motif_jax.support.interruption import Interruption
 from tests.playing.agent_runs import recall_config
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 @pytest.mark.parametrize("on_policy", [True, False])
 @pytest.mark.slow

@@ -22,6 +22,8 @@ from motif_jax.support.metrics import read_metrics
 from tests.online import outside_parts
 from tests.playing.agent_runs import recall_config
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 FAMILIAR = {
     "reward__kind": "tests.online.outside_parts:Familiar",
     "reward__intrinsic_coefficient": 0.5,

@@ -26,6 +26,8 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
 from tests.playing.agent_runs import recall_config
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 LENGTH = 6  # of an episode of Recall-v0 with a delay of 4
 OPTIONS = {"cues": 4, "delay": 4, "max_episode_steps": 100}
 

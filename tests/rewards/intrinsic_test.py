@@ -14,6 +14,8 @@ from motif_jax.rewards.trained import read_trained
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import make_dataset, reward_config, train
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
 
 
@@ -30,6 +32,7 @@ def some_messages(count=20):
     return rows
 
 
+@pytest.mark.slow
 def test_lookup_normalises_and_thresholds_with_the_evaluations_own_statistics(trained):
     messages = some_messages()
     for step in (0, 1):

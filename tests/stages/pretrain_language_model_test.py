@@ -116,6 +116,7 @@ def test_the_report_shows_its_curves(trained: Path, tmp_path: Path) -> None:
         report.check(config, tmp_path / "other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "given"),
     [
@@ -322,7 +323,7 @@ sys.exit(stage.run(config, Path(workdir)))
 
 
 def start(where: str, text: Path, workdir: Path, code: int = -signal.SIGKILL) -> None:
-    given = {**environment(), "PYTHONPATH": str(REPOSITORY), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    given = {**environment(), "PYTHONPATH": str(REPOSITORY)}
     command = [sys.executable, "-c", KILLED, where, str(text), str(workdir)]
     done = subprocess.run(
         command, env=given, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False

@@ -34,6 +34,8 @@ from tests.reward_fixtures import (
     write_labels,
 )
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 MEASURED = ("loss", "accuracy", "score_accuracy", "calibration_error")
 SMALL = ("--config.annotator=test", "--config.network.hidden_dim=32", "--config.chunk_steps=1")
 
