@@ -18,8 +18,9 @@ import pytest
 REPOSITORY = Path(__file__).parents[1]
 
 
-# Above those that Linux gives to outgoing connections: nobody gets one of them by accident before it is used.
-_PORTS = range(61_440, 65_536)
+# Above those that Linux gives to outgoing connections: nobody gets one of them by accident before it is used. Of the processes
+# that run tests side by side (gw0, gw1, ...) each has ports of its own.
+_PORTS = range(61_440 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8 * 512, 65_536)[:512]
 
 
 def free_port() -> int:
@@ -138,8 +139,9 @@ def launch(workdir: Path, config: str, *flags: str, log: Path, **environment: st
         f"--workdir={workdir}",
         *flags,
     ]
-    # The tests' own four devices are not meant for the program.
-    return Program(arguments, log, {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **environment})
+    # The tests' own four devices are not meant for the program, and its small networks take longer to compile than to run.
+    own = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    return Program(arguments, log, {**own, **environment})
 
 
 @contextlib.contextmanager
@@ -156,7 +158,7 @@ def ended(programs: list[Program]) -> Iterator[None]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for program in programs:
-            program.process.wait(30)
+            program.process.wait(90)
 
 
 def processes_with(name: str, value: str) -> set[int]:

@@ -87,7 +87,7 @@ def test_another_server_is_started_when_it_was_killed_and_all_actors_are_renewed
         if moment == "forking":  # it is wanted at once, for one that is replaced
             os.kill(pool.pids()[0], signal.SIGKILL)
         play(pool, lambda: pool.restarts >= len(before) and not before & set(pool.pids()))
-        wait_until(lambda: not still_there(before | {server}), "the end of the old ones", 20)
+        wait_until(lambda: not still_there(before | {server}), "the end of the old ones", 90)
         begun = pool.next_episode()
         play(pool, lambda: min(pool.next_episode()) > max(begun) + 1)
         assert server_of(pool) != server

@@ -307,6 +307,7 @@ def test_workers_that_still_start_do_not_hear_ctrl_c() -> None:
         assert pool.restarts == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_process_that_does_not_answer_is_cut_out_of_its_ring_wherever_it_is(place: int) -> None:
     with ActorPool(config(workers=1, timeout_seconds=2.0, games_per_process=1)) as pool:

@@ -100,9 +100,8 @@ def table_state(n: Any, optimizer: optax.GradientTransformation) -> appo.TrainSt
     )
 
 
-@pytest.mark.parametrize(
-    "name", [*VTRACE_FILES[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in VTRACE_FILES[2:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VTRACE_FILES)
 def test_given_logits_and_values(golden: Any, name: str) -> None:
     n = golden(name)
     config, batch = published_config(n), table_batch(n)
@@ -217,6 +216,7 @@ def with_padding(batch: TrajectoryBatch, rollouts: int) -> TrajectoryBatch:
 
 
 # Looked up as in training, which pays with so many rows only, and drawn as on a GPU.
+@pytest.mark.slow
 @pytest.mark.parametrize("first_convolution", ["table", "picture"])
 def test_one_learner_update_is_the_golden_one(golden: Any, first_convolution: str) -> None:
     n = golden("learner_step.npz")

@@ -66,6 +66,7 @@ def test_one_step_equals_golden(network: MessageClassifier, golden: Any) -> None
     assert_golden(layout.to_torch(change), g, "train/update", UPDATE)
 
 
+@pytest.mark.slow
 def test_fresh_parameters_are_pytorchs_own() -> None:
     tensors = layout.to_torch(MessageClassifier().init(jax.random.key(3)))
     for name, tensor in tensors.items():

@@ -108,6 +108,7 @@ def test_it_is_chosen_by_name_and_counts_what_it_learned_from():
     assert all(np.isfinite(value) for value in metrics.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broadcast", [False, True])
 def test_parts_of_a_minibatch_give_what_the_whole_gives(broadcast):
     switch = {"compat.glam_value_broadcast": broadcast}
@@ -155,6 +156,7 @@ def test_a_step_moves_towards_what_had_an_advantage():
     assert after["loss/policy"] < before["loss/policy"]
 
 
+@pytest.mark.slow
 def test_devices_agree_and_learn_from_all_rows():
     """Two devices with two rollouts each: replicas stay equal, and losses count every row once."""
     settings = config(

@@ -72,6 +72,7 @@ def test_gradients_of_bfloat16_are_those_of_float32_within_its_rounding() -> Non
         )
 
 
+@pytest.mark.slow
 def test_parameters_and_optimizer_stay_float32_when_the_network_computes_in_bfloat16() -> None:
     config, network = agent_config(), flat_network(dtype="bfloat16")
     optimizer = schedules.make_optimizer(config.optimizer)

@@ -67,6 +67,7 @@ def without_noise(tree):
     return named
 
 
+@pytest.mark.slow
 def test_train_step_equals_golden(step_case):
     g, network, optimizer, state, messages, batch = step_case
     length = used_length(np.asarray(messages))
@@ -90,6 +91,7 @@ def test_train_step_equals_golden(step_case):
     assert not np.asarray(new.params["message"]["embedding"]["embedding"])[0].any()
 
 
+@pytest.mark.slow
 def test_each_distinct_message_once_is_the_same_loss_and_gradient(step_case):
     _, network, _, state, messages, batch = step_case
     every = np.asarray(messages)[np.asarray(batch.unique)[np.asarray(batch.inverse)[..., 0]]]

@@ -231,7 +231,7 @@ def test_a_killed_training_leaves_no_process_and_asks_nothing_again_but_what_was
         wait_until(lambda: len(program.text().split()) > 20, "labels")
         program.send(signal.SIGKILL)
         program.wait()
-        wait_until(lambda: not processes_with("TRAINED", str(tmp_path)), "all of it has ended", 20.0)
+        wait_until(lambda: not processes_with("TRAINED", str(tmp_path)), "all of it has ended", 90)
     kept = len(AnswerStore(tmp_path / "store").find(_Everything()))
     assert kept >= int(program.text().split()[-1])
     program = run("second")

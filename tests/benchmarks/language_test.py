@@ -42,7 +42,8 @@ def without_the_devices_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_language._agents, "matrix_product_rate", lambda dtype: 1e9)
 
 
-@pytest.mark.parametrize("variant", ["score", pytest.param("score_gpu", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["score", "score_gpu"])
 def test_all_ways_to_score_give_the_same(variant: str) -> None:
     chosen = config(variant, "tiny_t5", candidates=3)
     line = score.run(chosen)

@@ -85,6 +85,7 @@ def test_a_host_that_comes_after_a_mismatch_hears_of_it(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == f"{answer} (waiting to tell 1 more of the run's 3 hosts)\n"
 
 
+@pytest.mark.slow
 def test_a_mismatch_is_the_answer_although_a_host_stays_away() -> None:
     answers = run([(0, 3, CONFIG), (1, 3, {**CONFIG, "seed": 2})], seconds=3.0)
     assert answers == ["the hosts of a run need the same config: seed: 1 on host 0, 2 on host 1"] * 2

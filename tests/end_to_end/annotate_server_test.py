@@ -198,6 +198,7 @@ def test_a_question_that_a_content_filter_refuses_is_unknown_and_counted(run, se
     assert (got == np.where(newt & ~equal, UNKNOWN, want)).all()
 
 
+@pytest.mark.slow
 def test_retry_after_is_kept_by_all(run, server, dataset):
     waits = {3: ("Retry-After", "1"), 30: ("retry-after-ms", "700")}
 
@@ -220,6 +221,7 @@ def test_too_long_a_wait_ends_the_run(run, server):
         run(openai__retries=3)
 
 
+@pytest.mark.slow
 def test_a_server_that_bears_little_is_asked_less_at_a_time(run, server, dataset):
     refused = []
 

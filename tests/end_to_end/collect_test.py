@@ -125,7 +125,7 @@ def test_killed_again_and_again(whole, tmp_path):
             break
     assert kills >= 3
     assert orphans
-    _, alive = psutil.wait_procs(orphans, timeout=20)
+    _, alive = psutil.wait_procs(orphans, timeout=90)
     assert not alive, f"processes outlive their killed parent: {alive}"
     collect(tmp_path, *SMALL)
     assert digests(tmp_path) == digests(whole)

@@ -69,10 +69,10 @@ def test_nothing_is_left(tmp_path: Path, number: signal.Signals | None, code: in
             program.send(number)
         assert program.wait() == code, program.text()
         assert len(seen - {program.pid}) >= WORKERS
-        wait_until(lambda: not still_there(seen), f"the end of {seen}", 30)
-        wait_until(lambda: not processes_with(MARK, mark), "the end of all processes of the run", 30)
+        wait_until(lambda: not still_there(seen), f"the end of {seen}", 90)
+        wait_until(lambda: not processes_with(MARK, mark), "the end of all processes of the run", 90)
     assert os.listdir(tmp_path / "temporary") == []
-    wait_until(lambda: unused_shared_memory() <= memory, "no shared memory is left", 30)
+    wait_until(lambda: unused_shared_memory() <= memory, "no shared memory is left", 90)
     if number != signal.SIGKILL:
         assert unfinished(tmp_path / "run") == []
 

@@ -129,9 +129,7 @@ class Run:
 
     def nothing_is_left(self) -> None:
         """Waits until every process of this run has ended."""
-        wait_until(
-            lambda: not processes_with("FAKE_FOLDER", str(self.folder)), "the end of all processes", 60
-        )
+        wait_until(lambda: not processes_with("FAKE_FOLDER", str(self.folder)), "the end of all processes")
 
 
 @pytest.fixture
@@ -156,11 +154,11 @@ def page(run: Run) -> int:
 
 def test_training_begins_when_the_server_has_answered_and_both_end_together(run: Run) -> None:
     program = run.start("launch/oni.sh", "models/Tiny-Judge", "--config.seed=3", FAKE_CODE="0")
-    wait_until(lambda: page(run) == 200, "the model page", 60)
+    wait_until(lambda: page(run) == 200, "the model page")
     time.sleep(0.5)
     assert not run.has("arguments"), "a model page is no answer"
     run.touch("ready")
-    assert program.wait(60) == 0, program.text()
+    assert program.wait() == 0, program.text()
     run.nothing_is_left()
     assert run.lines("arguments")[:-1] == [
         "-m",
@@ -179,7 +177,7 @@ def test_training_begins_when_the_server_has_answered_and_both_end_together(run:
 @pytest.mark.parametrize("code", ["2", "75", "134"])
 def test_the_trainings_code_is_the_scripts(run: Run, code: str) -> None:
     run.touch("ready")
-    assert run.start("launch/oni.sh", "judge", FAKE_CODE=code).wait(60) == int(code)
+    assert run.start("launch/oni.sh", "judge", FAKE_CODE=code).wait() == int(code)
     run.nothing_is_left()
 
 
@@ -189,18 +187,18 @@ def test_however_it_is_stopped_the_training_saves_and_nothing_is_left(
 ) -> None:
     run.touch("ready")
     program = run.start("launch/oni.sh", "judge")
-    wait_until(lambda: run.has("arguments"), "the training", 60)
+    wait_until(lambda: run.has("arguments"), "the training")
     program.send(number)
-    assert program.wait(60) == (-9 if number == signal.SIGKILL else 75), program.text()
+    assert program.wait() == (-9 if number == signal.SIGKILL else 75), program.text()
     run.nothing_is_left()
     assert run.has("saved")
 
 
 def test_it_is_stopped_while_it_waits_for_the_server(run: Run) -> None:
     program = run.start("launch/oni.sh", "judge")
-    wait_until(lambda: run.has("server_pid"), "the server", 60)
+    wait_until(lambda: run.has("server_pid"), "the server")
     program.send(signal.SIGTERM)
-    assert program.wait(60) == 75, program.text()
+    assert program.wait() == 75, program.text()
     run.nothing_is_left()
     assert not run.has("arguments")
 
@@ -209,15 +207,15 @@ def test_it_is_stopped_while_it_waits_for_the_server(run: Run) -> None:
 def test_a_server_that_dies_is_started_again(run: Run) -> None:
     run.touch("ready")
     program = run.start("launch/oni.sh", "judge")
-    wait_until(lambda: run.has("arguments"), "the training", 60)
+    wait_until(lambda: run.has("arguments"), "the training")
     for _ in range(2):
         before = run.pid("server_pid")
         os.kill(before, signal.SIGKILL)
-        wait_until(lambda: page(run) == 200 and run.pid("server_pid") != before, "another server", 60)  # noqa: B023
+        wait_until(lambda: page(run) == 200 and run.pid("server_pid") != before, "another server")  # noqa: B023
     assert program.process.poll() is None
     assert "ended with 137: started again" in program.text()
     program.send(signal.SIGTERM)
-    assert program.wait(60) == 75
+    assert program.wait() == 75
     run.nothing_is_left()
 
 
@@ -225,27 +223,28 @@ def test_a_server_that_dies_is_started_again(run: Run) -> None:
 def test_a_server_that_hangs_is_started_again(run: Run) -> None:
     run.touch("ready")
     program = run.start("launch/oni.sh", "judge", LLM_CHECKS="2")
-    wait_until(lambda: run.has("arguments"), "the training", 60)
+    wait_until(lambda: run.has("arguments"), "the training")
     before = run.pid("server_pid")
     run.touch("hangs")
-    wait_until(lambda: "does not answer: killed" in program.text(), "its death", 60)
+    wait_until(lambda: "does not answer: killed" in program.text(), "its death")
     (run.folder / "hangs").unlink()
-    wait_until(lambda: page(run) == 200 and run.pid("server_pid") != before, "another server", 60)
+    wait_until(lambda: page(run) == 200 and run.pid("server_pid") != before, "another server")
     program.send(signal.SIGTERM)
-    assert program.wait(60) == 75
+    assert program.wait() == 75
     run.nothing_is_left()
 
 
+@pytest.mark.slow
 def test_before_the_first_answer_a_fault_ends_the_start(run: Run) -> None:
     run.touch("dead")
     program = run.start("launch/oni.sh", "judge")
-    assert program.wait(60) == 2
+    assert program.wait() == 2
     assert "error: the server of judge ended before its first answer" in program.text()
     assert "CUDA out of memory" in program.text()
     run.nothing_is_left()
     (run.folder / "dead").unlink()
     program = run.start("launch/oni.sh", "judge", LLM_WAIT_SECONDS="2")
-    assert program.wait(60) == 2
+    assert program.wait() == 2
     assert "has not answered a question within LLM_WAIT_SECONDS=2" in program.text()
     run.nothing_is_left()
     assert not run.has("arguments")
@@ -256,21 +255,22 @@ def test_a_port_that_is_taken_is_told(run: Run) -> None:
 
     with socket.create_server(("127.0.0.1", run.port)):
         program = run.start("launch/oni.sh", "judge")
-        assert program.wait(60) == 2
+        assert program.wait() == 2
     assert program.text().startswith(f"error: PORT={run.port}: somebody listens there")
     assert not run.has("vllm_arguments")
 
 
+@pytest.mark.slow
 def test_gpus_are_divided_between_server_and_training(run: Run) -> None:
     run.touch("ready")
     program = run.start("launch/oni.sh", "judge", FAKE_CODE="0", GPUS="2", CUDA_VISIBLE_DEVICES="4,5,6")
-    assert program.wait(60) == 0, program.text()
+    assert program.wait() == 0, program.text()
     assert run.lines("vllm_arguments")[0].endswith("--tensor-parallel-size 2|4,5")
     assert run.lines("arguments")[-1] == "CUDA_VISIBLE_DEVICES=6"
     program = run.start(
         "launch/oni.sh", "judge", FAKE_CODE="0", CUDA_VISIBLE_DEVICES="4", LLM_FLAGS="--seed 1"
     )
-    assert program.wait(60) == 0, program.text()
+    assert program.wait() == 0, program.text()
     assert run.lines("vllm_arguments")[1].endswith("--gpu-memory-utilization 0.6 --seed 1|4")
 
 
@@ -284,10 +284,10 @@ def test_gpus_are_divided_between_server_and_training(run: Run) -> None:
 )
 def test_a_server_of_nothing_is_refused(run: Run, arguments: list[str], line: str) -> None:
     program = run.start("launch/llm_server.sh", *arguments)
-    assert program.wait(60) == 2
+    assert program.wait() == 2
     assert program.text().startswith(f"error: {line}")
     program = run.start("launch/llm_server.sh", "judge", VLLM="no_such_vllm")
-    assert program.wait(60) == 2
+    assert program.wait() == 2
     assert "no_such_vllm was not found" in program.text()
     assert not run.has("vllm_arguments")
 
@@ -318,7 +318,7 @@ def start_job(run: Run, *arguments: str, **environment: str) -> Program:
 def test_a_job_of_two_components(run: Run, code: str, again: bool) -> None:
     run.touch("ready")
     program = start_job(run, "--config.seed=3", FAKE_CODE=code)
-    assert program.wait(60) == int(code), program.text()
+    assert program.wait() == int(code), program.text()
     run.nothing_is_left()
     given = run.lines("arguments")
     assert f"--config.annotator.openai.base_url=http://127.0.0.1:{run.port}/v1" in given
@@ -332,9 +332,9 @@ def test_a_job_of_two_components(run: Run, code: str, again: bool) -> None:
 def test_a_job_whose_time_ends_is_queued_again(run: Run) -> None:
     run.touch("ready")
     program = start_job(run)
-    wait_until(lambda: run.has("arguments"), "the training", 60)
+    wait_until(lambda: run.has("arguments"), "the training")
     program.send(signal.SIGUSR1)
-    assert program.wait(60) == 75, program.text()
+    assert program.wait() == 75, program.text()
     run.nothing_is_left()
     assert run.has("saved")
     assert run.lines("requeued") == ["requeue 31"]
@@ -343,6 +343,6 @@ def test_a_job_whose_time_ends_is_queued_again(run: Run) -> None:
 def test_the_server_of_a_job_is_a_step_of_the_first_component(run: Run) -> None:
     run.touch("dead")
     program = start_job(run, LLM_SERVER="")
-    assert program.wait(60) == 2, program.text()
+    assert program.wait() == 2, program.text()
     assert {"--het-group=0", "--ntasks=1"} <= set(run.lines("srun_flags"))
     run.nothing_is_left()

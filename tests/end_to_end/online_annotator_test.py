@@ -76,7 +76,7 @@ def ask(source, *texts):
     source.meet([(text,) for text in texts], [1] * len(texts), None, 0)
 
 
-def answers(source, count, seconds=30.0):
+def answers(source, count, seconds=240.0):
     told = []
     wait_until(lambda: told.extend(source.poll()) or len(told) >= count, "labels", seconds, 0.01)
     return {entry.item: entry for entry in told}
@@ -297,7 +297,7 @@ def test_a_start_waits_for_a_server_that_comes(make, tmp_path):
     time.sleep(1.0)
     program = serve_lexicon(tmp_path / "log", port)
     with ended([program]):
-        starting.join(60)
+        starting.join(240)
         assert not starting.is_alive()
         ask(source, KILLS[0])
         assert answers(source, 1)

@@ -114,6 +114,7 @@ def test_an_agent_goes_on_and_is_evaluated(runs):
     )
 
 
+@pytest.mark.slow
 def test_an_agent_is_evaluated_as_it_is(runs):
     flags = ("--config.policy=agent", "--config.agent.dir=agent", "--config.episodes=2")
     printed = launch(runs, "--config=configs/evaluate.py:smoke", "--workdir=of_the_agent", *flags)

@@ -140,8 +140,8 @@ def test_stopped_and_killed_runs_go_on_with_the_same_command(tmp_path: Path) -> 
     assert len(children) >= 2
     process.kill()
     finish(process)
-    wait_until(lambda: not alive(children), "the actors' end", 20)
-    wait_until(lambda: unused_shared_memory() <= shared_before, "no shared memory is left", 20)
+    wait_until(lambda: not alive(children), "the actors' end", 90)
+    wait_until(lambda: unused_shared_memory() <= shared_before, "no shared memory is left", 90)
 
     kept = [step for step in checkpoint_steps(tmp_path) if step >= killed_after]
     flags["train_for_env_steps"] = kept[-1] + 1_000

@@ -52,7 +52,7 @@ def test_it_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
         lambda: process.poll() is not None or len([*checkpoints.glob("[0-9]*")]) > 1, "two checkpoints"
     )
     process.send_signal(signal.SIGKILL)
-    said = process.communicate(timeout=30)[1]
+    said = process.communicate(timeout=240)[1]
     assert process.returncode == -signal.SIGKILL, said[-2000:]
     saved = max(int(path.name) for path in checkpoints.glob("[0-9]*"))
     done = launch(tmp_path, "train_language_agent.py:smoke", agent, **flags, train_for_env_steps=saved + 100)

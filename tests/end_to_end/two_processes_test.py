@@ -109,11 +109,11 @@ def lose_and_check(run: Run, programs: list[Program], victim: int, how: signal.S
     if how == signal.SIGKILL:
         assert lost.wait() == -signal.SIGKILL
     assert end_of(survivor) not in (0, 75)
-    wait_until(lambda: not still_there(survivors), f"{survivors} end; there are {process_table()}", 20)
+    wait_until(lambda: not still_there(survivors), f"{survivors} end; there are {process_table()}", 90)
     if how == signal.SIGSTOP:
         lost.send(signal.SIGCONT)  # it was not dead: it finds that the others are gone
         assert end_of(lost) not in (0, 75)
-    wait_until(lambda: not still_there(everything), f"{everything} end; there are {process_table()}", 20)
+    wait_until(lambda: not still_there(everything), f"{everything} end; there are {process_table()}", 90)
 
 
 CONNECTED = """
@@ -181,7 +181,7 @@ def test_two_processes_are_killed_stopped_and_continued_by_two_and_by_one(tmp_pa
         assert program.wait() == 0, program.text()
     assert stopped + 100 <= run.newest() <= stopped + 100 + 64
     check_curves(run)
-    wait_until(lambda: unused_shared_memory() <= memory, "no shared memory is left", 20)
+    wait_until(lambda: unused_shared_memory() <= memory, "no shared memory is left", 90)
 
 
 def check_curves(run: Run) -> None:

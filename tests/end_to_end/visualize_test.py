@@ -88,7 +88,7 @@ class Terminal:
                 break
             self.output += data
         os.close(self.descriptor)
-        return self.process.wait(30)
+        return self.process.wait(240)
 
 
 def test_live_on_a_terminal_keys_work(repository, tmp_path):

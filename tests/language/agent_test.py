@@ -76,6 +76,7 @@ def test_logits_are_the_scores_of_the_actions_and_values_come_from_the_first_sta
     np.testing.assert_allclose(value.reshape(-1), wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", talkers.CONFIGS)
 def test_a_head_can_be_the_policy(folders, name):
     folder = folders[name]

@@ -63,6 +63,7 @@ def by_itself(trunks: Any) -> Any:
     return list(gradients), jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
 
 
+@pytest.mark.slow
 @ways
 def test_copies_give_what_each_gives_by_itself(trunks: Any, by_itself: Any, together: bool) -> None:
     model, trees = trunks
@@ -137,6 +138,7 @@ def test_each_copy_has_its_own_dropout(together: bool) -> None:
     assert (left_out[0] != left_out[1]).any()
 
 
+@pytest.mark.slow
 def test_a_position_may_be_given_for_each_token_of_a_row(trunks: Any) -> None:
     model, trees = trunks
     params = trees["policy"]

@@ -35,7 +35,8 @@ def candidates() -> tuple[jax.Array, jax.Array]:
     return jnp.asarray(tokens, jnp.int32), jnp.broadcast_to(jnp.asarray(valid), tokens.shape)
 
 
-@pytest.mark.parametrize("name", ["llama", pytest.param("t5", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "t5"])
 def test_a_shared_prompt_gives_what_every_row_by_itself_gives(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     options, valid = candidates()
@@ -91,6 +92,7 @@ def test_a_cache_gives_what_the_whole_text_gives(loaded: Any) -> None:
     np.testing.assert_allclose(last.after[1, 0, 0], expected.after[0, -1], rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_embeddings_stand_in_for_tokens_and_stacked_parameters_run_as_one_program(loaded: Any) -> None:
     model, params = loaded("gpt2")
     states, _ = model.prefill(params, TOKENS, VALID)

@@ -165,6 +165,7 @@ def test_memory_is_computed_from_shapes(name: str) -> None:
     one.require(None, "")
 
 
+@pytest.mark.slow
 def test_what_is_computed_is_what_a_compiler_lays_out() -> None:
     """Within a factor: a compiler merges, copies and orders as it likes (for a CPU it undoes rematerialisation)."""
     values = {**recipes.CONFIGS["gpt2"], "n_embd": 64, "n_layer": 6, "n_positions": 128}

@@ -19,10 +19,6 @@ from tests.language import models, recipes
 from tests.language.models import DECODERS, NAMES, reference
 
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
-# Two of them are quick enough for every day: an encoder-decoder and a decoder.
-SOME_SLOW = [
-    name if name in ("t5_gated", "gpt2") else pytest.param(name, marks=pytest.mark.slow) for name in DECODERS
-]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +68,8 @@ def _states(model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Arr
     return {"encoded": states.after, "states": after, "before": before, "logits": logits}
 
 
-@pytest.mark.parametrize("name", SOME_SLOW)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DECODERS)
 def test_what_is_written_is_the_same_token_by_token(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     stop, valid, most = int(reference(name, "stop")), recipes.mask("left"), recipes.MOST
@@ -98,7 +95,8 @@ def _same_text(tokens: Any, valid: Any, theirs: np.ndarray) -> None:
     np.testing.assert_array_equal(np.where(good, np.asarray(tokens)[:, :width], 0), np.where(good, theirs, 0))
 
 
-@pytest.mark.parametrize("name", SOME_SLOW)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DECODERS)
 def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     prompt, candidates = TOKENS[:, :-2], TOKENS[:, None, -2:]
@@ -116,6 +114,7 @@ def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_gradients_of_an_encoders_states(loaded: Any) -> None:
     model, params = loaded("roberta")
 

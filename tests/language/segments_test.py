@@ -27,7 +27,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return functools.cache(lambda name: models.load(models.write(folder / name, name)))
 
 
-@pytest.mark.parametrize("name", ["gpt2", pytest.param("t5", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_segments_write_what_one_loop_writes(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     sampling = Sampling(temperature=1.3)

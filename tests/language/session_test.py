@@ -40,7 +40,8 @@ def expected(model: Any, params: Any, texts: list[list[int]]) -> tuple[np.ndarra
     return np.asarray(model.logits(params, after)), np.asarray(states.before)[rows, last]
 
 
-@pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_a_text_that_grows_is_the_whole_text(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     # So small that padding is squeezed out and the cache grows on the way.

@@ -70,7 +70,8 @@ def assert_close(one: Any, other: Any, limit: float) -> None:
         np.testing.assert_allclose(a, b, atol=limit * float(jnp.abs(b).max() + 1e-2), rtol=0)
 
 
-@pytest.mark.parametrize("name", ["gpt2", pytest.param("t5", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_micro_batches_and_devices_give_what_the_whole_batch_gives(name: str) -> None:
     """Numbers of tokens that count differ, and one part has none."""
     model, params = made(name)
@@ -100,6 +101,7 @@ def test_micro_batches_and_devices_give_what_the_whole_batch_gives(name: str) ->
     assert_close(one.params, expected, 1e-5)
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_cross_entropy_and_masters_stay_float32() -> None:
     model, params = made("gpt2")
     rows = jax.tree.map(lambda leaf: leaf[0], batch(2, 3))
@@ -114,6 +116,7 @@ def test_the_loss_is_the_cross_entropy_and_masters_stay_float32() -> None:
     assert {leaf.dtype for leaf in jax.tree.leaves((gradient, found))} == {jnp.dtype(jnp.float32)}
 
 
+@pytest.mark.slow
 def test_dropout_is_off_without_a_key_and_differs_between_steps_with_one() -> None:
     model, params = made("gpt2")
     rows = batch(2, 2)
@@ -125,7 +128,8 @@ def test_dropout_is_off_without_a_key_and_differs_between_steps_with_one() -> No
     assert len({float(plain), float(one), float(other)}) == 3
 
 
-@pytest.mark.parametrize("remat", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("remat", [False, True])
 def test_an_addition_with_zero_b_is_the_base_exactly_and_merging_changes_nothing(remat: bool) -> None:
     model, params = made("t5")
     model, rows = dataclasses.replace(model, remat=remat), whole(batch(2, 2, prompt=True))
@@ -191,7 +195,8 @@ def test_codes_are_the_nearest_and_decode_to_what_the_layers_compute_with(kind: 
     assert not np.asarray(quantised.decode(quantised.encode(np.zeros((64, 2)), kind))).any()
 
 
-@pytest.mark.parametrize("kind", [pytest.param("int8", marks=pytest.mark.slow), "nf4"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["int8", "nf4"])
 def test_a_frozen_base_computes_as_its_decoded_kernels_and_does_not_move(kind: str) -> None:
     model, params = made("llama")
     model = dataclasses.replace(model, remat=True)

@@ -41,6 +41,7 @@ def features_of(network: agent.AgentNetwork, params: Any, observation: dict[str,
     return np.asarray(network.module.apply({"params": params}, observation, method=encode))
 
 
+@pytest.mark.slow
 def test_one_step_is_the_golden_one(golden: Any) -> None:
     numbers = golden("actor_critic_step.npz")
     network = nethack_network(first_convolution="table")

@@ -38,6 +38,7 @@ def test_forward_equals_golden(golden):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "max_length"),
     [
@@ -120,6 +121,7 @@ def test_window_follows_the_hero_unless_the_switch_is_on(golden):
         np.testing.assert_array_equal(hero_window(architecture, inputs), g[name])
 
 
+@pytest.mark.slow
 def test_a_fresh_network_is_as_published():
     network = RewardNetwork(RewardArchitecture())
     params = jax.jit(network.init)(jax.random.key(0))

@@ -126,6 +126,7 @@ def test_ranking_by_hand(
     assert decayed.moments.mean != pytest.approx(mean)
 
 
+@pytest.mark.slow
 def test_pairs_are_drawn_from_every_tenth_step_and_asked_once(
     tmp_path: Path, annotator: oni_runs.Annotator
 ) -> None:

@@ -32,6 +32,8 @@ from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.playing.agent_runs import recall_config
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 def train(config: ConfigDict, folder: Path, stop: Interruption | None = None) -> bool:
     return Training(settings.resolved(config), folder).run(stop or Interruption())
@@ -221,6 +223,7 @@ def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
     assert list(read_metrics(tmp_path))[-1]["actors/dropped_slots"] == 1
 
 
+@pytest.mark.slow
 def test_metrics_are_of_all_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gather, mine = Records.gather, []
 
@@ -240,6 +243,7 @@ def test_metrics_are_of_all_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert row["inference/device_milliseconds_max"] == 3 * here["inference/device_milliseconds_max"]
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_a_line_of_what_runs_where(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,6 +253,7 @@ def test_a_run_begins_with_a_line_of_what_runs_where(
     assert " parameters learn on cpu:0 (no GPU), which also acts; the task's reward alone" in first
 
 
+@pytest.mark.slow
 def test_a_failing_part_ends_the_run_with_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, stop = (
         Training(settings.resolved(recall_config(train_for_env_steps=10**9)), tmp_path),
@@ -290,6 +295,7 @@ def test_several_devices_act_and_learn(learner: str, actor: str, count: int, tmp
     assert row["policy/ratio_mean"] == pytest.approx(1.0, abs=0.05)
 
 
+@pytest.mark.slow
 def test_behaviour_is_what_the_learner_recomputes(tmp_path: Path) -> None:
     """Log-probabilities, values and recurrent states of inference agree with one pass over the whole rollout."""
     config = recall_config(serial=True)
@@ -319,6 +325,7 @@ def test_published_parameters_survive_the_learners_next_update() -> None:
     np.testing.assert_array_equal(copy["w"], np.arange(4.0))
 
 
+@pytest.mark.slow
 def test_draws_depend_on_key_and_counter_alone() -> None:
     network = make_network(recall_config())
     params = network.init(jax.random.PRNGKey(0))

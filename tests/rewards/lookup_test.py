@@ -70,7 +70,8 @@ def test_the_lookup_computes_where_it_was_told_with_programs_that_are_ready(trai
     np.testing.assert_array_equal(np.concatenate(found[1::2]), expected)
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [12, 1_000])
 def test_a_message_has_one_value_whatever_it_is_computed_with(trained, count: int) -> None:
     """A quantile is some message's own reward: one that rounds otherwise beside others would be paid here, not there."""
     rng = np.random.default_rng(0)

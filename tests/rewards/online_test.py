@@ -130,6 +130,7 @@ def test_a_crash_loses_no_label_and_asks_nothing_again(
     assert numbers == sorted(numbers), "what lay behind the checkpoint was cut off"
 
 
+@pytest.mark.slow
 def test_a_log_that_lost_lines_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     oni_runs.answer(monkeypatch)
     train(tmp_path, oni_config("retrieval", train_for_env_steps=300))

@@ -31,6 +31,7 @@ def test_colliding_hashes_do_not_matter(monkeypatch):
     assert ids.tolist() == [0, 1, 2, 0, 1]
 
 
+@pytest.mark.slow
 def test_hashes_differ_also_in_the_highest_bits():
     rows = np.zeros((256, 256), np.uint8)
     rows[np.arange(256), np.arange(256)] = 128
