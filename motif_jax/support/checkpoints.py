@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import logging
 import os
 import shutil
 import sys
@@ -21,7 +20,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
-from motif_jax.support import digests
+from motif_jax.support import digests, orbax_messages
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import NO_ROOM, read_json, sync
 
@@ -36,26 +35,7 @@ _METRICS = "metrics/metrics"
 # So long a host waits to see what the first one has written.
 _SEEN_SECONDS = 600.0
 
-# What goes wrong is raised here, so that Orbax need not print it: once for each of its threads.
-logging.getLogger("absl").addFilter(
-    lambda record: (
-        "orbax" not in record.pathname
-        or (record.levelno == logging.WARNING and "Skipping merge of OCDBT" not in str(record.msg))
-    )
-)
-# Nor asyncio: Orbax leaves its loop at the first array that fails, and nobody asks for the errors of those that fail beside it.
-logging.getLogger("asyncio").addFilter(
-    lambda record: "orbax-checkpoint-tmp" not in record.getMessage() and "/orbax/" not in record.getMessage()
-)
-
-
-def _quiet(unraisable: Any) -> None:
-    """TensorStore's threads print that Orbax has closed the loop they report to, which it does once an array has failed."""
-    if str(unraisable.exc_value) != "Event loop is closed":
-        _hook(unraisable)
-
-
-_hook, sys.unraisablehook = sys.unraisablehook, _quiet
+orbax_messages.silence()
 
 
 class Checkpoints:
