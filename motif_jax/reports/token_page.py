@@ -60,7 +60,7 @@ def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
         for name, values in [*text.rows.items(), *text.words.items()]:
             if len(values) != len(text.pieces):
                 raise ValueError(
-                    f"{text.title}: row {name} has {len(values)} entries for {len(text.pieces)} tokens"
+                    f"{text.title}: row {name} has {len(values)} numbers for {len(text.pieces)} tokens"
                 )
     names = list(dict.fromkeys(name for text in texts for name in text.rows))
     scales = {name: _scale([text.rows[name] for text in texts if name in text.rows]) for name in names}
