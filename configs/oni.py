@@ -110,4 +110,5 @@ def get_config(variant: str | None = None) -> ConfigDict:
     elif variant == "smoke":
         config.reward.extrinsic_coefficient = 0.0
         config.save_every_steps = 1_024
+        config.annotator.store_dir = ""
     return config

@@ -1,7 +1,7 @@
 """The published defaults, each with where it is written, against the configs: plain and faithful.
 
 Sources are sections of the published descriptions: "agent", "reward" and "annotation" are the command lines of the
-published tool with the defaults of its flags; "0.1" to "0.8" the sections of the description of its algorithms.
+published tool with the defaults of its flags; "0.1" to "0.8" the sections of the description of its algorithms; "oni" its counterparts for ONI.
 """
 
 from __future__ import annotations
@@ -161,13 +161,77 @@ ANNOTATION = {
     "vllm.in_flight": Default(2000, "annotation --batch-size"),
     "compat.answer_first_match": Default(True, "0.7", *MENDED),
 }
-TABLES = {"train_agent": AGENT, "train_reward": REWARD, "annotate": ANNOTATION}
+# What ONI's tool has besides Motif's, or with another default: the flags of its scripts/main.py.
+ONI = {
+    **{
+        key: default
+        for key, default in AGENT.items()
+        if key
+        not in (
+            "reward.quantile",
+            "actors.envs_per_worker",
+            "actors.warmup_seconds",
+        )  # see docs/from_the_published_tool.md
+    },
+    "seed": Default(1, "oni --seed"),
+    "train_for_env_steps": Default(10_000_000_000, "oni --train_for_env_steps"),
+    "batch_size": Default(1024, "oni --batch_size"),
+    "environment.name": Default("NetHackScoreExtendedActions-v1", "oni README: --root_env"),
+    "network.obs_scale": Default(1.0, "oni --obs_scale", "255.0", "pixels between 0 and 1"),
+    "reward.kind": Default("retrieval", "oni README: the kind with a published coefficient"),
+    "reward.intrinsic_coefficient": Default(0.4, "oni README: --llm_reward_coeff"),
+    "reward.extrinsic_coefficient": Default(0.1, "oni README: --extrinsic_reward_coeff on the score task"),
+    "reward.extrinsic_scale": Default(1.0, "oni --reward_scale", "0.1", "as Motif has it"),
+    "reward.encoder": Default("lt_cnn", "oni 1.3"),
+    "reward.classifier.threshold": Default(0.5, "oni --classification_threshold"),
+    "reward.classifier.dropout": Default(0.1, "oni 1.3"),
+    "reward.threshold": Default(-0.5, "oni --eps_threshold_quantile, of ranking"),
+    "reward.similarity": Default(-0.5, "oni --eps_threshold_quantile, of bag of words"),
+    "reward.decay": Default(1.0, "oni 1.5"),
+    "reward.value": Default("label", "oni 1.2"),
+    "reward.pairs.every": Default(10, "oni --online_dataset_subsample"),
+    "reward.pairs.distinct": Default(False, "oni --remove_duplicated_obs"),
+    "reward.pairs.a_batch": Default(10, "oni 1.4"),
+    "reward.pairs.waiting": Default(200, "oni 1.4"),
+    "reward.training.batch_size": Default(256, "oni --reward_model_batch_size"),
+    "reward.training.learning_rate": Default(1e-4, "oni --reward_model_lr"),
+    "reward.training.steps_per_arrival": Default(32, "oni 1.3"),
+    "reward.training.schedule": Default(
+        "published", "oni 1.3", "'budget'", "a CPU has no time for all at once"
+    ),
+    "reward.training.members": Default(1, "oni 1.3"),
+    "reward.training.target": Default("label", "oni 1.3"),
+    "annotator.kind": Default(
+        "openai", "oni --llm_server_addr", "'lexicon'", "runs without a language model"
+    ),
+    "annotator.openai.model": Default("Meta-Llama-3.1-8B-Instruct", "oni --llm_model", "''", "asked for"),
+    "annotator.openai.base_url": Default(
+        "http://localhost:9001/v1", "oni --llm_server_addr", "'http://127.0.0.1:8000/v1'", "vLLM's own port"
+    ),
+    "annotator.goal": Default("defaultgoal", "oni --goal_key"),
+    "annotator.prompt.version": Default("default", "oni --prompt_version"),
+    "annotator.answer.mode": Default("analysis", "oni 1.6"),
+    "annotator.sampling.temperature": Default(0.1, "oni 1.1"),
+    "annotator.sampling.top_p": Default(1.0, "oni 1.1: none"),
+    "annotator.sampling.top_k": Default(-1, "oni 1.1: none"),
+    "annotator.sampling.max_tokens": Default(4096, "oni 1.1"),
+    "queue.batch": Default(100, "oni --llm_batch_size"),
+    "save_every_steps": Default(100_000_000, "oni --save_every_steps"),
+    "keep_checkpoints": Default(3, "oni --keep_checkpoints"),
+    "stats_episodes": Default(100, "oni --stats_avg"),
+    "compat.oni_requeue": Default(True, "oni 1.1", *MENDED),
+    "compat.oni_label_anywhere": Default(True, "oni 1.6", *MENDED),
+    "compat.oni_extended_steps": Default(True, "oni 1.6b", *MENDED),
+    "compat.oni_untrained_reward": Default(True, "oni 1.3", *MENDED),
+    "compat.oni_ranking_raw_reward": Default(True, "oni 1.5", *MENDED),
+}
+TABLES = {"train_agent": AGENT, "train_reward": REWARD, "annotate": ANNOTATION, "oni": ONI}
 ROWS = [(stage, key) for stage, table in TABLES.items() for key in table]
 
 
 def value(stage: str, variant: str, key: str) -> Any:
     config = load_config(stage, variant)
-    if stage == "train_agent":
+    if stage in ("train_agent", "oni"):
         config = settings.resolved(config)
     return dotted(config, key)
 

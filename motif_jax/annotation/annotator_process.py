@@ -52,10 +52,7 @@ class Desk:
             check_section(config, form)
             self._annotator: Annotator = make_annotator(annotator_config(config), form)
         self._connection, self._config, self._form = connection, config, form
-        again = bool(config.compat.get("oni_requeue", False))
-        self._answers = Answers(
-            self._annotator.identity, form, config.annotator.store_dir, config.annotator.attempts, again
-        )
+        self._answers = Answers.of(self._annotator.identity, form, config)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._stream: Stream | None = None
 

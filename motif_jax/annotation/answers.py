@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ml_collections import ConfigDict
+
 from motif_jax.annotation.annotator import Question
 from motif_jax.annotation.answer_index import AnswerIndex
+from motif_jax.annotation.conversations import ConversationLog
 from motif_jax.annotation.messages import Asked, Reply
 from motif_jax.annotation.questions import QuestionHasher
 from motif_jax.annotation.store import AnswerStore, StoredAnswer, cost_fields
@@ -25,6 +28,7 @@ class Answers:
         store_dir: str | Path,
         attempts: int,
         again: bool = False,
+        conversations: ConversationLog | None = None,
     ) -> None:
         """Opens nothing yet.
 
@@ -34,11 +38,21 @@ class Answers:
           store_dir: the answer store.
           attempts: how often a question is asked at most while its answers are unknown.
           again: everything is asked, whatever the store has (compat.oni_requeue).
+          conversations: where to keep them, if anywhere.
         """
+        self._conversations = conversations
         self._form, self._attempts, self._again = form, attempts, again
         self._hasher = QuestionHasher(identity)
         self._store = AnswerStore(store_dir)
         self._index = AnswerIndex(store_dir)
+
+    @classmethod
+    def of(cls, identity: Mapping[str, Any], form: Form, config: ConfigDict) -> Answers:
+        """As the sections of `online.default_config` say, after `online.in_run`."""
+        folder = config.annotator.get("conversations_dir", "")
+        conversations = ConversationLog(Path(folder), "online") if folder else None
+        again, section = bool(config.compat.get("oni_requeue", False)), config.annotator
+        return cls(identity, form, section.store_dir, section.attempts, again, conversations)
 
     def find(self, items: tuple[str, ...]) -> StoredAnswer | None:
         """What the store has of the question about the texts."""
@@ -63,6 +77,8 @@ class Answers:
         stored = [(entry, StoredAnswer.of(entry.question, entry.answer)) for entry in heard]
         self._store.add((entry.question.id, kept, cost_fields(entry.answer)) for entry, kept in stored)
         self._index.refresh()
+        if self._conversations is not None:
+            self._conversations.add([(entry.question, entry.answer) for entry in heard])
         return [
             Reply(
                 entry.number,

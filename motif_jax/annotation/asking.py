@@ -213,6 +213,11 @@ class Books:
         """Questions that are being asked."""
         return len(self._flight)
 
+    @property
+    def queued(self) -> int:
+        """Questions that wait."""
+        return len(self._queue)
+
     def poll(self) -> list[Labelled]:
         """See `LabelSource.poll`."""
         with self._lock:

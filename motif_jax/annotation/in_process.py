@@ -30,13 +30,7 @@ class InProcessSource:
         self._form = form
         self._books = Books(config, form)
         self._books.identify(dict(self._annotator.identity), self._annotator.prices)
-        self._answers = Answers(
-            self._annotator.identity,
-            form,
-            config.annotator.store_dir,
-            config.annotator.attempts,
-            bool(config.compat.get("oni_requeue", False)),
-        )
+        self._answers = Answers.of(self._annotator.identity, form, config)
         self._closed = False
 
     def start(self) -> None:
@@ -85,6 +79,10 @@ class InProcessSource:
                 found.append(labelled(self._form, item, reply, item != question))
                 self._books.settle(item)
         return found
+
+    def queued(self) -> int:
+        """See `LabelSource`."""
+        return self._books.queued
 
     def metrics(self) -> dict[str, float]:
         """See `LabelSource`."""

@@ -20,6 +20,10 @@ from motif_jax.datasets.verdicts import Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
+# Folder of a run's own answer store, in the run folder.
+STORE = "answers"
+CONVERSATIONS = "conversations"
+
 
 class Labelled(NamedTuple):
     """An answer to one question.
@@ -78,6 +82,9 @@ class LabelSource(Protocol):
     def known(self, items: Sequence[tuple[str, ...]]) -> list[Labelled]:
         """Those of the texts that the answer store has a label of; for a start, as it waits for the disk."""
 
+    def queued(self) -> int:
+        """Questions that wait to be asked."""
+
     def metrics(self) -> dict[str, float]:
         """Figures for a row of metrics (docs/metrics.md, `annotator/`), the same names from the first call on."""
 
@@ -125,8 +132,10 @@ def _annotator() -> ConfigDict:
     config.goal = "defaultgoal"
     # Answers are drawn with it. Runs that share a store find each other's answers where it is the same.
     config.seed = 0
-    # Answers of all runs: what is in it is never asked again.
+    # Answers of all runs: what is in it is never asked again. Empty: answers/ in the run folder, for this run alone.
     config.store_dir = "runs/answer_store"
+    # Keep each question with its answer, word for word, in conversations/ of the run folder.
+    config.keep_conversations = False
     # default, reworded, or a prompt file of your own.
     config.prompt = ConfigDict({"version": "default", "file": ""})
     # analysis: free text, then the verdict (published). verdict: the verdict alone, by structured output.
@@ -159,8 +168,9 @@ def check(config: ConfigDict, form: Form) -> None:
     checks.choice(config, "queue.order", queue.ORDERS)
     for name in config.queue.budget:
         checks.positive(config, f"queue.budget.{name}", allow_none=True)
-    with in_section():
-        check_store(config.annotator.store_dir)
+    if config.annotator.store_dir:
+        with in_section():
+            check_store(config.annotator.store_dir)
     if config.annotator.own_process:
         if config.annotator.python:
             runs = os.access(config.annotator.python, os.X_OK)
@@ -199,8 +209,20 @@ def in_section() -> Iterator[None]:
         raise UserError(re.sub(r"\bconfig\.(?!compat\b)", "config.annotator.", text)) from error
 
 
+def in_run(config: ConfigDict, folder: str | os.PathLike[str]) -> ConfigDict:
+    """`config` with the folders of a run: its answer store, unless one is named, and its conversations, if they are kept."""
+    config = config.copy_and_resolve_references()
+    section = config.annotator.unlock()
+    if not section.store_dir:
+        section.store_dir = os.path.join(folder, STORE)
+    section.conversations_dir = (
+        os.path.join(folder, CONVERSATIONS) if section.get("keep_conversations") else ""
+    )
+    return config
+
+
 def make_source(config: ConfigDict, form: Form) -> LabelSource:
-    """The source of labels that `config` (the sections of `default_config`, and `compat`) asks for."""
+    """The source of labels that `config` (the sections of `default_config`, and `compat`) asks for; its store has a name."""
     from motif_jax.annotation.in_process import InProcessSource
     from motif_jax.annotation.supervised import ProcessSource
 

@@ -116,6 +116,10 @@ class ProcessSource:
                 self._books.settle(item)
         return told
 
+    def queued(self) -> int:
+        """See `LabelSource`."""
+        return self._books.queued
+
     def metrics(self) -> dict[str, float]:
         """See `LabelSource`."""
         return self._books.metrics(self._megabytes)

@@ -2,11 +2,12 @@
 
     python -m motif_jax.launch --config=configs/benchmark.py:oni
 
-Value: environment steps a second of a training with kind retrieval, whose questions are answered by the served lexicon
+Value: environment steps a second of a training of kind `kind`, whose questions are answered by the served lexicon
 (a process of its own, `latency` seconds a question). Yardstick, in turns with it: the same training with the same labels in a
-table (kind table), without an annotator. Both begin when `labels` are known. Besides: questions asked by distinct
-messages met, batches from a message's first to the first that was paid with its label, share of steps labelled, time that the
-batcher lost, memory. Some minutes on 2 cores.
+table (kind table), without an annotator. Both begin when `labels` are known. With `kind=classification` the yardstick is what is left of
+that when each update also takes its gradient steps of the reward, as long as they take by themselves. Besides: questions asked by
+distinct messages met, batches and seconds from a message's first to the first that was paid with its label, share of steps labelled,
+time that the batcher lost, the client's processor time a question, memory. Some minutes on 2 cores.
 """
 
 from __future__ import annotations
@@ -30,19 +31,29 @@ from ml_collections import ConfigDict
 from motif_jax.benchmarks import _agents, result
 from motif_jax.benchmarks.train import _play
 from motif_jax.online import settings
+from motif_jax.online.reward_schedule import draws
+from motif_jax.online.reward_trainer import Job, take_steps
 from motif_jax.online.system import BatchStream, System
 from motif_jax.rewards.label_log import FILE, Label, read_log
+from motif_jax.rewards.learned import CLASSIFICATION, RETRIEVAL
+from motif_jax.support import config as checks
 from motif_jax.support import resources
 from motif_jax.support.files import atomic_write_json
 
 _START_SECONDS = 120.0
+_STEPS, _TIMED_STEPS = "reward/training_steps", 10
 
 
 def options() -> ConfigDict:
-    """Settings: those of the training; `latency` of the server, `labels` before the first repeat, `seconds` of each side."""
+    """Settings: those of the training; `kind`, `latency` of the server, `labels` before the first repeat, `seconds` of each side."""
     made = _agents.training_options()
     del made.reward_dir
-    return ConfigDict({**made.to_dict(), "latency": 0.2, "labels": 1000, "seconds": 10.0})
+    return ConfigDict({**made.to_dict(), "kind": RETRIEVAL, "latency": 0.2, "labels": 1000, "seconds": 10.0})
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for a kind that is not measured."""
+    checks.choice(config, "options.kind", (RETRIEVAL, CLASSIFICATION))
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -54,22 +65,31 @@ def run(config: ConfigDict) -> dict[str, Any]:
         online = System(_training(options, config.seed, folder, url), workdir=folder)
         stream = stack.enter_context(BatchStream(online))
         assert online.reward is not None
-        begin = time.perf_counter()
+        begin, spent = time.perf_counter(), _client_seconds()
         while sum(1 for _ in _labels(folder)) < options.labels:
             _play(online, stream, 1.0)
         filled = time.perf_counter() - begin
+        spent = _client_seconds() - spent
+        asked = online.reward.metrics()["annotator/questions"]
         table = {label.items[0]: label.label for label in _labels(folder)}
         atomic_write_json(folder / "table.json", table)
         frozen = System(_training(options, config.seed, folder, None), workdir=folder)
         other = stack.enter_context(BatchStream(frozen))
         _play(frozen, other, 1.0)
         online.reward.metrics()
-        rates, baseline, rows = [], [], []
+        alone = _step_seconds(online.reward) if options.kind == CLASSIFICATION else 0.0
+        rates, baseline, rows, tables = [], [], [], []
         for _ in range(config.repeats):
-            baseline.append(_play(frozen, other, options.seconds)[0])
-            online.reward.metrics()  # what waited while the other side had its turn is not counted
+            tables.append(_play(frozen, other, options.seconds)[0])
+            before = online.reward.metrics()  # what waited while the other side had its turn is not counted
+            updates = online.learner.version
             rates.append(_play(online, stream, options.seconds)[0])
             rows.append(online.reward.metrics())
+            steps = rows[-1].get(_STEPS, 0.0) - before.get(_STEPS, 0.0)
+            updates = max(1, online.learner.version - updates)
+            # Seconds of an update without the reward, and of what it learns in the meantime.
+            seconds = options.batch_size / tables[-1] + alone * steps / updates
+            baseline.append(options.batch_size / seconds)
         memory = [
             (process.cmdline()[-1][-40:], process.memory_full_info().pss / 1e6)
             for process in psutil.Process().children(recursive=True)
@@ -83,18 +103,47 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "oni",
         "steps/s",
         rates,
-        "the same labels from a table, without an annotator",
+        "the same labels from a table, without an annotator"
+        + (", less the gradient steps' own time" if alone else ""),
         baseline,
         options.to_dict(),
         labels=last["reward/labels"],
         questions_by_texts_met=last["annotator/questions"] / last["reward/texts_met"],
         steps_labelled_share=median("reward/steps_labelled_share"),
         batches_to_first_use=median("reward/batches_to_first_use"),
+        seconds_to_first_use=median("reward/seconds_to_first_use"),
         lost_share=median("reward/lost_share"),
+        table_steps_per_second=float(np.median(tables)),
+        gradient_step_seconds=alone,
+        client_milliseconds=1e3 * spent / max(1.0, asked),
         seconds_to_labels=filled,
         annotator_megabytes=last.get("annotator/megabytes", 0.0),
         processes_megabytes=memory,
     )
+
+
+def _step_seconds(reward: Any) -> float:
+    """How long a gradient step of the reward takes when nothing else is done; both sides wait meanwhile."""
+    size, training = len(reward.labels), reward.config.training
+    model, rows = reward.make_model(), []
+    state = model.init(0)
+    for number in range(_TIMED_STEPS + 1):
+        chosen = list(draws(0, number, 1, size, training.batch_size, epochs=False))
+        job = Job(number, chosen, reward.labels.first(size), np.arange(0))
+        outcome = take_steps(model, state, job, training.batch_size)
+        state = outcome.state
+        rows.append(outcome.seconds)
+    return float(np.median(rows[1:]))  # the first one compiles
+
+
+def _client_seconds() -> float:
+    """Processor time of the annotator's process so far."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "annotator_process" in " ".join(process.cmdline()):
+                times = process.cpu_times()
+                return float(times.user + times.system)
+    return 0.0
 
 
 def _labels(folder: Path) -> Iterator[Label]:
@@ -113,6 +162,7 @@ def _training(options: ConfigDict, seed: int, folder: Path, url: str | None) -> 
     if url is None:
         config.reward.kind, config.reward.table = "table", str(folder / "table.json")
     else:
+        config.reward.kind = options.kind
         config.annotator.kind, config.annotator.store_dir = "openai", str(folder / "store")
         config.annotator.openai.base_url, config.annotator.openai.model = url, "lexicon"
         config.annotator.answer.mode = "verdict"

@@ -184,6 +184,12 @@ class Hosts:
             json.loads(zlib.decompress(row[:size].tobytes())) for row, size in zip(rows, sizes, strict=True)
         ]
 
+    def broadcast(self, value: np.ndarray) -> np.ndarray:
+        """The first host's array, on all; every host hands in one of the same shape and type."""
+        if self.count == 1:
+            return value
+        return np.asarray(multihost_utils.broadcast_one_to_all(value, is_source=self.is_first))
+
     def on_first(self, work: Callable[[], Any]) -> None:
         """Does `work` on the first host, while the others wait.
 

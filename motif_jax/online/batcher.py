@@ -106,6 +106,7 @@ class Batcher:
         self._listeners, self._number = tuple(listeners), first
         self._parts: deque[_Part] = deque()
         self._waiting_columns = 0
+        self._exponent = float(count_exponent)
         self._returns = ReturnSums(count_exponent)
 
     def add(self, finished: Finished) -> None:
@@ -198,8 +199,14 @@ class Batcher:
         texts = observation[self._spec.text_field][:-1]
         with self._meters.time("batcher/lookup"):
             distinct, ids = distinct_rows(texts.reshape(rewarded.size, -1))
-            counts = np.bincount(ids[rewarded.reshape(-1)], minlength=len(distinct))
-            values, version = self._reward.pay(Met(distinct, counts, int(rewarded.sum()), self._number))
+            shown = ids[rewarded.reshape(-1)]
+            counts = np.bincount(shown, minlength=len(distinct))
+            field, discounted = self._spec.count_field, None
+            if field is not None:
+                visits = np.maximum(observation[field][:-1][rewarded], 1).astype(np.float64)
+                discounted = np.bincount(shown, visits**-self._exponent, len(distinct))
+            met = Met(distinct, counts, int(rewarded.sum()), self._number, discounted)
+            values, version = self._reward.pay(met)
         return np.asarray(values, np.float32)[ids].reshape(rewarded.shape), version
 
     def _initial_state(self, parts: Sequence[_Part]) -> Any:

@@ -27,7 +27,8 @@ class Schedule:
       per_update: steps at most.
 
     Attributes:
-      owed: steps that are still to be taken.
+      owed: steps that are still to be taken; at most `MOST_OWED` by 'budget'.
+      dropped: steps that arrivals called for beyond that: labels come faster than the budget can train on them.
     """
 
     NAMES = ("budget", "published")
@@ -35,7 +36,7 @@ class Schedule:
     def __init__(self, name: str, per_arrival: int, per_update: int) -> None:
         self._published = name == "published"
         self._per_arrival, self._per_update = per_arrival, per_update
-        self.owed = 0
+        self.owed = self.dropped = 0
 
     def update(self, arrived: int, size: int) -> None:
         """Hears, once an update, of `arrived` labels, now `size` in all."""
@@ -44,6 +45,7 @@ class Schedule:
         elif arrived:
             most = self.owed + self._per_arrival
             self.owed = most if self._published else min(most, max(MOST_OWED, self._per_arrival))
+            self.dropped += most - self.owed
 
     def amount(self) -> int:
         """Steps to take now."""

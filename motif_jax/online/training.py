@@ -180,6 +180,8 @@ class Loop:
         if agreed is None:
             return False
         clock.steps += agreed.steps
+        if self._system.reward is not None:
+            self._system.reward.exchange(self._hosts, self._system.learner.version)
         # The last row is written when no more episodes come.
         if agreed.log and not agreed.stop and not clock.finished:
             self._records.log(self._stream.waiting())

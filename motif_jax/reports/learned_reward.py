@@ -40,6 +40,22 @@ class LearnedText:
     decided: bool | None = None
 
 
+@dataclass(frozen=True)
+class Tenth:
+    """What a part of the run was paid for.
+
+    Attributes:
+      begin, end: environment steps.
+      texts: those that earned most in it, with their sums.
+      total: of all texts.
+    """
+
+    begin: int
+    end: int
+    texts: list[tuple[str, float]]
+    total: float
+
+
 @dataclass
 class LearnedReward:
     """What a label log tells.
@@ -50,6 +66,7 @@ class LearnedReward:
       tokens: so far, over environment steps.
       texts: all that were labelled or paid, in that order.
       checkpoints: environment steps of the checkpoints that the texts were valued at.
+      tenths: what each tenth of the run was paid for, as far as it has come.
     """
 
     kind: str
@@ -57,12 +74,13 @@ class LearnedReward:
     tokens: Curve | None = None
     texts: list[LearnedText] = field(default_factory=list)
     checkpoints: tuple[int, ...] = ()
+    tenths: list[Tenth] = field(default_factory=list)
 
 
 def read(folder: str | Path, kind: str) -> LearnedReward | None:
     """What the log in an agent's run folder tells, without values; None where there is none."""
     from motif_jax.datasets.verdicts import PAIR, SINGLE
-    from motif_jax.rewards.label_log import FILE, Label, Payment, read_log
+    from motif_jax.rewards.label_log import FILE, Earnings, Label, Payment, read_log
 
     path = Path(folder) / FILE
     if not path.exists():
@@ -83,7 +101,25 @@ def read(folder: str | Path, kind: str) -> LearnedReward | None:
         for text, label in single.items()
     ]
     texts += [LearnedText(text, None, None, "", step) for text, step in paid.items() if text not in single]
-    return LearnedReward(kind, counts if labels else {}, tokens if labels else None, texts)
+    tenths = _tenths(
+        [(record.step, record.texts, record.total) for record in records if isinstance(record, Earnings)]
+    )
+    return LearnedReward(kind, counts if labels else {}, tokens if labels else None, texts, tenths=tenths)
+
+
+def _tenths(sums: Sequence[tuple[int, Mapping[str, float], float]]) -> list[Tenth]:
+    """What lies between sums since the beginning; a text that was not among the best before counts from there."""
+    tenths: list[Tenth] = []
+    known: dict[str, float] = {}
+    begin, total = 0, 0.0
+    for end, texts, now in sums:
+        grown = {text: value - known.get(text, 0.0) for text, value in texts.items()}
+        best = sorted(
+            ((t, v) for t, v in grown.items() if abs(v) > 1e-6), key=lambda one: (-abs(one[1]), one[0])
+        )
+        tenths.append(Tenth(begin, end, best, now - total))
+        begin, known, total = end, {**known, **texts}, now
+    return tenths
 
 
 def _cell(step: int | None) -> Cell:
@@ -133,6 +169,20 @@ def _began(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
     return rows
 
 
+def _earned(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
+    """What paid most in each tenth of the run, with its share of all that was paid then."""
+    rows: list[tuple[Cell, ...]] = []
+    for tenth in learned.tenths:
+        said = [f"{text or '(no message)'} {_share(value, tenth.total)}" for text, value in tenth.texts[:top]]
+        rows.append((Cell(f"{tenth.begin:,} to {tenth.end:,}", float(tenth.begin)),
+                     Cell(f"{tenth.total:,.1f}", tenth.total), Cell("; ".join(said), code=True)))  # fmt: skip
+    return rows
+
+
+def _share(value: float, total: float) -> str:
+    return f"({100 * value / total:.0f} %)" if total > 0 else f"({value:+.1f})"
+
+
 def disagreements(learned: LearnedReward) -> list[LearnedText]:
     """The labelled texts of which the reward at the newest checkpoint says something else than the annotator."""
     return [
@@ -163,6 +213,10 @@ def section(learned: LearnedReward | None, metrics: Mapping[str, Curve], top: in
     rows = [_row(text) for text in learned.texts]
     parts = [html.grid(*figures), "<h3 class='after'>what began to pay</h3>",
              html.table(("environment steps", "messages", "the first of them"), _began(learned, 5), "learned-began")]  # fmt: skip
+    if learned.tenths:
+        columns = ("environment steps", "paid in all", "what paid most, and its share")
+        table = html.table(columns, _earned(learned, 5), "learned-earned")
+        parts.append("<h3 class='after'>what paid most in each tenth of the run</h3>" + table)
     if len(learned.checkpoints) > 1:
         header = ("message", "label", *(f"at {step:,}" for step in learned.checkpoints))
         table = html.table(

@@ -12,6 +12,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.rewards.message_table import Values
+from motif_jax.rewards.shared import Link
 
 
 class ObservationSpec(Protocol):
@@ -69,12 +70,14 @@ class Met(NamedTuple):
       counts: int64 [N], how many rewarded rows had it.
       steps: environment steps of the batch.
       number: of the batch; as many updates of the run lie before the one that learns from it.
+      discounted: float64 [N], the sum of 1 / count ** exponent over those rows, by their count in the episode; None: `counts`.
     """
 
     texts: np.ndarray
     counts: np.ndarray
     steps: int
     number: int
+    discounted: np.ndarray | None = None
 
 
 class IntrinsicReward:
@@ -87,7 +90,7 @@ class IntrinsicReward:
     The batcher's thread calls `pay` for every batch, which calls `lookup` and after it `observe`; `state`, `restore` and
     `metrics` come from the main thread. A reward that changes swaps its values at any time, from any thread: a batch has the values of one
     version and knows which. Nothing may wait for long in `pay`: the actors would wait too. In a run of
-    several hosts each has a reward of its own; what `state` gives must be equal on all.
+    several hosts each has a reward of its own; what `state` gives on the first is saved.
 
     Attributes:
       fields: observation fields that it reads.
@@ -155,6 +158,14 @@ class IntrinsicReward:
     def swap(self, params: Any, version: int) -> None:
         """Takes other values, in the form that the reward chooses; nothing is recompiled."""
         raise NotImplementedError
+
+    def exchange(self, link: Link, number: int) -> None:
+        """Called between updates by the main thread of every host of several, which may talk here, and of a single one.
+
+        Args:
+          link: to the other hosts.
+          number: of batches that the learner has been given; `RunSetup.waiting` more may have been paid.
+        """
 
     def state(self, number: int) -> dict[str, Any]:
         """What a checkpoint must hold of it: nested dictionaries of arrays, or JSON-able data.

@@ -6,6 +6,7 @@ number of the batch before whose rewards it took effect, so that a replay does t
     labels     a text, or several, and what the annotator said
     trainings  gradient steps whose outcome the rewards come from
     payments   texts that a batch was the first to be paid for; for reports, a replay writes its own
+    earnings   at each tenth of the run, what its best paid texts have earned; likewise
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from motif_jax.support.checked_lines import LineWriter, read_lines
+from motif_jax.support.errors import UserError
 
 FILE = "labels.jsonl"
 _NO_KEY = "0" * 32
@@ -77,7 +79,24 @@ class Payment(NamedTuple):
     texts: dict[str, float]
 
 
-Record = Label | Training | Payment
+class Earnings(NamedTuple):
+    """What texts have earned since the run began.
+
+    Attributes:
+      number: of the first batch that is not counted.
+      step: environment steps of the run before it.
+      texts: those that earned most (losses too), each with the sum of what it was paid, each step divided by the text's count in
+        the episode to the config's power; without coefficient.
+      total: of all texts.
+    """
+
+    number: int
+    step: int
+    texts: dict[str, float]
+    total: float
+
+
+Record = Label | Training | Payment | Earnings
 
 
 def _encode(record: Record) -> tuple[str, dict[str, Any]]:
@@ -86,6 +105,8 @@ def _encode(record: Record) -> tuple[str, dict[str, Any]]:
         return _NO_KEY, {**value, "train": [record.first, record.amount, record.size]}
     if isinstance(record, Payment):
         return _NO_KEY, {**value, "paid": record.texts}
+    if isinstance(record, Earnings):
+        return _NO_KEY, {**value, "earned": record.texts, "total": record.total}
     value |= {"items": list(record.items), "label": record.label, "met": record.met}
     if record.probability is not None:
         value["p"] = record.probability
@@ -103,6 +124,8 @@ def _decode(value: dict[str, Any]) -> Record:
         return Training(number, step, *map(int, value["train"]))
     if "paid" in value:
         return Payment(number, step, value["paid"])
+    if "earned" in value:
+        return Earnings(number, step, value["earned"], float(value["total"]))
     return Label(
         number,
         step,
@@ -162,3 +185,42 @@ class LabelLog:
         if not self._closed:
             self._closed = True
             self._writer.close()
+
+
+class OthersLog:
+    """The log of a run on a host that does not write it.
+
+    Args:
+      path: of the file, which all hosts see.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def length(self) -> int:
+        """Bytes of the file."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Leaves it to the first host."""
+
+    def sync(self) -> None:
+        """Leaves it to the first host."""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def open_log(path: Path, writes: bool) -> LabelLog | OthersLog:
+    """The log of a run, on the host that writes it or on another one.
+
+    Raises:
+      UserError: it cannot be written, or another process does.
+    """
+    if not writes:
+        return OthersLog(path)
+    try:
+        return LabelLog(path)
+    except BlockingIOError:
+        raise UserError(f"{path} is being written by another process") from None

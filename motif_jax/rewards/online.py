@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -21,9 +21,20 @@ from ml_collections import ConfigDict
 from motif_jax.annotation import online
 from motif_jax.annotation.captions import decode_message
 from motif_jax.datasets.verdicts import SINGLE, Form
-from motif_jax.rewards.intrinsic import IntrinsicReward, Met, ObservationSpec, RewardSetup, RunSetup
-from motif_jax.rewards.label_log import FILE, Label, LabelLog, Payment, Record, Training, read_log
+from motif_jax.rewards.intrinsic import IntrinsicReward, Met, ObservationSpec, RewardSetup
+from motif_jax.rewards.label_log import (
+    FILE,
+    Earnings,
+    Label,
+    OthersLog,
+    Payment,
+    Training,
+    open_log,
+    read_log,
+)
 from motif_jax.rewards.message_table import Values
+from motif_jax.rewards.moment import Moment
+from motif_jax.rewards.shared import Learned, Link, Question, Shared, pass_on
 from motif_jax.rewards.tape import Tape
 from motif_jax.rewards.telemetry import LearningTelemetry
 from motif_jax.rewards.texts_met import TextsMet
@@ -33,29 +44,10 @@ from motif_jax.support.errors import UserError
 if TYPE_CHECKING:
     from motif_jax.annotation.online import Labelled, LabelSource
 
+_PARTS = 10
+# Texts whose earnings are written down then.
+_BEST = 100
 _TAPE_REMEDY = "put it back from a copy, or start the run again in another --workdir"
-
-
-class Moment(NamedTuple):
-    """The reward before a batch; whatever it holds is never changed afterwards.
-
-    Attributes:
-      number: of the batch.
-      length: of the label log.
-      labels: so many are in it.
-      step: environment steps of the run.
-      version: of the reward.
-      changed: number of the first batch with this version.
-      own: what the kind adds.
-    """
-
-    number: int = 0
-    length: int = 0
-    labels: int = 0
-    step: int = 0
-    version: int = 0
-    changed: int = 0
-    own: Any = None
 
 
 class OnlineReward(IntrinsicReward):
@@ -66,6 +58,8 @@ class OnlineReward(IntrinsicReward):
       met: the texts that the agent has met.
       step: environment steps of the run before the next batch.
       version: counts the changes of the reward.
+      host, hosts: number of this host, and how many there are; only the first one asks, learns, and writes the log.
+      shared: what it tells the others, None in a run of one.
     """
 
     keeps_state = True
@@ -83,8 +77,13 @@ class OnlineReward(IntrinsicReward):
         self._changed = self._labels = 0
         self.telemetry = LearningTelemetry(self.form)
         self.tape = Tape(self.config.tape) if self.config.tape else None
-        self.source: LabelSource | None = None if self.tape else online.make_source(run.config, self.form)
-        self._log = _open_log(run)
+        # Both are None in a run of one that was not resolved.
+        self.host, self.hosts = run.config.hosts.index or 0, run.config.hosts.count or 1
+        self.shared = Shared(run.waiting) if self.hosts > 1 and self.tape is None else None
+        asks = self.host == 0 and self.tape is None
+        config = online.in_run(run.config, run.folder) if asks else run.config
+        self.source: LabelSource | None = online.make_source(config, self.form) if asks else None
+        self._log = open_log(run.folder / FILE, self.host == 0)
         # Questions whose labels lay behind the checkpoint, and their answers, which the store has.
         self._lost: list[tuple[str, ...]] = []
         self._stored: list[Labelled] = []
@@ -104,8 +103,6 @@ class OnlineReward(IntrinsicReward):
         """See `IntrinsicReward.check_run`."""
         allowed = f"a task that shows text: the reward of kind '{config.reward.kind}' reads it"
         checks.require(spec.text_field is not None, "environment.name", config.environment.name, allowed)
-        count = config.hosts.count
-        checks.require(count in (None, 1), "hosts.count", count, f"1 with reward.kind='{config.reward.kind}'")
         if not config.reward.tape:
             online.check(config, cls.form)
 
@@ -143,14 +140,29 @@ class OnlineReward(IntrinsicReward):
             taken.append(label)
         return taken
 
-    def advance(self, number: int, arrived: int) -> Training | None:
-        """Called before batch `number` is paid, after `arrived` labels: the training that takes effect with it, if any."""
+    def advance(self, number: int, arrived: int) -> Learned | None:
+        """Called before batch `number` is paid, after `arrived` labels: what gradient steps have led to, if any ended."""
         del number, arrived
         return None
 
-    def train(self, training: Training) -> None:
+    def adopt(self, learned: Learned) -> None:
+        """Pays by what was learned from now on."""
+        raise ValueError(f"a reward of kind {self.config.kind} has no training")
+
+    def train(self, training: Training) -> Learned:
         """Does what a tape says that was done."""
         raise ValueError(f"a reward of kind {self.config.kind} has no training")
+
+    def as_vector(self, state: Any) -> np.ndarray:
+        """See `shared.Vectors`."""
+        raise ValueError(f"a reward of kind {self.config.kind} has no training")
+
+    def from_vector(self, vector: np.ndarray) -> Any:
+        """See `shared.Vectors`."""
+        raise ValueError(f"a reward of kind {self.config.kind} has no training")
+
+    def hear(self, paid: np.ndarray) -> None:
+        """Hears of the raw values float32 [steps] of a batch of all hosts; see `Shared.pay`."""
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Values float32 [N] of a batch's texts uint8 [N, L], whose rows of `met` are `rows`, under the present version."""
@@ -182,7 +194,8 @@ class OnlineReward(IntrinsicReward):
         """See `IntrinsicReward.pay`."""
         begin = time.perf_counter()
         shown = met.counts > 0
-        seen = Met(met.texts[shown], met.counts[shown], met.steps, met.number)
+        discounted = met.counts if met.discounted is None else met.discounted
+        seen = Met(met.texts[shown], met.counts[shown], met.steps, met.number, discounted[shown])
         rows = self.met.rows(map(decode_message, seen.texts), self.step, met.number)
         self.met.count[rows] += seen.counts
         self._change(met.number)
@@ -190,17 +203,43 @@ class OnlineReward(IntrinsicReward):
         values = np.zeros(len(met.texts), np.float32)
         values[shown] = paid = self.values(seen.texts, rows, seen.counts)
         valued = time.perf_counter()
-        self._note(met.number, rows, seen.counts, paid)
-        if self.source is not None:
-            items, counts, scores = self.questions(seen, rows)
-            if items:
-                self.source.meet(items, counts, scores, self.step)
-        self.step += met.steps
+        self._note(seen, rows, paid)
+        self._ask(seen, rows)
+        before = self.step
+        self.step += met.steps + (0 if self.shared is None else self.shared.elsewhere())
+        self._sum_up(before, met.number + 1)
         version = self.version
         with self._lock:
             self._moments.append(self._moment(met.number + 1))
         self.telemetry.spent(time.perf_counter() - begin - (valued - merged))
         return Values(values, version)
+
+    def _ask(self, met: Met, rows: np.ndarray) -> None:
+        if self.tape is not None:
+            return
+        items, counts, scores = self.questions(met, rows)
+        if self.shared is not None:
+            scores = None if scores is None else list(scores)
+            self.shared.met(Question(items, counts, scores), met.steps)
+        elif items:
+            assert self.source is not None
+            self.source.meet(items, counts, scores, self.step)
+
+    def queued(self) -> int:
+        """Questions that wait."""
+        if self.shared is not None:
+            return self.shared.queued
+        return 0 if self.source is None else self.source.queued()
+
+    def exchange(self, link: Link, number: int) -> None:
+        """See `IntrinsicReward.exchange`."""
+        if self.shared is None:
+            return
+        queued = 0 if self.source is None else self.source.queued()
+        questions = pass_on(self.shared, link, number, queued, self)
+        if self.source is not None:
+            for asked in questions:
+                self.source.meet(asked.items, asked.counts, asked.scores, self.step)
 
     def lookup(self, texts: np.ndarray) -> Values:
         """See `IntrinsicReward.lookup`; of texts that were never met too."""
@@ -215,35 +254,63 @@ class OnlineReward(IntrinsicReward):
 
     def _change(self, number: int) -> None:
         """Takes up what takes effect before batch `number`."""
-        records: list[Record] = []
+        learned: list[Learned] = []
         if self.tape is not None:
             due = self.tape.due(number)
-            labels = [record for record in due if isinstance(record, Label)]
-            trainings = [record for record in due if isinstance(record, Training)]
-            taken = self.take([self._dated(label, number) for label in labels])
-            for training in trainings:
-                self.train(training)
-                records.append(training._replace(number=number, step=self.step))
+            taken = self._take_up([record for record in due if isinstance(record, Label)], number)
+            for record in due:
+                if isinstance(record, Training):
+                    learned.append(self.train(record))
+                    self.adopt(learned[-1])
+        elif self.shared is not None:
+            taken = []
+            for agreed in self.shared.due(number):
+                for paid in agreed.paid:
+                    if paid.size:
+                        self.hear(paid)
+                taken += self._take_up(agreed.labels, number)
+                for one in agreed.learned:
+                    self.adopt(one)
+                learned += agreed.learned
+            if self.source is not None:
+                self.shared.tell(self._heard(number), self.advance(number, len(taken)))
         else:
-            assert self.source is not None
-            heard, self._stored = [*self._stored, *self.source.poll()], []
-            taken = self.take([_as_label(one, number, self.step) for one in heard])
-            training_now = self.advance(number, len(taken))
-            if training_now is not None:
-                records.append(training_now)
-        if taken or records:
+            taken = self._take_up(self._heard(number), number)
+            now = self.advance(number, len(taken))
+            if now is not None:
+                self.adopt(now)
+                learned.append(now)
+        if taken or learned:
             self.version, self._changed = self.version + 1, number
         self._labels += len(taken)
         self.telemetry.labelled(taken)
-        self._log.append([*(self._dated(label, number) for label in taken), *records])
+        trainings = [one.training._replace(number=number, step=self.step) for one in learned]
+        self._log.append([*(self._dated(label, number) for label in taken), *trainings])
+
+    def _heard(self, number: int) -> list[Label]:
+        """The labels that have come."""
+        assert self.source is not None
+        heard, self._stored = [*self._stored, *self.source.poll()], []
+        return [_as_label(one, number, self.step) for one in heard]
+
+    def _take_up(self, labels: Sequence[Label], number: int) -> list[Label]:
+        return self.take([self._dated(label, number) for label in labels])
 
     def _dated(self, label: Label, number: int) -> Label:
         """The label with when it takes effect, and when its texts had been met."""
         rows = self.met.rows(label.items, self.step, number)
         return label._replace(number=number, step=self.step, met=int(self.met.first_step[rows].max()))
 
-    def _note(self, number: int, rows: np.ndarray, counts: np.ndarray, paid: np.ndarray) -> None:
+    def _sum_up(self, before: int, number: int) -> None:
+        """Writes down what texts have earned where a tenth of the run ended since step `before`."""
+        total = self.run.config.train_for_env_steps
+        if self.step * _PARTS // total > before * _PARTS // total:
+            self._log.append([Earnings(number, self.step, *self.met.most_earned(_BEST))])
+
+    def _note(self, met: Met, rows: np.ndarray, paid: np.ndarray) -> None:
         """Keeps account of what a batch was paid."""
+        number, counts = met.number, met.counts
+        self.met.earned[rows] += paid * met.discounted
         new = rows[(paid != 0) & ~self.met.paid[rows]]
         if new.size:
             self.met.paid[new] = True
@@ -258,6 +325,8 @@ class OnlineReward(IntrinsicReward):
 
     def _cut(self, length: int) -> None:
         """Cuts the log to a checkpoint's length."""
+        if isinstance(self._log, OthersLog):
+            return
         kept = sum(1 for _ in read_log(self._log.path, length))
         behind = itertools.islice(read_log(self._log.path), kept, None)
         self._lost = [record.items for record in behind if isinstance(record, Label)]
@@ -310,7 +379,7 @@ class OnlineReward(IntrinsicReward):
         self.met = TextsMet.unpack(np.asarray(state["met"]))
         # What was met behind the checkpoint is met again; labels come from the log alone.
         self.met.forget_labels()
-        labels = [record for record in read_log(self._log.path) if isinstance(record, Label)]
+        labels = [record for record in read_log(self._log.path, moment.length) if isinstance(record, Label)]
         if len(labels) != moment.labels:
             raise UserError(
                 f"{self._log.path} holds {len(labels)} labels, the checkpoint was written with {moment.labels}: {_TAPE_REMEDY}"
@@ -348,11 +417,3 @@ def _as_label(heard: Labelled, number: int, step: int) -> Label:
 
 def _as_bytes(value: Any) -> np.ndarray:
     return np.frombuffer(json.dumps(value).encode(), np.uint8)
-
-
-def _open_log(run: RunSetup) -> LabelLog:
-    path = run.folder / FILE
-    try:
-        return LabelLog(path)
-    except BlockingIOError:
-        raise UserError(f"{path} is being written by another process") from None

@@ -25,6 +25,7 @@ class TextsMet:
       probability: float32 [room], of yes, NaN where none is known.
       used: bool [room], whether a batch was paid since it has its label.
       paid: bool [room], whether it was ever paid for.
+      earned: float64 [room], what was paid for it in all, each step by its count in the episode, without coefficient.
     """
 
     _COLUMNS = (
@@ -36,6 +37,7 @@ class TextsMet:
         ("probability", np.float32, np.nan),
         ("used", np.bool_, False),
         ("paid", np.bool_, False),
+        ("earned", np.float64, 0.0),
     )
     count: np.ndarray
     first_step: np.ndarray
@@ -45,6 +47,7 @@ class TextsMet:
     probability: np.ndarray
     used: np.ndarray
     paid: np.ndarray
+    earned: np.ndarray
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -80,6 +83,13 @@ class TextsMet:
             for name, dtype, empty in self._COLUMNS:
                 setattr(self, name, np.concatenate([getattr(self, name), np.full(room, empty, dtype)]))
 
+    def most_earned(self, most: int) -> tuple[dict[str, float], float]:
+        """Of at most so many texts what they have earned, the largest sums first whatever their sign; and of all together."""
+        earned = self.earned[: len(self)]
+        rows = np.argsort(-np.abs(earned), kind="stable")[:most]
+        best = {self.texts[row]: round(float(earned[row]), 4) for row in rows.tolist() if earned[row]}
+        return best, round(float(earned.sum()), 4)
+
     def forget_labels(self) -> None:
         """Takes all labels away."""
         self.label[:], self.probability[:] = NO_LABEL, np.nan
@@ -105,7 +115,8 @@ class TextsMet:
             while len(made.count) < len(made):
                 made._reserve(len(made.count) + 1)
             for name, *_ in cls._COLUMNS:
-                getattr(made, name)[: len(made)] = arrays[name]
+                if name in arrays:  # checkpoints did not always hold all of them
+                    getattr(made, name)[: len(made)] = arrays[name]
         return made
 
 

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation import online
 from motif_jax.annotation.annotator import Annotator, Answer
+from motif_jax.annotation.conversations import read_conversations
 from motif_jax.annotation.online import Labelled
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.support.errors import UserError
@@ -103,6 +104,20 @@ def test_each_distinct_question_is_asked_once(make, tmp_path):
     }
     assert Counting.asked == [("c",)]
     assert third.metrics()["annotator/from_store"] == 1
+
+
+def test_a_run_without_a_store_has_its_own_and_keeps_conversations_on_request(tmp_path):
+    config = make_config(tmp_path, annotator__store_dir="", annotator__keep_conversations=True)
+    online.check(config, SINGLE)
+    source = online.make_source(online.in_run(config, tmp_path / "run"), SINGLE)
+    source.start()
+    assert len(ask(source, KILL, WALL)) == 2
+    source.close()
+    [path] = (tmp_path / "run" / online.CONVERSATIONS).iterdir()
+    kept = {tuple(line["turns"][0]["content"]): line["label"] for line in read_conversations(path)}
+    assert kept == {KILL: "yes", WALL: "no"}
+    assert any((tmp_path / "run" / online.STORE).iterdir())
+    assert config.annotator.store_dir == "", "what a user gave stays"
 
 
 def test_equal_texts_are_a_tie_and_both_orders_of_two_are_one_question(make):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.annotation import online
+from motif_jax.annotation import online, supervised
 from motif_jax.annotation.annotator import Annotator, Answer
 from motif_jax.annotation.store import AnswerStore
 from motif_jax.datasets.verdicts import PAIR, SINGLE, YES
@@ -147,6 +147,21 @@ def test_a_killed_process_is_started_again_and_nothing_is_lost(make):
     wait_until(lambda: source.metrics()["annotator/server_up"] == 1, "it is up again")
 
 
+@pytest.mark.slow
+def test_a_process_that_hangs_is_ended_and_started_again(make, monkeypatch):
+    # On a busy machine a process that is well may be taken for one that hangs, too: it may be started often.
+    monkeypatch.setattr(supervised, "_HANG_SECONDS", 3.0)
+    source = make(annotator__openai__timeout_seconds=0.1, annotator__restarts=100)
+    meet(source, "a")
+    assert labelled(source, 1) == ["a"]
+    before = source.pid
+    os.kill(before, signal.SIGSTOP)
+    meet(source, "b", "c")
+    assert sorted(labelled(source, 2)) == ["b", "c"]
+    assert source.metrics()["annotator/restarts"] >= 1
+    assert not still_there({before})
+
+
 @pytest.mark.parametrize(("name", "cause"), [("die", "exit code 3"), ("raise", "a fault of its own")])
 def test_a_process_that_dies_too_often_ends_the_run_with_its_cause(make, name, cause):
     source = make(annotator__restarts=1)
@@ -203,7 +218,7 @@ TRAINING = """
 import sys, time
 from pathlib import Path
 from tests.annotation.supervised_test import make_config, meet
-from motif_jax.annotation import online
+from motif_jax.annotation import online, supervised
 from motif_jax.datasets.verdicts import SINGLE
 
 source = online.make_source(make_config(Path(sys.argv[1])), SINGLE)

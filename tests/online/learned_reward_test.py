@@ -211,6 +211,8 @@ def test_schedules() -> None:
     for size in range(6, 200):
         budget.update(1, size)
     assert budget.owed == MOST_OWED
+    # What labels called for is taken, owed or dropped, so that a budget that is too small is seen.
+    assert budget.owed + budget.dropped == 195 * 32 - 2
     published = Schedule("published", 32, 1)
     for size in (100, LARGE - 1):
         published.update(100, size)

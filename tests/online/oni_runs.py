@@ -105,6 +105,9 @@ class Answers:
         self.answered |= set(found)
         return [Labelled(item, self.store[item], None, 0.0, 0) for item in found]
 
+    def queued(self) -> int:
+        return len(self.waiting)
+
     def metrics(self) -> dict[str, float]:
         return {"annotator/questions": float(len(self.asked))}
 

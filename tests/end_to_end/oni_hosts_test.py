@@ -1,0 +1,105 @@
+"""A reward that two processes learn from together: the first asks and trains; one is killed, both go on."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from motif_jax.rewards.label_log import FILE, Label, Training, read_log
+from motif_jax.support.checkpoints import Checkpoints
+from tests.online.shared_host import HEARTBEAT_SECONDS
+from tests.processes import REPOSITORY, Program, ended, free_port, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+FOREVER = 10**9
+# Of Recall-v0's cues, 0 and 2 are good news.
+LEXICON = {
+    "name": "cues",
+    "goals": ["defaultgoal"],
+    "margin": 0.1,
+    "scale": 0.1,
+    "unmatched": {"defaultgoal": 0},
+    "blank": {"defaultgoal": 0},
+    "events": [{"event": "good", "weights": {"defaultgoal": 5}, "patterns": ["cue is [02]"]}],
+}
+
+
+class Run:
+    """A run folder of two hosts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.programs = folder, []
+        (folder / "lexicon.yaml").write_text(yaml.safe_dump(LEXICON))
+
+    def start(self, steps: int) -> list[Program]:
+        """Starts both."""
+        port, started = free_port(), []
+        for index in range(2):
+            words = ["-m", "tests.online.shared_host", str(index), str(port), str(self.folder), str(steps)]
+            environment = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(REPOSITORY)}
+            log = self.folder / f"log_{len(self.programs)}"
+            started.append(Program([sys.executable, *words], log, environment))
+            self.programs.append(started[-1])
+        return started
+
+    def newest(self) -> int:
+        """The newest checkpoint's step, 0 if there is none."""
+        if not (self.folder / "run" / "checkpoints").is_dir():
+            return 0
+        with Checkpoints(self.folder / "run" / "checkpoints", read_only=True) as checkpoints:
+            return checkpoints.latest() or 0
+
+    def versions(self, index: int, skip: int = 0) -> dict[int, int]:
+        """Update -> version of the rewards that a host learned from in it, without what it wrote first."""
+        path = self.folder / f"versions-{index}"
+        lines = path.read_text().splitlines(keepends=True)[skip:] if path.exists() else []
+        return {int(line.split()[0]): int(line.split()[1]) for line in lines if line.endswith("\n")}
+
+    def labels(self) -> list[Label]:
+        """Those in the log."""
+        return [record for record in read_log(self.folder / "run" / FILE) if isinstance(record, Label)]
+
+
+def assert_alike(one: dict[int, int], other: dict[int, int]) -> None:
+    """Both learned from the same versions at the same updates, of which there were several."""
+    both = one.keys() & other.keys()
+    assert len({one[update] for update in both}) > 2
+    assert {update: one[update] for update in both} == {update: other[update] for update in both}
+
+
+def test_two_hosts_learn_a_reward_together_and_go_on_when_one_was_killed(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    with ended(run.programs):
+        programs = run.start(FOREVER)
+
+        def learned() -> bool:
+            codes = [program.process.poll() for program in programs]
+            assert codes == [None, None], [program.text()[-3000:] for program in programs]
+            return run.newest() > 0 and any(
+                isinstance(r, Training) for r in read_log(tmp_path / "run" / FILE)
+            )
+
+        wait_until(learned, "a checkpoint, and a reward that was trained")
+        programs[1].send(signal.SIGKILL)
+        assert programs[0].wait(HEARTBEAT_SECONDS + 60) not in (0, 75)
+        assert_alike(run.versions(0), run.versions(1))
+        step = run.newest()
+        lines = [len((tmp_path / f"versions-{index}").read_text().splitlines()) for index in range(2)]
+
+        programs = run.start(step + 600)
+        for program in programs:
+            assert program.wait() == 0, program.text()[-3000:]
+    one, other = (run.versions(index, lines[index]) for index in range(2))
+    assert one.keys() == other.keys()
+    assert one == other
+    assert len(set(one.values())) > 1, "it went on learning"
+    assert any(isinstance(record, Training) for record in read_log(tmp_path / "run" / FILE))
+    items = [label.items for label in run.labels()]
+    assert len(set(items)) == len(items) >= 5
+    assert {label.items[0]: label.label for label in run.labels()} == {
+        text: int(text in ("the cue is 0", "the cue is 2")) for (text,) in items
+    }
