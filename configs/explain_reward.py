@@ -22,14 +22,17 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.stage = "explain_reward"
     config.seed = 0
     config.reward = ConfigDict()
-    config.reward.dir = placeholder(str)  # run folder of train_reward, or a file of export_reward
+    config.reward.dir = placeholder(
+        str
+    )  # run folder of train_reward or configs/oni.py, or a file of export_reward
     config.reward.step = placeholder(int)  # its evaluation; None: the newest (best if it stops early)
     config.reward.quantile = placeholder(float)  # threshold, of both rewards; None: no threshold
     config.reward.quantile = 0.5
     config.other = ConfigDict()
     config.other.dir = placeholder(str)  # a second reward to compare with
     config.other.step = placeholder(int)
-    config.dataset_dir = placeholder(str)  # whose messages; None: the one the reward was trained on
+    # Whose messages; None: the one the reward was trained on, or those that the run met which learned its reward while it played.
+    config.dataset_dir = placeholder(str)
     config.text = ""  # messages to rate, with | between them
     config.max_evaluations = 12  # of the change over training, spread evenly
     config.max_rows = placeholder(int)  # messages on the page, the most frequent ones; None: all

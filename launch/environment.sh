@@ -55,3 +55,15 @@ install_package() {
   fi
   printf '%s' "$wanted" > "$stamp"
 }
+
+# stage CONFIG FOLDER FLAGS...: runs a stage of configs/CONFIG in FOLDER with the environment `.venv`; ends the script where it does not end well.
+stage() {
+  local config=$1 folder=$2 status=0
+  shift 2
+  printf '\n== %s -> %s\n' "$config" "$folder"
+  "$repository/.venv/bin/python" -m motif_jax.launch --config="configs/$config" --workdir="$folder" "$@" || status=$?
+  if [ "$status" -eq 75 ]; then
+    printf '\nstopped; run the same command again to go on\n' >&2
+  fi
+  [ "$status" -eq 0 ] || exit "$status"
+}

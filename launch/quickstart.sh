@@ -16,17 +16,6 @@ runs=${1:-runs/quickstart}
 # Games for the final evaluation: seeds that nothing was tuned on and that training does not meet.
 evaluation_seed=${QUICKSTART_EVALUATION_SEED:-77003}
 
-stage() {
-  local config=$1 folder=$2 status=0
-  shift 2
-  printf '\n== %s -> %s\n' "$config" "$folder"
-  "$repository/.venv/bin/python" -m motif_jax.launch --config="configs/$config" --workdir="$folder" "$@" || status=$?
-  if [ "$status" -eq 75 ]; then
-    printf '\nstopped; run the same command again to go on\n' >&2
-  fi
-  [ "$status" -eq 0 ] || exit "$status"
-}
-
 stage collect.py:quickstart "$runs/dataset"
 stage annotate.py:quickstart "$runs/annotate" --config.dataset_dir="$runs/dataset" --config.store_dir="$runs/answers"
 stage train_reward.py:quickstart "$runs/reward" --config.dataset_dir="$runs/dataset" \

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.distinct import distinct_rows
+from motif_jax.rewards.load import as_rows
 from motif_jax.rewards.trained import TrainedReward, read_trained, saved_steps
 
 _BLOCK = 256
@@ -19,16 +20,16 @@ _BLOCK = 256
 
 @dataclasses.dataclass(frozen=True)
 class DatasetMessages:
-    """The distinct messages of a dataset.
+    """The distinct messages of a dataset, or of a run.
 
     Attributes:
-      dataset: the dataset.
+      dataset: the dataset; None where the messages are those that a run met, which only rewards of the message can rate.
       messages: uint8 [M, 256].
       ids: int32 [pairs, 2, L].
       counts: int64 [M], how often each occurs.
     """
 
-    dataset: PairsDataset
+    dataset: PairsDataset | None
     messages: np.ndarray
     ids: np.ndarray
     counts: np.ndarray
@@ -40,6 +41,12 @@ def read_messages(folder: str | Path) -> DatasetMessages:
     messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
     ids = ids.reshape(dataset.num_pairs, 2, dataset.length)
     return DatasetMessages(dataset, messages, ids, np.bincount(ids.reshape(-1), minlength=len(messages)))
+
+
+def messages_met(met: Mapping[str, int]) -> DatasetMessages:
+    """The messages that a run met, each with the number of its steps."""
+    rows, _ = as_rows(list(met))
+    return DatasetMessages(None, rows, np.zeros((0, 2, 0), np.int32), np.array(list(met.values()), np.int64))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,11 +83,11 @@ def rate_dataset(reward: TrainedReward, data: DatasetMessages, max_steps: int) -
 
 
 def _means_over_steps(reward: TrainedReward, data: DatasetMessages, max_steps: int) -> np.ndarray:
+    dataset = data.dataset
+    assert dataset is not None
     ids = data.ids.reshape(-1)
     fields = reward.network.architecture.fields
-    flat = {
-        name: data.dataset.data[name].reshape(ids.size, *data.dataset.data[name].shape[3:]) for name in fields
-    }
+    flat = {name: dataset.data[name].reshape(ids.size, *dataset.data[name].shape[3:]) for name in fields}
     chosen = np.unique(np.linspace(0, ids.size - 1, min(ids.size, max_steps)).astype(int))
     program = jax.jit(reward.member_rewards)
     sums, counts = np.zeros((reward.members, len(data.messages))), np.zeros(len(data.messages))

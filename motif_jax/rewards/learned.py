@@ -18,6 +18,7 @@ from motif_jax.networks.classifier import MessageClassifier
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.label_log import FILE, Label, read_log
 from motif_jax.rewards.normalisation import Normalisation
+from motif_jax.rewards.texts_met import TextsMet
 from motif_jax.rewards.trained import TrainedReward, in_chunks
 from motif_jax.support.checkpoints import ANY, Checkpoints
 from motif_jax.support.errors import UserError
@@ -78,10 +79,12 @@ class LearnedReward(TrainedReward):
     Attributes:
       labels: what the annotator had said of single texts by then: the label, and the probability of yes or None.
       taken: gradient steps by then.
+      met: the texts that the agent had met, with the number of steps that showed each.
     """
 
     labels: dict[str, tuple[int, float | None]] = dataclasses.field(default_factory=dict)
     taken: int = 0
+    met: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def _reward(self) -> Mapping[str, Any]:
@@ -154,6 +157,7 @@ def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> L
             "a copy"
         )
     architecture, members = architecture_of_run(config)
+    met = TextsMet.unpack(np.asarray(state["met"]))
     own = book["own"] or {}
     mean, variance, _ = own.get("moments", (0.0, 1.0, 0.0))
     statistics = {
@@ -173,4 +177,5 @@ def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> L
             record.items[0]: (record.label, record.probability) for record in log if len(record.items) == 1
         },
         taken=own.get("taken", 0),
+        met=dict(zip(met.texts, met.count[: len(met)].tolist(), strict=True)),
     )

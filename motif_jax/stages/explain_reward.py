@@ -42,7 +42,14 @@ def check(config: ConfigDict, workdir: Path) -> None:
     folder = _dataset_folder(config, models[0])
     for model in models:
         model.normalisation(True, config.reward.quantile)
-        PairsDataset.open(folder, need=("message", *model.network.architecture.fields))
+        architecture = model.network.architecture
+        if folder is None:
+            allowed = (
+                f"a dataset: {model.folder} reads {', '.join(architecture.fields)}, not the message alone"
+            )
+            checks.require(architecture.message_only, "dataset_dir", config.dataset_dir, allowed)
+            continue
+        PairsDataset.open(folder, need=("message", *architecture.fields))
     _rows_of_texts(config, models)
 
 
@@ -54,7 +61,10 @@ def _open_models(config: ConfigDict) -> list[Any]:
     return [open_reward(section.dir, section.step) for section in sections]
 
 
-def _dataset_folder(config: ConfigDict, reward: Any) -> str:
+def _dataset_folder(config: ConfigDict, reward: Any) -> str | None:
+    """The dataset whose messages are rated; None for those that the reward's own run has met while it learned."""
+    if not config.dataset_dir and getattr(reward, "met", None):
+        return None
     folder = config.dataset_dir or reward.config.get("dataset_dir")
     if not folder or not Path(folder).is_dir():
         raise UserError(
@@ -95,7 +105,10 @@ def run(config: ConfigDict, workdir: Path) -> None:
     run_folder.prepare(workdir, config)
     models = _open_models(config)
     folder = _dataset_folder(config, models[0])
-    data = reward_ratings.read_messages(folder)
+    if folder is None:
+        data = reward_ratings.messages_met(models[0].met)
+    else:
+        data = reward_ratings.read_messages(folder)
     asked, rows, names = _asked(config), _rows_of_texts(config, models), _names(models)
     rewards, typed = [], []
     for model, name in zip(models, names, strict=True):
@@ -111,7 +124,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         rewards,
         asked,
         typed,
-        str(folder),
+        str(folder or f"the training in {models[0].folder}"),
         _counts(rows, data.messages, data.counts),
     )
     atomic_write_text(workdir / TABLE, _table(explanation.messages, data.counts, rewards))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,17 @@ from ml_collections import ConfigDict
 from motif_jax import rewards
 from motif_jax.envs import registry
 from motif_jax.playing import lineups
-from motif_jax.reports import learned_reward
-from motif_jax.rewards.label_log import FILE, read_log
+from motif_jax.reports import learned_reward, messages
+from motif_jax.reports.messages import MessageTally
+from motif_jax.rewards.label_log import FILE, Earnings, LabelLog, read_log
 from motif_jax.rewards.load import as_rows
-from motif_jax.stages import report
+from motif_jax.stages import check_reward, explain_reward, report
 from motif_jax.support import curves
 from motif_jax.support.errors import UserError
+from tests.made_up_runs import evaluation_rows, write_evaluation
 from tests.online import oni_runs
 from tests.online.oni_runs import oni_config, train
+from tests.reward_fixtures import load_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 TEXTS = [*(f"the cue is {cue}" for cue in range(4)), "which cue?", "", "never met"]
@@ -39,6 +43,52 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "ranking": SMALL,
 }
+
+
+def agrees(run: Path, told: learned_reward.LearnedReward) -> None:
+    """check_reward names the texts of which the reward says something else than the annotator, and ends with an error."""
+    config, workdir = load_config("check_reward", ""), run.parent / f"{run.name}-check"
+    config.reward.dir, config.evaluation = str(run), str(run.parent / f"{run.name}-games")
+    games = evaluation_rows(3, 0.0, 1)
+    for row in games:
+        row["messages"] = messages.pack([MessageTally("the cue is 8", 4), MessageTally("the cue is 9", 2)])
+    write_evaluation(Path(config.evaluation), "agent", games)
+    check_reward.check(config, workdir)
+    check_reward.run(config, workdir)
+    found = json.loads((workdir / check_reward.SUMMARY).read_text())
+    wrong = {text.text for text in learned_reward.disagreements(told)}
+    assert set(found["met_often"]["against"]) == wrong
+    assert found["met_often"]["messages"] == len(TEXTS) - 1
+    assert found["met_often"]["share"]["value"] == pytest.approx(1 - len(wrong) / (len(TEXTS) - 1))
+    assert found["never_labelled"]["messages"] == 2
+    if told.kind == "retrieval":  # what has no label is no yes
+        assert found["never_labelled"]["against"] == ["the cue is 8"]
+    config.minimum, config.least_met = 0.5, 10**6
+    with pytest.raises(
+        UserError, match=r"config\.minimum=0\.5: the reward agrees with its annotator on none"
+    ):
+        check_reward.run(config, workdir)
+
+
+def test_each_tenth_of_a_run_has_its_own_sums(tmp_path: Path) -> None:
+    log = LabelLog(tmp_path / FILE)
+    log.append(
+        [
+            Earnings(1, 100, {"a": 4.0, "b": -1.0}, 3.5),
+            Earnings(2, 200, {"a": 4.0, "b": -3.0, "c": 9.0}, 11.0),
+        ]
+    )
+    log.close()
+    told = learned_reward.read(tmp_path, "ranking")
+    assert told is not None
+    first, second = told.tenths
+    assert (first.begin, first.end, first.texts, first.total) == (0, 100, [("a", 4.0), ("b", -1.0)], 3.5)
+    assert (second.begin, second.end, second.texts, second.total) == (
+        100,
+        200,
+        [("c", 9.0), ("b", -2.0)],
+        7.5,
+    )
 
 
 @pytest.mark.slow
@@ -91,9 +141,28 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
             if text.label and (p > 0.3) != (text.label == "yes")
         }
         assert {text.text for text in learned_reward.disagreements(told)} == wrong
+    assert len(told.tenths) == 10
+    assert told.tenths[0].begin == 0
+    # All that was paid, by the text's count in its episode: what the episodes say and what those that go on have so far.
+    returns = curves.read_episodes(tmp_path)["intrinsic_return"].y.sum()
+    assert sum(tenth.total for tenth in told.tenths) >= returns > 0 or kind == "ranking"
     page = learned_reward.section(told, curves.read_metrics(tmp_path))
     assert "which cue?" in page
+    assert 'id="learned-earned"' in page or "what paid most" in page
     assert learned_reward.section(None, {}) == ""
+
+    if kind != "ranking":
+        agrees(tmp_path, told)
+    # Without a dataset it is explained by the messages that the run has met.
+    config, page = load_config("explain_reward", ""), tmp_path.parent / f"{tmp_path.name}-explained"
+    config.reward.dir, config.text = str(tmp_path), "the cue is 2"
+    explain_reward.check(config, page)
+    explain_reward.run(config, page)
+    found = json.loads((page / "summary.json").read_text())
+    assert found["messages"] == len(TEXTS) - 1
+    assert found["steps"] == sum(loaded.trained.met.values()) > 0  # type: ignore[attr-defined]
+    [told_of] = found["rewards"]
+    assert told_of["paying_messages"] == np.count_nonzero(paid[:-1])
 
     path = Path(__file__).parents[2] / "configs" / "evaluate.py"
     config = runpy.run_path(str(path))["get_config"]("smoke")

@@ -1,0 +1,172 @@
+"""Says how often a reward that was learned online says of a message what its annotator says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.annotation import online
+from motif_jax.datasets.verdicts import SINGLE, YES
+from motif_jax.reports import evaluation_files
+from motif_jax.reports.statistics import Estimate, wilson
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import FolderLock, atomic_write_json
+
+SUMMARY = "agreement.json"
+# Kinds that say yes or no to a message.
+_KINDS = ("classification", "retrieval")
+_SHOWN = 10
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for a reward that says no yes or no, an evaluation that is not there, or bad values."""
+    from motif_jax.rewards.learned import is_learned
+
+    run_folder.check_identity(workdir, config)
+    folder = checks.existing_folder(config, "reward.dir")
+    run = run_folder.read_config(folder)
+    good = is_learned(run) and run["reward"]["kind"] in _KINDS
+    allowed = f"a run of configs/oni.py of kind {' or '.join(_KINDS)}"
+    checks.require(good, "reward.dir", config.reward.dir, allowed)
+    if config.evaluation:
+        checks.existing_folder(config, "evaluation")
+    for key in ("least_met", "questions"):
+        checks.positive(config, key)
+    checks.positive(config, "wait_seconds")
+    checks.fraction(config, "minimum", allow_none=True)
+
+
+class Agreement(NamedTuple):
+    """How often a reward says what the annotator says.
+
+    Attributes:
+      share: of the messages, with Wilson's interval; None without a message.
+      messages: how many.
+      against: those on which they differ, the most frequent first.
+    """
+
+    share: Estimate | None
+    messages: int
+    against: list[str]
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Compares, and writes what came out.
+
+    Raises:
+      UserError: they agree on fewer of the messages met often than `config.minimum`.
+    """
+    from motif_jax.rewards.load import open_reward
+
+    with FolderLock(workdir):
+        run_folder.prepare(workdir, config)
+        reward: Any = open_reward(config.reward.dir, config.reward.step)
+        often = {
+            text: count
+            for text, count in reward.met.items()
+            if count >= config.least_met and text in reward.labels
+        }
+        labels = {text: label for text, (label, _) in reward.labels.items()}
+        known = compare(often, labels, _verdicts(reward, list(often)))
+        never = _never_labelled(config, reward)
+        answers = _ask(Path(config.reward.dir), list(never), config.wait_seconds)
+        new = compare({text: never[text] for text in answers}, answers, _verdicts(reward, list(answers)))
+        summary = {"step": reward.step, "least_met": config.least_met}
+        summary |= {"met_often": known._asdict(), "never_labelled": new._asdict()}
+        for part in ("met_often", "never_labelled"):
+            share = summary[part]["share"]
+            summary[part]["share"] = None if share is None else share.__dict__
+        atomic_write_json(workdir / SUMMARY, summary)
+        print(_said(known, f"labelled messages met at least {config.least_met} times"))
+        print(
+            _said(
+                new, f"messages that were never labelled{'' if config.evaluation else ' (of the run itself)'}"
+            )
+        )
+    if config.minimum is not None and (known.share is None or known.share.value < config.minimum):
+        value = "none" if known.share is None else f"{known.share.value:.1%}"
+        raise UserError(
+            f"config.minimum={config.minimum:g}: the reward agrees with its annotator on {value} of the {known.messages:,} "
+            f"messages met at least {config.least_met} times; {workdir / SUMMARY} names those where it does not"
+        )
+
+
+def _verdicts(reward: Any, texts: Sequence[str]) -> dict[str, bool]:
+    """What the reward says of each text."""
+    from motif_jax.rewards.load import as_rows
+
+    if not texts:
+        return {}
+    run = reward.config["reward"]
+    threshold = run["classifier"]["threshold"] if run["kind"] == "classification" else 0.5
+    said = reward.of_messages(reward.params, as_rows(list(texts))[0]) > np.float32(threshold)
+    return dict(zip(texts, said.tolist(), strict=True))
+
+
+def compare(met: Mapping[str, int], labels: Mapping[str, int], verdicts: Mapping[str, bool]) -> Agreement:
+    """Compares the verdicts on the texts that were met so often with their labels."""
+    wrong = [text for text in met if verdicts[text] != (labels[text] == YES)]
+    wrong.sort(key=lambda text: (-met[text], text))
+    if not met:
+        return Agreement(None, 0, [])
+    return Agreement(wilson(1 - len(wrong) / len(met), len(met)), len(met), wrong)
+
+
+def _never_labelled(config: ConfigDict, reward: Any) -> dict[str, int]:
+    """Messages of the run, and of the evaluation, without a label in the log: text -> steps, the most frequent."""
+    found = {text: count for text, count in reward.met.items() if text not in reward.labels}
+    if config.evaluation:
+        for tally in evaluation_files.read_messages(config.evaluation):
+            if tally.text not in reward.labels:
+                found[tally.text] = found.get(tally.text, 0) + tally.count
+    ordered = sorted(found.items(), key=lambda one: (-one[1], one[0]))
+    return dict(ordered[: config.questions])
+
+
+def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
+    """The labels of the run's annotator, as far as there are some within the time."""
+    if not texts:
+        return {}
+    run = run_folder.read_config(folder)
+    config = ConfigDict({"annotator": run["annotator"], "queue": run["queue"], "compat": run["compat"]})
+    config = online.in_run(config, folder)
+    for name in config.queue.budget:
+        config.queue.budget[name] = None
+    config.queue.size = max(config.queue.size, len(texts))
+    source, found = online.make_source(config, SINGLE), {}
+    try:
+        source.start()
+        items = [(text,) for text in texts]
+        found = {one.item[0]: one.label for one in source.known(items)}
+        missing = [item for item in items if item[0] not in found]
+        source.meet(missing, [1] * len(missing), None, 0)
+        deadline = time.monotonic() + seconds
+        while missing and time.monotonic() < deadline:
+            heard = source.poll()
+            found |= {one.item[0]: one.label for one in heard}
+            waits = source.queued() or source.metrics().get("annotator/in_flight")
+            if len(found) == len(texts) or not (heard or waits):
+                break
+            time.sleep(0.0 if heard else 0.05)
+    finally:
+        source.close()
+    return found
+
+
+def _said(agreement: Agreement, what: str) -> str:
+    if agreement.share is None:
+        return f"no {what}"
+    share, against = agreement.share, agreement.against
+    examples = "; ".join(repr(text) for text in against[:_SHOWN])
+    line = (
+        f"reward and annotator agree on {share.value:.1%} ({share.low:.1%} to {share.high:.1%}) of the "
+        f"{agreement.messages:,} {what}"
+    )
+    return line + (f"; not on {examples}{', …' if len(against) > _SHOWN else ''}" if against else "")
