@@ -6,16 +6,18 @@
 goes on; the result depends neither on that nor on the number of workers.
 
 Variants: wordle (whole games), branch (an expert's games and others that leave it at every turn), adversarial (at the third guess),
-tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), scenes (synthetic pictures).
+tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), scenes (synthetic pictures); babyai (the
+steps of 500 random episodes of BabyAI-Text, to make a language model of: docs/glam.md).
 """
 
 from __future__ import annotations
 
 from ml_collections import ConfigDict
 
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.support.config import available_cores, compat, unknown_variant
 
-VARIANTS = ("", "wordle", "branch", "adversarial", "tweets", "smoke", "visdial", "scenes")
+VARIANTS = ("", "wordle", "branch", "adversarial", "tweets", "smoke", "visdial", "scenes", "babyai")
 # The published noisy data with expert .5: else a word that was guessed before.
 NOISY_EXPERT = "mixture(0.5, optimal, repeat(optimal))"
 
@@ -57,10 +59,12 @@ def get_config(variant: str | None = None) -> ConfigDict:
         {
             "stage": "collect_text",
             "seed": 1,
-            # A text task: 'wordle', 'visdial', 'scenes', or module:Class for one from outside the package (docs/ilql.md).
+            # A text task: 'wordle', 'visdial', 'scenes', 'babyai_text', or module:Class for one from outside the package (docs/ilql.md).
             "task": "wordle",
             # What is drawn, of those that the task knows. Wordle: 'games', 'branch', 'adversarial', 'tweets'; visdial and scenes:
             # 'recorded', 'games' (talks with the server), 'reward_cache' (recorded ones, valued by the server).
+            # BabyAI-Text: 'games', or 'steps', each a dialogue of an agent's prompt, its action, and what is seen next; num_dialogues
+            # counts episodes.
             "kind": "games",
             # How many; of 'branch' and 'adversarial' the expert's games, what branches off comes on top. 0: all of what is recorded.
             "num_dialogues": 100_000,
@@ -119,6 +123,13 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 **_talks(0.9),
                 "vocab_size": 512,
             },
+            "babyai_text": {
+                "level": "BabyAI-GoToLocal-v0",  # of docs/babyai_text.md; the policy is 'random'
+                "kind": "",  # of task in the Mixed levels; '' draws it for each episode
+                "language": "",  # 'english', 'french', or '' for the level's own
+                "observations": 3,  # in a prompt
+                "actions": ACTIONS,  # their names
+            },
             # Processes; this one only hands out work.
             "workers": available_cores(),
             # Quirks of the published code: wordle_branch_restarts begins branches on an empty board, wordle_top_p_rows ranks a loss
@@ -136,6 +147,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     if variant in ("visdial", "scenes"):
         config.task, config.kind, config.num_dialogues = variant, "recorded", 0
         config.policy = "remote" if variant == "visdial" else "informed 0.3, guessing 0.4, careless 0.3"
+    if variant == "babyai":
+        config.task, config.kind, config.policy = "babyai_text", "steps", "random"
+        config.num_dialogues, config.babyai_text.observations = 500, 1
     if variant == "smoke":
         config.num_dialogues = 500
     return config

@@ -33,7 +33,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.agent.dir = placeholder(
         str
     )  # run folder of train_agent; the random policy plays in its environment
-    config.agent.checkpoint = "latest"  # 'latest', 'best' (by the training's mean return), or a step
+    config.agent.checkpoint = (
+        "latest"  # 'latest', 'best' (by the training's mean return), a step; 0: before its training
+    )
     config.greedy = False  # take the most likely action instead of drawing one (networks only)
     config.episodes = 100
     config.workers = default_workers()

@@ -2,8 +2,8 @@
 
     python -m motif_jax.launch --config=configs/pretrain_language_model.py --workdir=runs/language --config.texts=FILES
 
-FILES are .txt, .md, .jsonl (objects with `text`, and `prompt` if they like) and .parquet (such columns), or folders of them, with commas
-between. Out come tokenizer/, tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and model/, which transformers and
+FILES are .txt, .md, .jsonl (objects with `text`, and `prompt` if they like) and .parquet (such columns, or dialogues of collect_text: an item
+an action, with what came of it), or folders of them, with commas between. Out come tokenizer/, tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and model/, which transformers and
 `motif_jax.language.load` open. Stopped at any moment and started again with the same command it goes on, to the same parameters.
 Fine-tuning: --config.model.folder=FOLDER_OR_HUB_NAME, whole or by low-rank additions (--config.lora.patterns='*/attention/*'), the base
 in 8 or 4 bits (--config.lora.base=nf4). How long it takes: `configs/benchmark.py:pretrain` measures tokens a second.
@@ -11,6 +11,7 @@ in 8 or 4 bits (--config.lora.base=nf4). How long it takes: `configs/benchmark.p
 Variants:
   (none)      a GPT-2 of 124 million parameters, with the sizes and rates that such models are trained with.
   quickstart  a small GPT-2 that sees two million tokens, a few minutes on 2 cores.
+  babyai      a T5 of 0.75 million parameters of the text of random play, 2 minutes on 2 cores (docs/glam.md).
   smoke       seconds: whether everything works.
 """
 
@@ -22,7 +23,7 @@ from ml_collections.config_dict import placeholder
 from motif_jax.support import nonfinite
 from motif_jax.support.config import unknown_variant
 
-VARIANTS = ("", "quickstart", "smoke")
+VARIANTS = ("", "quickstart", "babyai", "smoke")
 
 
 def _model() -> ConfigDict:
@@ -127,6 +128,18 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.update({"length": 32, "batch_size": 8, "steps": 20, "evaluate_every": 8, "chunk_steps": 4})
         config.optimizer.update({"warmup_steps": 4})
         config.evaluation_batches = 4
+    elif variant == "babyai":
+        config.model.update(
+            {"architecture": "t5", "width": 128, "layers": 2, "heads": 4, "feed_forward": 256}
+        )
+        # Phrases until things and places are a token each: "purple key ", "1 step left and 3 steps forward, You see a ". More, and a
+        # mission's things get tokens of their own, which have to be learned to mean what is seen.
+        config.tokenizer.update({"vocab_size": 600, "phrases": True})
+        config.objective, config.packing = "prefix", "items"
+        config.update({"length": 96, "batch_size": 64, "steps": 600, "evaluate_every": 200})
+        config.optimizer.update({"learning_rate": 1e-3, "warmup_steps": 50})
+        config.evaluation_batches = 10
+        config.save_every_seconds = 30.0
     elif variant not in (None, "", "quickstart"):
         raise unknown_variant(variant, VARIANTS)
     return config

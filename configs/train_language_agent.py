@@ -8,6 +8,7 @@ else is as in configs/train_agent.py, with its files; evaluate, visualize, repla
 Variants:
   (none)      the published hyperparameters, mended: 32 environments x 40 steps, 4 epochs, minibatches of 64.
   faithful    with the quirks of the released code.
+  quickstart  what launch/quickstart_glam.sh runs: GoToLocal, a small MODEL, minutes on 2 cores.
   smoke       seconds: whether everything works; needs a small MODEL.
 """
 
@@ -20,7 +21,7 @@ from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.support import resources
 from motif_jax.support.config import all_compat_on, compat, unknown_variant
 
-VARIANTS = ("", "faithful", "smoke")
+VARIANTS = ("", "faithful", "quickstart", "smoke")
 
 
 def _environment() -> ConfigDict:
@@ -112,6 +113,20 @@ def get_config(variant: str | None = None) -> ConfigDict:
     if variant == "faithful":
         all_compat_on(config)
         config.matmul_precision = "highest"
+    elif variant == "quickstart":
+        config.environment.name = "BabyAI-GoToLocal-v0"
+        config.environment.babyai_text.observations = 1
+        config.train_for_env_steps = 40_960
+        config.network.head_widths = (128,)
+        config.network.prompt_tokens = 48
+        config.algorithm.gae_lambda = 0.95
+        config.algorithm.epochs = 3
+        config.algorithm.minibatch_size = config.algorithm.microbatch_size = 128
+        config.algorithm.normalise_advantage = True
+        config.optimizer.learning_rate = 5e-4
+        config.reward.extrinsic_scale = 1.0
+        config.save_every_seconds = 30.0
+        config.log_every_seconds = 5.0
     elif variant == "smoke":
         config.environment.name = "BabyAI-GoToLocal-v0"
         config.environment.babyai_text.observations = 1

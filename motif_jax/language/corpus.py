@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from motif_jax.support.errors import UserError
 
 SPLITS = ("paragraph", "line", "file")
 SUFFIXES = (".txt", ".md", ".jsonl", ".parquet")
+# Columns of dialogues, as `collect_text` writes them.
+_DIALOGUES = ("texts", "rewards")
 
 
 class Item(NamedTuple):
@@ -55,8 +57,9 @@ def read(paths: list[Path], split: str) -> Iterator[Item]:
     """The items of files in their order; what is nothing but space is none.
 
     Args:
-      paths: .jsonl files of objects with `text`, and `prompt` if they like; .parquet files with such columns; .txt and
-        .md files.
+      paths: .jsonl files of objects with `text`, and `prompt` if they like; .parquet files with such columns, or of
+        dialogues: each action is an item with what was said until the next, what was said before it is its prompt; .txt
+        and .md files.
       split: what an item of a file of mere text is: a 'paragraph' (empty lines divide them), a 'line' or the 'file'.
 
     Raises:
@@ -113,12 +116,26 @@ def _parquet(path: Path) -> Iterator[Item]:
 
     try:
         file = pq.ParquetFile(path)
+        if set(_DIALOGUES) <= set(file.schema_arrow.names):
+            yield from _dialogues(file, path.stat().st_size)
+            return
         names = [name for name in ("text", "prompt") if name in file.schema_arrow.names]
         share = path.stat().st_size // max(1, file.metadata.num_rows)
         for batch in file.iter_batches(batch_size=1024, columns=names):
             yield from (_item(row, str(path), share) for row in batch.to_pylist())
     except pa.ArrowException as error:
         raise UserError(f"{path} cannot be read: {error}") from None
+
+
+def _dialogues(file: Any, size: int) -> Iterator[Item]:
+    """Of each action of a dialogue: what was said before it, and the action with what was said until the next."""
+    share = size // max(1, file.metadata.num_rows)
+    for batch in file.iter_batches(batch_size=1024, columns=list(_DIALOGUES)):
+        for row in batch.to_pylist():
+            texts = row["texts"]
+            turns = [place for place, reward in enumerate(row["rewards"]) if reward is not None]
+            for place, after in zip(turns, [*turns[1:], len(texts)], strict=True):
+                yield Item("".join(texts[place:after]), "".join(texts[:place]), share // len(turns))
 
 
 def _item(row: object, where: str, size: int) -> Item:

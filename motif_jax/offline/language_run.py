@@ -221,7 +221,9 @@ def build(
     settings = settings_of(config, tokenizer_folder)
     tokenizer = Tokenizer.read(tokenizer_folder, settings.vocab_size)
     longest = longest_item(config, objective)
-    data = text_data.prepare(config, workdir, tokenizer_folder, settings.end_ids[0], longest, stopped)
+    # As such a model reads prompts elsewhere: those of T5 end with its end token.
+    whole = objective == "prefix"
+    data = text_data.prepare(config, workdir, tokenizer_folder, settings.end_ids[0], longest, stopped, whole)
     if data is None:
         return None
     tokens = special_tokens(settings, tokenizer, objective)

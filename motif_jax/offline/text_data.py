@@ -77,6 +77,7 @@ def prepare(
     end: int,
     longest: int | None,
     stopped: Callable[[], bool],
+    whole_prompts: bool = False,
 ) -> TextData | None:
     """Tokenises the texts into `workdir`/tokens, or goes on where a start before has come to.
 
@@ -87,6 +88,7 @@ def prepare(
       end: the token behind every item.
       longest: tokens of an item, its end included; longer ones are cut. None: any.
       stopped: whether to stop.
+      whole_prompts: a prompt is a text of its own, which an encoder reads: with what the tokenizer puts round a text.
 
     Returns:
       The tokens; None where it was asked to stop.
@@ -98,7 +100,9 @@ def prepare(
     folder = Path(config.tokens or workdir / TOKENS)
     there = all((folder / part / layout.MANIFEST).is_file() for part in (TRAIN, HELD_OUT))
     if not (
-        there or config.tokens or _write(config, folder, tokenizer, tokenizer_folder, end, longest, stopped)
+        there
+        or config.tokens
+        or _write(config, folder, tokenizer, tokenizer_folder, end, longest, stopped, whole_prompts)
     ):
         return None
     found = open_tokens(folder, tokenizer_folder, "tokens")
@@ -115,6 +119,7 @@ def _write(
     end: int,
     longest: int | None,
     stopped: Callable[[], bool],
+    whole_prompts: bool,
 ) -> bool:
     paths = corpus.find(config.texts)
     held_paths = corpus.find(config.held_out.texts, "held_out.texts") if config.held_out.texts else []
@@ -137,7 +142,7 @@ def _write(
                     item_columns={"prompt": "int32"},
                     source={**source, "part": part},
                 )
-                writers[part] = _Part(stack.enter_context(writer), tokenizer, end, longest)
+                writers[part] = _Part(stack.enter_context(writer), tokenizer, end, longest, whole_prompts)
         progress = stack.enter_context(Progress(total, "bytes", "tokenise"))
 
         def is_held_out(place: int) -> bool:
@@ -174,15 +179,20 @@ def _write(
 class _Part:
     """Items on their way into one of the datasets; those that a start before has written are left out."""
 
-    def __init__(self, writer: TokensWriter, tokenizer: Tokenizer, end: int, longest: int | None) -> None:
+    def __init__(
+        self, writer: TokensWriter, tokenizer: Tokenizer, end: int, longest: int | None, whole_prompts: bool
+    ) -> None:
         self.writer, self._tokenizer, self._end, self._longest = writer, tokenizer, end, longest
+        self._whole_prompts = whole_prompts
         self.count, self.cut = 0, 0
 
     def add(self, items: Sequence[Item]) -> None:
         skipped = max(0, min(len(items), self.writer.items - self.count))
         self.count += len(items)
         items = items[skipped:]
-        prompts = self._tokenizer.encode([item.prompt for item in items], special=False)
+        encoded = self._tokenizer.encode([item.prompt for item in items], special=self._whole_prompts)
+        # What has no prompt has no tokens of one.
+        prompts = [tokens if item.prompt else [] for item, tokens in zip(items, encoded, strict=True)]
         for item, prompt, text in zip(
             items, prompts, self._tokenizer.encode([item.text for item in items], special=False), strict=True
         ):

@@ -21,7 +21,7 @@ from motif_jax.envs import registry
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.online import agent_networks
 from motif_jax.rewards.trained import cpu_device
-from motif_jax.support import capacity, metrics, nonfinite
+from motif_jax.support import capacity, metrics, nonfinite, seeds
 from motif_jax.support import config as checks
 
 # What runs that were made before these keys were new stand for.
@@ -376,3 +376,8 @@ def check_devices(config: ConfigDict) -> None:
 def _divides(config: ConfigDict, key: str, by: str) -> None:
     value, divisor = checks.dotted(config, key), checks.dotted(config, by)
     checks.require(value % divisor == 0, key, value, f"a multiple of config.{by}={divisor}")
+
+
+def random_key(seed: int, *path: int | str) -> jax.Array:
+    """The key of a part of a training: ('learner') of its first parameters and of its updates."""
+    return jax.random.PRNGKey(seeds.derive(seed, *path) % (1 << 31))

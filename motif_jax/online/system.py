@@ -37,7 +37,6 @@ from motif_jax.online.inference import Inference
 from motif_jax.online.learner import Learner
 from motif_jax.online.publishing import Publisher
 from motif_jax.rewards import RunSetup
-from motif_jax.support import seeds
 from motif_jax.support.interruption import never
 
 _GET_SECONDS = 0.2
@@ -113,7 +112,9 @@ class System:
         """The training state, new or from `snapshot`, of which learner and reward take their items."""
 
         def make() -> Any:
-            return algorithm.make_state(self.network, self.optimizer, _key(self.config.seed, "learner"))
+            return algorithm.make_state(
+                self.network, self.optimizer, settings.random_key(self.config.seed, "learner")
+            )
 
         if snapshot is None:
             state = make()
@@ -136,7 +137,7 @@ class System:
             actors: Rollouts = kind(config, own, [functools.partial(self._finish, number)])
             # Every device of every host draws its own actions.
             device_number = self.config.hosts.index * len(devices) + number
-            key = _key(self.config.seed, "inference", device_number)
+            key = settings.random_key(self.config.seed, "inference", device_number)
             inference = Inference(self.network, actors, self.publisher, device, key, self.meters, draws)
             sources.append(Source(actors, inference))
         return sources
@@ -270,7 +271,3 @@ class BatchStream:
         """Takes the batches that wait, for a learner that has ended; gives the intrinsic returns of their episodes."""
         batches = [self._prefetcher.get(0) for _ in range(self._prefetcher.waiting())]
         return [value for batch in batches if batch is not None for value in batch.intrinsic_returns]
-
-
-def _key(seed: int, *path: int | str) -> jax.Array:
-    return jax.random.PRNGKey(seeds.derive(seed, *path) % (1 << 31))

@@ -23,7 +23,7 @@ from motif_jax.support.config import has, is_natural
 from motif_jax.support.errors import UserError
 
 # What playing needs of a training's config.
-_NEEDED = ("environment.name", "environment.max_episode_steps", "network", "reward.dir", "compat")
+_NEEDED = ("seed", "environment.name", "environment.max_episode_steps", "network", "reward.dir", "compat")
 
 
 class AgentPolicy:
@@ -110,6 +110,11 @@ def _check_actions(
         )
 
 
+def _fresh_params(config: ConfigDict, network: PolicyNetwork) -> Any:
+    """Parameters as a training with this config begins with."""
+    return network.init(jax.random.split(settings.random_key(config.seed, "learner"))[0])
+
+
 def load(
     folder: str | Path, checkpoint: str = "latest", environment: str | None = None
 ) -> tuple[AgentPolicy, int]:
@@ -117,7 +122,7 @@ def load(
 
     Args:
       folder: workdir of train_agent.
-      checkpoint: 'latest', 'best', or a step.
+      checkpoint: 'latest', 'best', or a step; 0 is the agent as it was before its first update.
       environment: plays there in place of the training's task; it must show the same fields.
 
     Returns:
@@ -149,6 +154,8 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
     saved = Path(folder) / agent_checkpoints.FOLDER
     with Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)
+        if step == 0 and 0 not in checkpoints.steps():
+            return AgentPolicy(f"{folder} before its training", network, _fresh_params(config, network)), 0
         params = agent_checkpoints.restore_params(checkpoints, step, network)
         if not finite.all_finite(params):
             others = ", ".join(str(other) for other in checkpoints.steps() if other != step) or "none"

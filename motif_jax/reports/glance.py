@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from motif_jax.reports import hacking, language_section, text_section
+from motif_jax.reports import hacking, language_section, success, text_section
 from motif_jax.reports.charts import short
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.measures import format_estimate
@@ -13,10 +13,12 @@ def headline(data: RunData) -> tuple[str, str]:
     """Weighs the first two evaluations against the signs of reward hacking; returns (text, kind as of `Verdict`).
 
     It is good where the first collects clearly more and progress in the game is seen to rise and nowhere to fall; bad
-    where it collects clearly less, or where there is any sign of reward hacking.
+    where it collects clearly less, or where there is any sign of reward hacking. Of BabyAI-Text success rates are compared.
     """
     if (found := text_section.headline(data)) is not None:
         return found
+    if len(success.rates(data)) > 1:
+        return success.headline(data)
     text, sign = _result(data)
     verdicts = hacking.judge_run(data)
     warnings = [verdict.fallen for verdict in verdicts if verdict.kind == "bad"]

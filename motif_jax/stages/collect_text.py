@@ -20,7 +20,7 @@ from motif_jax.support.files import FolderLock, read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 
 # Everything that decides what is drawn; only the number of workers may change.
-IDENTITY = "task kind policy options wordle visdial scenes seed num_dialogues compat".split()
+IDENTITY = "task kind policy options wordle visdial scenes babyai_text seed num_dialogues compat".split()
 # What of those may change: where a server is, and how long it is waited for.
 _ADDRESSES = ("url", "timeout_seconds", "attempts")
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import time
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.envs.babyai_text.catalogue import PREFIX
+from motif_jax.playing.policies import BOT, RANDOM
 from motif_jax.reports import (
     evaluation_files,
     learned_reward,
@@ -20,6 +24,7 @@ from motif_jax.reports import (
     recorded_games,
     run_report,
     run_tables,
+    success,
     text_section,
 )
 from motif_jax.reports.glance import headline
@@ -67,6 +72,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(
         bool(given or folders), "agent.dir", None, f"given, or one of {', '.join(FOLDERS)}, evaluations"
     )
+    if config.first_must_lead:
+        read = [evaluation_files.read_evaluation(folder)["plan"]["environment"] for folder in folders]
+        good = len(folders) > 1 and all(name.startswith(PREFIX) for name in read)
+        allowed = "False unless evaluations names two or more of BabyAI-Text"
+        checks.require(good, "first_must_lead", True, allowed)
     checks.positive(config, "max_messages")
     checks.fraction(config, "reward.quantile", allow_none=True)
 
@@ -76,8 +86,8 @@ def folders_of(text: str) -> list[Path]:
     return [Path(part.strip()) for part in text.split(",") if part.strip()]
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
-    """Reads the folders and writes the page."""
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Reads the folders and writes the page; returns 1 where the first evaluation was to lead and does not."""
     data = RunData(title=config.title)
     if config.dataset_dir:
         dataset = PairsDataset.open(config.dataset_dir)
@@ -104,9 +114,13 @@ def run(config: ConfigDict, workdir: Path) -> None:
     for folder in folders_of(config.evaluations):
         evaluation = evaluation_files.read_evaluation(folder)
         spoken = text_section.is_text(evaluation)
+        plan = evaluation["plan"]
         # Of who speaks the folder's name says more: one agent may decode in several ways.
-        policy = folder.name.removeprefix("evaluate_") if spoken else evaluation["plan"]["policy"]
-        name = _evaluation_name(policy, data.evaluations, spoken)
+        name = (
+            _other(folder.name.removeprefix("evaluate_"), data.evaluations)
+            if spoken
+            else _evaluation_name(plan, data.evaluations)
+        )
         data.evaluations[name] = evaluation
         data.seen[name] = evaluation_files.read_messages(folder)
         data.provenance += run_report.provenance_of(folder, f"evaluation {name}")
@@ -131,12 +145,22 @@ def run(config: ConfigDict, workdir: Path) -> None:
         plots.write(workdir / "plots", plots.of_run(data))
     print(headline(data)[0])
     print(f"report: {page.resolve()}")
+    if config.first_must_lead and not success.leads(data):
+        first = next(iter(data.evaluations))
+        print(
+            f"it does not hold: the interval of {first} does not lie wholly above all others", file=sys.stderr
+        )
+        return 1
+    return None
 
 
-def _evaluation_name(policy: str, taken: Container[str], whole: bool = False) -> str:
-    """'random' or 'agent', or the folder's name where that is taken, or with `whole`."""
-    name = "random" if policy == "random" else "agent"
-    if whole or name in taken:
+def _evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
+    """'random', 'bot', 'agent', 'before training', or the folder's name where that is taken."""
+    policy = plan["policy"]
+    name = policy if policy in (RANDOM, BOT) else "agent"
+    if name == "agent" and plan.get("checkpoint") == 0:
+        name = "before training"
+    if name in taken:
         name = Path(policy).name
     number = 2
     while name in taken:

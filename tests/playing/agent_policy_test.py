@@ -14,7 +14,7 @@ import pytest
 from motif_jax.algorithms.appo import make_state
 from motif_jax.envs import registry
 from motif_jax.networks.agent import make_agent_network
-from motif_jax.online import agent_checkpoints
+from motif_jax.online import agent_checkpoints, settings
 from motif_jax.playing import agent_policy, lineups
 from motif_jax.playing.episodes import How, play_episodes
 from motif_jax.support import run_folder
@@ -80,6 +80,21 @@ def test_it_is_the_checkpoint_that_was_asked_for(agent, which, step):
     expected = jax.jit(network.apply)(params[step], rows, state, first[None])
     np.testing.assert_array_equal(logits, expected[0][0])
     np.testing.assert_array_equal(values, expected[1][0])
+
+
+def test_step_0_is_the_agent_as_its_training_begins(agent, tmp_path):
+    """The parameters of the state that the same config makes, whatever was saved since."""
+    folder, network, _ = agent
+    config = agent_policy.read_config(folder)
+    fresh = make_state(network, optax.sgd(0.1), settings.random_key(config.seed, "learner")).params
+    policy, step = agent_policy.load(folder, "0")
+    assert step == 0
+    observation = {
+        name: np.zeros((2, *field.shape), field.dtype) for name, field in network.spec.observation.items()
+    }
+    first, state = np.ones(2, bool), network.initial_state(2)
+    expected = agent_policy.AgentPolicy("", network, fresh).act(observation, first, state)
+    np.testing.assert_array_equal(policy.act(observation, first, state)[0], expected[0])
 
 
 def test_episodes_are_the_same_with_any_number_of_workers(agent):

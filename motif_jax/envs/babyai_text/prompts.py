@@ -47,12 +47,20 @@ class Window:
             f" \n {_GOALS[language]} {goal}",
         ]
         for number, clauses in enumerate(self._seen):
-            parts.append(f" \n Observation {number}: ")
-            parts += [f"{clause}, " for clause in clauses]
-            parts.append(f"\n Action {number}: ")
+            parts += [observed(number, clauses), asked(number)]
             if number < len(self._done):
                 parts.append(self._done[number])
         return "".join(parts)
+
+
+def observed(number: int, clauses: Sequence[str]) -> str:
+    """What a prompt says of one observation."""
+    return "".join([f" \n Observation {number}: ", *(f"{clause}, " for clause in clauses)])
+
+
+def asked(number: int) -> str:
+    """What a prompt says before an action."""
+    return f"\n Action {number}: "
 
 
 class PromptTokens:

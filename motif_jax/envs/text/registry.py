@@ -14,6 +14,7 @@ _TASKS = {
     "wordle": "motif_jax.envs.wordle.task:Wordle",
     "visdial": "motif_jax.envs.visdial.task:VisDial",
     "scenes": "motif_jax.envs.scenes.task:Scenes",
+    "babyai_text": "motif_jax.envs.babyai_text.task:BabyAITextTask",
 }
 _KEY = "task"
 

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# A language model learns to play, on this machine's CPU, from an empty clone to a report, in 10 to 20 minutes on 2 cores:
+# play BabyAI-Text at random, make a small T5 of the text, train it by PPO to find what its mission names, evaluate, report.
+#
+#   bash launch/quickstart_glam.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart_glam by default
+#
+# It holds if, on episodes that nothing was tuned on, the trained model's success lies with its whole interval above the random policy's
+# and above its own before the training; if not it says so and ends with exit code 1.
+# Stop it anywhere and run it again: every stage goes on where it was, and a finished one says so at once.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+cd "$repository"
+
+make_environment "$repository/.venv"
+install_package "$repository/.venv" ""
+
+runs=${1:-runs/quickstart_glam}
+# Of text, model and training.
+seed=${QUICKSTART_SEED:-1}
+# Episodes for the final evaluation: seeds that nothing was tuned on and that training does not meet.
+evaluation_seed=${QUICKSTART_EVALUATION_SEED:-77015}
+
+stage() {
+  local config=$1 folder=$2 status=0
+  shift 2
+  printf '\n== %s -> %s\n' "$config" "$folder"
+  "$repository/.venv/bin/python" -m motif_jax.launch --config="configs/$config" --workdir="$folder" "$@" || status=$?
+  if [ "$status" -eq 75 ]; then
+    printf '\nstopped; run the same command again to go on\n' >&2
+  fi
+  [ "$status" -eq 0 ] || exit "$status"
+}
+
+stage collect_text.py:babyai "$runs/text" --config.seed="$seed"
+stage pretrain_language_model.py:babyai "$runs/language" --config.seed="$seed" --config.texts="$runs/text"
+stage train_language_agent.py:quickstart "$runs/agent" --config.seed="$seed" \
+  --config.network.model="$runs/language/model"
+# All three play the same episodes.
+stage evaluate.py:quickstart "$runs/evaluate_agent" --config.policy=agent --config.agent.dir="$runs/agent" \
+  --config.episodes=400 --config.seed="$evaluation_seed"
+stage evaluate.py:quickstart "$runs/evaluate_before" --config.policy=agent --config.agent.dir="$runs/agent" \
+  --config.agent.checkpoint=0 --config.episodes=400 --config.seed="$evaluation_seed"
+stage evaluate.py:quickstart "$runs/evaluate_random" --config.policy=random --config.agent.dir="$runs/agent" \
+  --config.episodes=400 --config.seed="$evaluation_seed"
+stage report.py:quickstart "$runs/report" --config.title="GLAM quickstart" --config.language.dir="$runs/language" \
+  --config.agent.dir="$runs/agent" --config.first_must_lead=True \
+  --config.evaluations="$runs/evaluate_agent,$runs/evaluate_before,$runs/evaluate_random"

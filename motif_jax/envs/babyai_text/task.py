@@ -1,0 +1,217 @@
+"""BabyAI-Text as a text task: what an agent reads, what it does, and what it sees next, as texts.
+
+The utterances of an episode, laid end to end, are what a language model agent with an endless window would read; those of a step are its
+prompt with a window, the action, and what comes of it. Nothing in them is an expert's unless the policy is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
+from motif_jax.datasets.dialogues.items import Delimiters
+from motif_jax.envs.babyai_text import prompts
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.envs.babyai_text.environment import BabyAIText, decoded
+from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
+from motif_jax.envs.text.contract import (
+    Observation,
+    Outcome,
+    Played,
+    TextEnvironment,
+    TextPolicy,
+    TextTask,
+    interact,
+)
+from motif_jax.support.errors import UserError
+
+GAMES, STEPS = "games", "steps"
+_SEEDS = 2**31
+
+
+class Play(Observation):
+    """An episode so far.
+
+    Attributes:
+      seed: of the episode.
+      prompt: what an agent with the task's window reads now.
+      begun: the prompt of its beginning.
+      steps: of each step the action's number and name, its reward, and the clauses that were seen after it.
+      terminal: whether it was ended by an action.
+      over: whether it was ended by that or the limit of steps.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        prompt: str,
+        begun: str,
+        steps: tuple[PlayedStep, ...] = (),
+        terminal: bool = False,
+        over: bool = False,
+    ) -> None:
+        self.seed, self.prompt, self.begun, self.steps = seed, prompt, begun, steps
+        self.terminal, self.over = terminal, over
+
+    def to_sequence(self) -> Dialogue:
+        """The prompt of the beginning, then actions and what was seen after each, in turns."""
+        texts: list[str] = [self.begun]
+        rewards: list[float | None] = [None]
+        for number, step in enumerate(self.steps, start=1):
+            # Behind the last observation of an episode no action is to stand.
+            last = self.over and number == len(self.steps)
+            texts += [
+                step.name,
+                prompts.observed(number, step.seen) + ("" if last else prompts.asked(number)),
+            ]
+            rewards += [step.reward, None]
+        return Dialogue(tuple(texts), tuple(rewards), self.terminal, {"seed": self.seed})
+
+
+class PlayedStep(NamedTuple):
+    """See `Play.steps`."""
+
+    action: int
+    name: str
+    reward: float
+    seen: tuple[str, ...]
+
+
+class PlayEnvironment(TextEnvironment):
+    """A level, played by the names of its actions.
+
+    Args:
+      level: its name.
+      options: of `BabyAIText`.
+    """
+
+    def __init__(self, level: str, options: Mapping[str, Any]) -> None:
+        self._game = BabyAIText(level, fields=("prompt",), **options)
+        self._out = empty_observation(self._game.spec)
+        self._names = self._game.spec.action_names
+        self._now: Play | None = None
+
+    def reset(self, rng: np.random.Generator, start: Any = None) -> Play:
+        """See `TextEnvironment`."""
+        seed = int(rng.integers(_SEEDS)) if start is None else start.seed
+        self._game.reset(seed, self._out)
+        prompt = decoded(self._out["prompt"])
+        now = self._now = Play(seed, prompt, prompt)
+        for step in () if start is None else start.steps:
+            now = self._play(now, step.action)
+        return now
+
+    def step(self, action: str) -> Outcome:
+        """See `TextEnvironment`; ValueError for a text that is no action."""
+        if self._now is None or self._now.over:
+            raise ValueError("the episode has ended, or none has begun")
+        if action not in self._names:
+            raise ValueError(f"{action!r} is none of the actions {', '.join(self._names)}")
+        now = self._play(self._now, self._names.index(action))
+        return Outcome(now, now.steps[-1].reward, now.over)
+
+    def _play(self, before: Play, action: int) -> Play:
+        reward, end = self._game.step(action, self._out)
+        seen = tuple(filter(None, decoded(self._out["text"]).split("\n")))
+        step = PlayedStep(action, self._names[action], float(reward), seen)
+        steps, prompt = (*before.steps, step), decoded(self._out["prompt"])
+        self._now = Play(before.seed, prompt, before.begun, steps, end == TERMINATED, end != RUNNING)
+        return self._now
+
+
+class RandomPlay(TextPolicy):
+    """Does anything, each action as often as any other."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+
+    def act(self, observation: Any, rng: np.random.Generator) -> str:
+        """See `TextPolicy`."""
+        return self._names[int(rng.integers(len(self._names)))]
+
+
+class PlayedSteps:
+    """A stream of steps (`DialogueStream`): each a dialogue of its prompt, its action, and what was seen next."""
+
+    def __init__(self, environment: PlayEnvironment, policy: TextPolicy, observations: int) -> None:
+        self._environment, self._policy, self._observations = environment, policy, observations
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """The steps of `count` episodes."""
+        found: list[Dialogue] = []
+        for group in range(first, first + count):
+            end, steps = interact(self._environment, self._policy, rng)
+            for number, (before, action, reward) in enumerate(steps):
+                # The observations of a window are counted from 0, the next one comes behind them.
+                seen = prompts.observed(min(number + 1, self._observations), end.steps[number].seen)
+                terminal = end.terminal and number == len(steps) - 1
+                found.append(
+                    Dialogue((before.prompt, action, seen), (None, reward, None), terminal, {"group": group})
+                )
+        return Dialogues.of(found)
+
+
+class ByteTokenizer:
+    """The bytes of latin-1, then the delimiters."""
+
+    delimiters = Delimiters(*range(256, 262))
+    size = 262
+
+    def encode(self, text: str) -> list[int]:
+        """See `TextTokenizer`."""
+        return list(text.encode("latin-1"))
+
+    def decode(self, tokens: list[int]) -> str:
+        """See `TextTokenizer`."""
+        return bytes(token for token in tokens if token < 256).decode("latin-1")
+
+
+class BabyAITextTask(TextTask):
+    """Kinds: 'games', whole episodes; 'steps', a dialogue for each step, `num_dialogues` counts episodes then."""
+
+    kinds = (GAMES, STEPS)
+    defaults = {
+        "level": "BabyAI-GoToLocal-v0",
+        "kind": "",
+        "language": "",
+        "observations": 3,
+        "actions": ACTIONS,
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """See `TextTask`; the level is looked up."""
+        super().__init__(options)
+        self._made = {name: value for name, value in self.options.items() if name != "level"}
+        BabyAIText.make_spec(self.options["level"], **self._made)
+
+    def tokenizer(self) -> ByteTokenizer:
+        """See `TextTask`."""
+        return ByteTokenizer()
+
+    def environment(self) -> PlayEnvironment:
+        """See `TextTask`."""
+        return PlayEnvironment(self.options["level"], self._made)
+
+    def policy(self, name: str) -> TextPolicy:
+        """'random'."""
+        if name != "random":
+            raise UserError(f"config.policy={name}: must be 'random' in BabyAI-Text")
+        return RandomPlay(tuple(self.options["actions"]))
+
+    def check(self, kind: str, policy: str) -> None:
+        """See `TextTask`."""
+        super().check(kind, policy)
+        self.policy(policy)
+
+    def stream(self, kind: str, policy: str) -> DialogueStream:
+        """See `TextTask`."""
+        if kind == STEPS:
+            return PlayedSteps(self.environment(), self.policy(policy), self.options["observations"])
+        return Played(self.environment(), self.policy(policy))
+
+    def at_a_time(self, kind: str) -> int:
+        """See `TextTask`."""
+        return 16

@@ -1,0 +1,151 @@
+"""BabyAI-Text as dialogues: what an agent reads, does and sees next."""
+
+from __future__ import annotations
+
+import collections
+import json
+
+import numpy as np
+import pytest
+
+from motif_jax.collecting import dialogues as collection
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.envs import registry as environments
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.envs.babyai_text.environment import decoded
+from motif_jax.envs.babyai_text.prompts import Window
+from motif_jax.envs.spec import RUNNING, empty_observation
+from motif_jax.envs.text import registry
+from motif_jax.language import corpus
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import Interruption
+
+LEVEL = "BabyAI-GoToLocal-v0"
+
+
+def task(**options):
+    return registry.make("babyai_text", options)
+
+
+def prompts_of(seed, actions, observations):
+    """What an agent with that window reads on the way."""
+    world = environments.make(LEVEL, fields=("prompt",), observations=observations)
+    out = empty_observation(world.spec)
+    world.reset(seed, out)
+    found = [decoded(out["prompt"])]
+    for action in actions:
+        world.step(ACTIONS.index(action), out)
+        found.append(decoded(out["prompt"]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def games():
+    return task().stream("games", "random").sample(seeds.rng(5), 3)
+
+
+def endless(seed, actions):
+    """What an agent that forgets nothing reads on the way."""
+    world = environments.make(LEVEL)
+    out = empty_observation(world.spec)
+    world.reset(seed, out)
+    window, goal = Window(1000), decoded(out["mission"])
+    window.start(decoded(out["text"]).split("\n"))
+    found = [window.prompt(goal, ACTIONS)]
+    for action in actions:
+        _, end = world.step(ACTIONS.index(action), out)
+        window.add(action, [clause for clause in decoded(out["text"]).split("\n") if clause])
+        found.append(window.prompt(goal, ACTIONS))
+    assert end != RUNNING
+    return found
+
+
+def test_a_game_laid_end_to_end_is_what_an_agent_with_an_endless_window_reads(games):
+    for game in games:
+        actions = [text for text, reward in zip(game.texts, game.rewards, strict=True) if reward is not None]
+        found = endless(game.meta["seed"], actions)
+        for number, prompt in enumerate(found[:-1]):
+            assert "".join(game.texts[: 2 * number + 1]) == prompt
+        # Behind the end no action is asked for.
+        assert found[-1].startswith("".join(game.texts))
+        assert not game.texts[-1].endswith(": ")
+
+
+@pytest.mark.parametrize("observations", [1, 3])
+def test_a_step_is_a_prompt_an_action_and_what_came_of_it(games, observations):
+    drawn = task(observations=observations).stream("steps", "random").sample(seeds.rng(5), 3)
+    assert len(drawn) == sum(games.turns())
+    of_groups = collections.defaultdict(list)
+    for step in drawn:
+        of_groups[step.meta["group"]].append(step)
+    for game, steps in zip(games, of_groups.values(), strict=True):
+        found = prompts_of(game.meta["seed"], [step.texts[1] for step in steps], observations)
+        for number, step in enumerate(steps):
+            assert step.texts[0] == found[number]
+            seen = step.texts[2].split(": ", 1)
+            assert seen[0] == f" \n Observation {min(number + 1, observations)}"
+            assert found[number + 1].count(seen[1]) >= 1
+        assert [step.terminal for step in steps[:-1]] == [False] * (len(steps) - 1)
+        assert steps[-1].terminal == game.terminal
+        assert sum(step.rewards[1] for step in steps) == game.total
+
+
+def test_random_play_has_no_favourite():
+    policy, rng = task().policy("random"), seeds.rng(1)
+    counts = collections.Counter(policy.act(None, rng) for _ in range(6000))
+    assert set(counts) == set(ACTIONS)
+    # Six standard deviations of 6,000 draws of a sixth.
+    assert max(abs(count - 1000) for count in counts.values()) < 6 * np.sqrt(6000 * 5 / 36)
+
+
+def test_an_episode_is_taken_up_where_it_stood():
+    world, policy, rng = task().environment(), task().policy("random"), seeds.rng(2)
+    now = world.reset(rng)
+    for _ in range(4):
+        now = world.step(policy.act(now, rng)).observation
+    again = task().environment().reset(seeds.rng(9), start=now)
+    assert again.to_sequence() == now.to_sequence()
+    with pytest.raises(ValueError, match="none of the actions"):
+        world.step("fly")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "policy", "said"),
+    [
+        ({"level": "BabyAI-Nowhere-v0"}, "games", "random", "no level"),
+        ({"language": "latin"}, "games", "random", "language"),
+        ({"steps": 3}, "games", "random", "no option steps"),
+        ({}, "branch", "random", "kind"),
+        ({}, "steps", "optimal", "policy"),
+    ],
+)
+def test_what_cannot_be_is_said(options, kind, policy, said):
+    with pytest.raises(UserError, match=said):
+        task(**options).check(kind, policy)
+
+
+@pytest.mark.slow
+def test_a_collection_is_read_as_prompts_and_texts(tmp_path):
+    """Drawn by two processes; the same as drawn here."""
+    chosen = task(observations=1)
+    plan = collection.DialoguePlan(
+        "babyai_text",
+        chosen.options,
+        "steps",
+        "random",
+        3,
+        20,
+        chosen.at_a_time("steps"),
+        str(tmp_path / "s"),
+    )
+    with Interruption() as stop:
+        assert collection.collect(plan, tmp_path, {"facts": {}}, 2, stop)
+    found = list(parquet.read(tmp_path / "dialogues.parquet"))
+    here = chosen.stream("steps", "random").sample(seeds.rng(3, "dialogues", 0), 16)
+    assert found[: len(here)] == list(here)
+    assert json.loads((tmp_path / "dialogues.json").read_text())["actions"] == len(found)
+    items = list(corpus.read(corpus.find(str(tmp_path)), "line"))
+    assert [(item.prompt, item.text) for item in items] == [
+        (step.texts[0], step.texts[1] + step.texts[2]) for step in found
+    ]

@@ -1,0 +1,54 @@
+"""The verdict on success rates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax.reports import measures, success
+from motif_jax.reports.glance import headline
+from motif_jax.reports.run_data import RunData
+
+COUNT = 400
+
+
+def evaluation(share, environment="BabyAI-GoToLocal-v0"):
+    solved = np.arange(COUNT) < share * COUNT
+    rows = [
+        {"index": i, "seed": i, "return": float(yes), "success": float(yes), "length": 9}
+        for i, yes in enumerate(solved)
+    ]
+    summaries = measures.summarise_rows(rows, 100, 0.95)
+    return {
+        "plan": {"policy": "p", "environment": environment, "options": {}},
+        "episodes": COUNT, "confidence": 0.95, "intervals": "Wilson", "steps": 1, "steps_per_second": 1.0,
+        "measures": {key: summary.as_dict() for key, summary in summaries.items()},
+        "rows": rows,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shares", "kind", "lead"),
+    [
+        ((0.6, 0.3, 0.33), "good", True),
+        ((0.6, 0.3, 0.57), "", False),  # above one, not above the other
+        ((0.3, 0.6, 0.3), "bad", False),
+    ],
+)
+def test_the_first_leads_where_its_whole_interval_lies_above_all_others(shares, kind, lead):
+    names = ("agent", "before training", "random")
+    data = RunData(
+        "t", evaluations={name: evaluation(share) for name, share in zip(names, shares, strict=True)}
+    )
+    assert success.leads(data) == lead
+    text, found = headline(data)
+    assert found == kind
+    assert f"{shares[0]:.2f}".lstrip("0").rstrip("0") in text
+
+
+def test_other_games_are_not_judged_by_success():
+    data = RunData(
+        "t", evaluations={name: evaluation(0.5, "NetHackScore-v1") for name in ("agent", "random")}
+    )
+    assert success.rates(data) == {}
+    assert "intrinsic reward" in headline(data)[0]
