@@ -120,6 +120,10 @@ class Frame(NamedTuple):
         cursor: row and column of the player, None where there is none.
         numbers: what people follow along an episode, by name; the same names on every observation.
         spare_rows: rows that a low terminal leaves out: nothing, or nothing that is not shown elsewhere, stands there.
+        cells: of a grid world uint8 [columns, rows, 4], what a page draws it from: object, colour, state (minigrid's codes), and
+            whether the agent sees the cell; None elsewhere.
+        pose: with cells, the agent's column, row and direction (0 right, 1 down, 2 left, 3 up).
+        notes: texts that people read beside the picture, by name; the same names on every observation.
     """
 
     chars: np.ndarray
@@ -127,6 +131,9 @@ class Frame(NamedTuple):
     cursor: tuple[int, int] | None = None
     numbers: Mapping[str, float] = {}
     spare_rows: tuple[int, ...] = ()
+    cells: np.ndarray | None = None
+    pose: tuple[int, int, int] = (0, 0, 0)
+    notes: Mapping[str, str] = {}
 
 
 class Renderer(Protocol):

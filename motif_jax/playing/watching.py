@@ -168,6 +168,8 @@ class Film:
       action_names, action_keys: by number, see `EnvironmentSpec`.
       chars: uint8 [n, rows, columns]; colors: the same, the screen. Empty [n, 0, 0] where there is none.
       cursor: int16 [n, 2], row and column of the player, -1 where unknown.
+      cells: uint8 [n, columns, rows, 4] and pose: uint8 [n, 3] of a grid world, see `Frame`; None elsewhere.
+      notes: name -> a text of each row.
       actions: int32 [n - 1]; task_rewards: float32 [n], of the action that led there.
       texts: distinct texts, or rather distinct pairs of a text and its reward, which may depend on more than the text;
         text_index: int32 [n]; text_count: int32 [n], of the text alone.
@@ -202,6 +204,9 @@ class Film:
     vitals: dict[str, np.ndarray] = field(default_factory=dict)
     info: dict[str, float] = field(default_factory=dict)
     end: int = RUNNING
+    cells: np.ndarray | None = None
+    pose: np.ndarray | None = None
+    notes: dict[str, list[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.text_index)
@@ -224,8 +229,10 @@ class FilmMaker:
         text = b"" if sight.text is None else sight.text.tobytes()
         self._index.append(self._rows.setdefault((text, sight.reward), len(self._rows)))
         if sight.frame is not None:
-            chars, colors = np.array(sight.frame.chars), np.array(sight.frame.colors)
-            self._frames.append(sight.frame._replace(chars=chars, colors=colors))
+            kept = {name: np.array(getattr(sight.frame, name)) for name in ("chars", "colors")}
+            if sight.frame.cells is not None:
+                kept["cells"] = np.array(sight.frame.cells)
+            self._frames.append(sight.frame._replace(**kept))
         self._sights.append(dataclasses.replace(sight, observation={}, frame=None, text=None, reward=None))
 
     def film(self, info: Mapping[str, float]) -> Film:
@@ -258,7 +265,17 @@ class FilmMaker:
             },
             dict(info),
             sights[-1].end,
+            **_grid(frames),
         )
+
+
+def _grid(frames: Sequence[Frame]) -> dict[str, Any]:
+    """What a film keeps of a grid world."""
+    notes = {name: [frame.notes[name] for frame in frames] for name in (frames[0].notes if frames else ())}
+    cells = [frame.cells for frame in frames if frame.cells is not None]
+    if not cells:
+        return {"notes": notes}
+    return {"cells": np.stack(cells), "pose": np.array([f.pose for f in frames], np.uint8), "notes": notes}
 
 
 def with_screen(task: str, options: Mapping[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
 from motif_jax.playing.watching import Film
 from motif_jax.reports import html
 from motif_jax.reports.messages import as_text
@@ -35,6 +36,13 @@ def _floats(array: np.ndarray | None, digits: int = 4) -> list[float | None] | N
     return [round(float(v), digits) if np.isfinite(v) else None for v in np.ravel(array)]
 
 
+def _distinct(texts: list[str]) -> dict[str, list[Any]]:
+    """Each text once, and which of them a row has."""
+    places: dict[str, int] = {}
+    index = [places.setdefault(text, len(places)) for text in texts]
+    return {"texts": list(places), "index": index}
+
+
 def player_data(film: Film) -> dict[str, Any]:
     """Returns everything the page's script reads; numbers are those of `film`, rounded to 4 digits."""
     steps = len(film)
@@ -59,9 +67,33 @@ def player_data(film: Film) -> dict[str, Any]:
         "vitals": {name: values.tolist() for name, values in film.vitals.items()},
         "end": _ENDS[film.end],
     }
+    if film.cells is not None and film.pose is not None:
+        data["grid"] = {
+            "columns": film.cells.shape[1],
+            "rows": film.cells.shape[2],
+            "cells": _pack(_changes(film.cells)),
+            "pose": film.pose.tolist(),
+            "objects": OBJECTS,
+            "colours": COLORS,
+        }
+        # Sentences of any language, a line each.
+        data["texts"] = [text.rstrip(b"\0").decode("latin-1") for text in film.texts]
+    data["notes"] = {name: _distinct(texts) for name, texts in film.notes.items()}
     if film.probabilities is not None:
         data["probabilities"] = _pack(np.round(film.probabilities * 255).astype(np.uint8))
     return data
+
+
+def _note(name: str, film: Film) -> str:
+    """Where a note of the film is written; nothing where it has none."""
+    if name not in film.notes:
+        return ""
+    if name == "mission":
+        return '<p class="mission" id="note-mission"></p>'
+    return (
+        f'<section class="keys"><details open><summary>{escape(name)}</summary><pre class="note" id="note-{escape(name)}"></pre>'
+        "</details></section>"
+    )
 
 
 def render(film: Film) -> str:
@@ -88,12 +120,14 @@ def render(film: Film) -> str:
         for name, text, title in buttons
     )
     screen = (
-        '<div class="screenbox"><pre id="screen" role="img" aria-label="the game\'s screen"></pre></div>'
+        '<div class="screenbox gridbox"><svg id="grid" role="img" aria-label="the grid"></svg></div>'
+        if film.cells is not None
+        else '<div class="screenbox"><pre id="screen" role="img" aria-label="the game\'s screen"></pre></div>'
         if film.chars.size
         else '<div class="empty">this environment has no screen</div>'
     )
     body = (
-        f'<section class="stage">{screen}<p id="message" aria-live="off"></p>'
+        f'<section class="stage">{_note("mission", film)}{screen}<p id="message" aria-live="off"></p>'
         f'<div class="controls">{controls}<label>speed <select id="speed"><option value="2">2 / s</option>'
         '<option value="5">5 / s</option><option value="10" selected>10 / s</option><option value="30">30 / s</option>'
         '<option value="60">60 / s</option><option value="240">240 / s</option></select></label></div>'
@@ -101,7 +135,7 @@ def render(film: Film) -> str:
         '<figure><svg id="timeline" class="chart" role="img" aria-label="intrinsic reward and value over the episode">'
         '</svg><div class="legend" id="legend"></div></figure></section>'
         '<section class="numbers"><div id="facts"></div><div id="probabilities"></div></section>'
-        '<section class="moments"><h2>rewarded moments</h2><div class="scroll list" id="moments"></div></section>'
+        f'{_note("prompt", film)}<section class="moments"><h2>rewarded moments</h2><div class="scroll list" id="moments"></div></section>'
         '<section class="keys"><p class="explain">Keys: Space play or pause, Left and Right one step, with Shift ten, '
         "N and P next and previous rewarded moment, Up and Down speed, Home and End.</p></section>"
     )

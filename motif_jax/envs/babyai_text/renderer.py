@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
 from motif_jax.envs.spec import EnvironmentSpec, Frame
 
@@ -32,7 +33,7 @@ _WHITE = 15
 class GridRenderer:
     """See `motif_jax.envs.spec.Renderer`. A cell is two characters wide; cells that the agent sees show a dot where they are empty."""
 
-    fields = ("grid", "lit", "pose")
+    fields = ("grid", "lit", "pose", "prompt")
 
     def __init__(self, spec: EnvironmentSpec) -> None:
         del spec
@@ -54,4 +55,12 @@ class GridRenderer:
         rows, columns = letters.shape
         chars = np.full((rows, 2 * columns), ord(" "), np.uint8)
         chars[:, ::2] = letters
-        return Frame(chars, shades.repeat(2, axis=1), (y, 2 * x))
+        lit = observation["lit"]
+        return Frame(
+            chars,
+            shades.repeat(2, axis=1),
+            (y, 2 * x),
+            cells=np.concatenate([observation["grid"], lit[..., None]], axis=-1),
+            pose=(x, y, direction),
+            notes={name: decoded(observation[name]) for name in ("mission", "prompt")},
+        )

@@ -19,6 +19,7 @@ let step = 0;
 let playing = false;
 let previousTime = 0;
 let screens = null;
+let cells = null;
 let probabilities = null;
 
 async function inflate(text) {
@@ -91,6 +92,59 @@ function drawScreen() {
   const hero = pre.querySelector(".cursor");
   const box = pre.parentElement;
   if (hero && box.scrollWidth > box.clientWidth) box.scrollLeft = hero.offsetLeft - box.offsetLeft - box.clientWidth / 2;
+}
+
+// What a grid world looks like: minigrid's codes as shapes in a cell of 10 by 10.
+const HUES = { red: "#ff6b64", green: "#5fce77", blue: "#6ea8ff", purple: "#c98bff", yellow: "#f2cf54", grey: "#a8b0ba" };
+const DIRECTIONS = ["to the right", "down", "to the left", "up"];
+const DOOR = ["open", "closed", "locked"];
+const SHAPES = {
+  key: [["circle", { cx: 5, cy: 3, r: 1.6, fill: "none", "stroke-width": 1.1 }], ["path", { d: "M5 4.6V8.6M5 6.6H7M5 8.2H6.6", fill: "none", "stroke-width": 1.1 }]],
+  ball: [["circle", { cx: 5, cy: 5, r: 2.9, stroke: "none" }]],
+  box: [["rect", { x: 2, y: 2, width: 6, height: 6, fill: "none", "stroke-width": 1.1 }], ["path", { d: "M2 5H8", fill: "none", "stroke-width": 1.1 }]],
+  goal: [["rect", { x: 0.4, y: 0.4, width: 9.2, height: 9.2, stroke: "none", fill: "#3c9a54" }]],
+  lava: [["rect", { x: 0, y: 0, width: 10, height: 10, stroke: "none", fill: "#d9622b" }]],
+  floor: [["rect", { x: 2.5, y: 2.5, width: 5, height: 5, stroke: "none", opacity: 0.5 }]],
+};
+const DOORS = [
+  [["rect", { x: 0.6, y: 0.6, width: 2, height: 8.8, "stroke-width": 0.8, fill: "none" }]],
+  [["rect", { x: 1, y: 0.8, width: 8, height: 8.4, "stroke-width": 1, fill: "none" }], ["circle", { cx: 7, cy: 5, r: 0.8, stroke: "none" }]],
+  [["rect", { x: 1, y: 0.8, width: 8, height: 8.4, "stroke-width": 1, "fill-opacity": 0.45 }], ["path", { d: "M7 4V6.4", fill: "none", stroke: "#0c0d10", "stroke-width": 1.1 }]],
+];
+
+function drawGrid() {
+  if (!cells) return;
+  const { columns, rows, objects, colours } = film.grid;
+  const svg = byId("grid");
+  svg.setAttribute("viewBox", `0 0 ${10 * columns} ${10 * rows}`);
+  const parts = [];
+  for (let x = 0; x < columns; x += 1) {
+    for (let y = 0; y < rows; y += 1) {
+      const at = (step * columns * rows + x * rows + y) * 4;
+      const [kind, colour, state, lit] = cells.subarray(at, at + 4);
+      const name = objects[kind];
+      const cell = element("g", { transform: `translate(${10 * x} ${10 * y})`, class: lit ? "cell lit" : "cell" });
+      cell.append(element("rect", { width: 10, height: 10, class: name === "wall" ? "wall" : "ground" }));
+      const hue = HUES[colours[colour]];
+      for (const [shape, attributes] of (name === "door" ? DOORS[Math.min(state, 2)] : SHAPES[name] || [])) {
+        cell.append(element(shape, { fill: hue, stroke: hue, ...attributes }));
+      }
+      const title = name === "door" ? `${DOOR[Math.min(state, 2)]} ${colours[colour]} door` : `${colours[colour]} ${name}`;
+      if (SHAPES[name] || name === "door") cell.append(element("title", {}, title));
+      parts.push(cell);
+    }
+  }
+  const [x, y, direction] = film.grid.pose[step];
+  const hero = element("path", { class: "hero", d: "M8.6 5 1.8 8.6V1.4Z", transform: `translate(${10 * x} ${10 * y}) rotate(${90 * direction} 5 5)` });
+  svg.replaceChildren(...parts, hero);
+  svg.setAttribute("aria-label", `the grid; the agent at column ${x}, row ${y}, looks ${DIRECTIONS[direction]}`);
+}
+
+function drawNotes() {
+  for (const [name, note] of Object.entries(film.notes)) {
+    const box = byId(`note-${name}`);
+    if (box) box.textContent = note.texts[note.index[step]];
+  }
 }
 
 function number(value, digits = 3) {
@@ -256,6 +310,8 @@ function drawMoments() {
 function show(wanted) {
   step = Math.max(0, Math.min(last, wanted));
   drawScreen();
+  drawGrid();
+  drawNotes();
   drawFacts();
   drawProbabilities();
   byId("seek").value = step;
@@ -335,6 +391,7 @@ document.addEventListener("keydown", (event) => {
 async function start() {
   const size = film.rows * film.columns;
   const [chars, colors, shares] = await Promise.all([inflate(film.chars), inflate(film.colors), inflate(film.probabilities)]);
+  if (film.grid) cells = undoChanges(await inflate(film.grid.cells), 4 * film.grid.columns * film.grid.rows);
   if (chars) screens = { chars: undoChanges(chars, size), colors: undoChanges(colors, size) };
   probabilities = shares;
   drawTimeline();
