@@ -34,6 +34,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.language = ConfigDict({"dir": placeholder(str)})  # run folder of pretrain_language_model
     config.text = ConfigDict({"dir": placeholder(str)})  # run folder of train_text
     config.evaluations = ""  # folders of evaluations with commas between, the agent's first
+    config.tests = ""  # folders of test_language_agent, with commas between
     # Of BabyAI-Text: ends with exit code 1 unless the interval of the first one's success lies wholly above all others.
     config.first_must_lead = False
     config.replays = (

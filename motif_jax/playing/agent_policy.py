@@ -155,7 +155,7 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
     with Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)
         if step == 0 and 0 not in checkpoints.steps():
-            return AgentPolicy(f"{folder} before its training", network, _fresh_params(config, network)), 0
+            return _fresh_params(read_config(folder), network), 0
         params = agent_checkpoints.restore_params(checkpoints, step, network)
         if not finite.all_finite(params):
             others = ", ".join(str(other) for other in checkpoints.steps() if other != step) or "none"

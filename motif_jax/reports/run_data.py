@@ -11,6 +11,7 @@ import numpy as np
 
 from motif_jax.reports.learned_reward import LearnedReward
 from motif_jax.reports.messages import MessageTally
+from motif_jax.reports.probes import Probes
 from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json
@@ -47,6 +48,8 @@ class RunData:
       evaluations: by name, as `evaluation_files.read_evaluation` returns them; the first is the agent.
       seen: by evaluation name, the messages met in play.
       replays: (title, relative link) of recorded episodes.
+      probes: what a language agent would do in fixed situations; None for any other.
+      tests: tests of generalisation by player, as `generalisation_files.read` returns them.
       language: curves of a language model's metrics.jsonl.
       text: curves of the metrics.jsonl of an agent that learns from dialogues.
       games_page: relative link to the first evaluation's games token by token; None for none.
@@ -71,6 +74,8 @@ class RunData:
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: dict[str, list[MessageTally]] = field(default_factory=dict)
     replays: list[tuple[str, str]] = field(default_factory=list)
+    probes: Probes | None = None
+    tests: dict[str, dict[str, Any]] = field(default_factory=dict)
     language: dict[str, Curve] = field(default_factory=dict)
     text: dict[str, Curve] = field(default_factory=dict)
     games_page: str | None = None

@@ -6,7 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from motif_jax.reports import html, language_section, learned_reward, recorded_games, text_section
+from motif_jax.reports import (
+    generalisation_section,
+    html,
+    language_section,
+    learned_reward,
+    probes,
+    recorded_games,
+    text_section,
+)
 from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
@@ -28,9 +36,12 @@ def render(data: RunData, written: str) -> str:
     sections = [
         html.section("At a glance", "glance", html.verdict(said, kind), html.tiles(items) if items else ""),
         evaluation_section(data),
+        generalisation_section.by_kind(data),
+        generalisation_section.section(data.tests),
         text_section.divergence_section(data),
         text_section.training_section(data.text),
         *([] if text else [hacking_section(data), training_section(data)]),
+        probes.section(data.probes),
         learned_reward.section(data.learned, data.metrics),
         *([] if text else [reward_section(data)]),
         language_section.section(data.language),
@@ -41,7 +52,7 @@ def render(data: RunData, written: str) -> str:
         provenance_section(data),
     ]
     links = {
-        "evaluation": "Evaluation", "hacking": "Reward against progress", "training": "Agent training",
+        "evaluation": "Evaluation", "tests": "Tests", "hacking": "Reward against progress", "training": "Agent training", "probes": "Probes",
         "learned": "What the reward learned",
         "reward": "Reward training", "language": "Language model", "messages": "Messages", "episodes": "Episodes", "training-games": "Training games", "dataset": "Dataset",
         "provenance": "How it was made",
@@ -51,6 +62,10 @@ def render(data: RunData, written: str) -> str:
                  "language": "Language model", "episodes": "Episodes", "provenance": "How it was made"}  # fmt: skip
         if not data.text:
             del links["text"]
+    if not data.tests:
+        links.pop("tests", None)
+    if data.probes is None:
+        links.pop("probes", None)
     if data.learned is None:
         links.pop("learned", None)
     if not data.recorded:

@@ -32,6 +32,24 @@ METRIC_GROUPS: Sequence[tuple[str, str, Sequence[tuple[str, str]]]] = (
         [("loss/policy", "policy"), ("loss/value", "value"), ("loss/exploration", "exploration")],
     ),
     ("change of the policy", "nats", [("policy/kl", "divergence from the behaviour")]),
+    (
+        "ratios of the policy",
+        "probability now over probability when played",
+        [
+            ("policy/ratio_mean", "mean"),
+            ("policy/ratio_min", "smallest"),
+            ("policy/ratio_max", "largest"),
+        ],
+    ),
+    (
+        "where the time goes",
+        "share of time",
+        [
+            ("learner/wait_share", "learner waits"),
+            ("inference/wait_share", "inference waits"),
+            ("batcher/wait_share", "batches wait"),
+        ],
+    ),
     ("value function", "explained variance", [("value/explained_variance", "")]),
     ("gradient", "norm before the clip", [("optimizer/gradient_norm", "")]),
 )

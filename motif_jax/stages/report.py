@@ -19,8 +19,10 @@ from motif_jax.envs.babyai_text.catalogue import PREFIX
 from motif_jax.playing.policies import BOT, RANDOM
 from motif_jax.reports import (
     evaluation_files,
+    generalisation_files,
     learned_reward,
     messages,
+    probes,
     recorded_games,
     run_report,
     run_tables,
@@ -72,6 +74,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(
         bool(given or folders), "agent.dir", None, f"given, or one of {', '.join(FOLDERS)}, evaluations"
     )
+    for folder in folders_of(config.tests):
+        checks.require(folder.is_dir(), "tests", str(folder), "an existing folder")
+        generalisation_files.read(folder)
     if config.first_must_lead:
         read = [evaluation_files.read_evaluation(folder)["plan"]["environment"] for folder in folders]
         good = len(folders) > 1 and all(name.startswith(PREFIX) for name in read)
@@ -105,12 +110,17 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         data.metrics = curves.read_metrics(config.agent.dir)
         data.learned = learned(Path(config.agent.dir))
         data.episodes = curves.read_episodes(config.agent.dir)
+        data.probes = probes.read(config.agent.dir)
         data.recorded = recorded_games.read_recorded(config.agent.dir)
         data.recorded_players = recorded_games.players(folders_of(config.replays), workdir)
     if config.language.dir:
         data.language = curves.read_metrics(config.language.dir)
     if config.text.dir:
         data.text = curves.read_metrics(config.text.dir)
+    for folder in folders_of(config.tests):
+        found = generalisation_files.read(folder)
+        data.tests[_other(found["player"], data.tests)] = found
+        data.commands += run_report.command_of(folder, f"tests of {found['player']}")
     for folder in folders_of(config.evaluations):
         evaluation = evaluation_files.read_evaluation(folder)
         spoken = text_section.is_text(evaluation)
@@ -162,6 +172,11 @@ def _evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
         name = "before training"
     if name in taken:
         name = Path(policy).name
+    return _other(name, taken)
+
+
+def _other(name: str, taken: Container[str]) -> str:
+    """The name, with a number behind it where it is taken."""
     number = 2
     while name in taken:
         name, number = f"{name.rstrip('0123456789 ')} {number}", number + 1

@@ -1,0 +1,172 @@
+"""What a language agent would do in fixed situations, over its training, and what each clause of them was worth at its end."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.reports import html
+from motif_jax.reports.charts import short
+from motif_jax.reports.html import Cell
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json, read_json_lines
+
+DESCRIPTION, LINES, CLAUSES = "probes.json", "probes.jsonl", "clauses.jsonl"
+_REMEDY = "take the file away, and probe_language_agent makes it of the run's checkpoints"
+_COLUMNS = 60  # of a heatmap; of more updates some are shown
+_WIDE, _HIGH, _NAMES, _BELOW = 420, 17, 92, 18
+
+
+@dataclasses.dataclass(frozen=True)
+class Clause:
+    """A clause of a situation.
+
+    Attributes:
+      probe, text: where it stands, and what it says.
+      change: total variation distance of the policy with and without it, 0 to 1.
+      action: the one whose probability it changes most; difference: by so much it raises it.
+    """
+
+    probe: str
+    text: str
+    change: float
+    action: str
+    difference: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Probes:
+    """What the files of a run say.
+
+    Attributes:
+      actions: names.
+      names, prompts: of the situations.
+      steps: int64 [updates], environment steps before each.
+      probabilities: float64 [updates, probes, actions].
+      clauses: at the newest look, most important first.
+    """
+
+    actions: tuple[str, ...]
+    names: tuple[str, ...]
+    prompts: tuple[str, ...]
+    steps: np.ndarray
+    probabilities: np.ndarray
+    clauses: tuple[Clause, ...]
+
+
+def read(folder: str | os.PathLike[str]) -> Probes | None:
+    """The probes in a folder of train_agent or probe_language_agent; None where it has none.
+
+    Raises:
+      UserError: a file is damaged.
+    """
+    path = Path(folder) / DESCRIPTION
+    if not path.exists():
+        return None
+    told = read_json(path, _REMEDY, keys=("actions", "probes"))
+    rows = list(read_json_lines(Path(folder) / LINES, ("update", "step"), _REMEDY))
+    if not rows:
+        return None
+    try:
+        probes, actions = told["probes"], tuple(told["actions"])
+        found = np.array([row["probabilities"] for row in rows], np.float64)
+        if found.shape[1:] != (len(probes), len(actions)):
+            raise ValueError("probabilities of other probes or actions")
+        looks = list(read_json_lines(Path(folder) / CLAUSES, ("update",), _REMEDY))
+        updates = {row["update"]: number for number, row in enumerate(rows)}
+        clauses: list[Clause] = []
+        if looks and looks[-1]["update"] in updates:
+            whole = found[updates[looks[-1]["update"]]]
+            clauses = [_clause(each, probes, actions, whole) for each in looks[-1]["without"]]
+        return Probes(
+            actions,
+            tuple(probe["name"] for probe in probes),
+            tuple(probe["prompt"] for probe in probes),
+            np.array([row["step"] for row in rows], np.int64),
+            found,
+            tuple(sorted(clauses, key=lambda clause: -clause.change)),
+        )
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} or {LINES} beside it is damaged ({error}): {_REMEDY}") from None
+
+
+def _clause(each: dict[str, Any], probes: Sequence[Any], actions: Sequence[str], whole: np.ndarray) -> Clause:
+    probe = probes[each["probe"]]
+    difference = whole[each["probe"]] - np.array(each["probabilities"], np.float64)
+    most = int(np.argmax(np.abs(difference)))
+    return Clause(
+        probe["name"],
+        probe["observations"][each["observation"]][each["clause"]],
+        float(np.abs(difference).sum() / 2),
+        actions[most],
+        float(difference[most]),
+    )
+
+
+def heatmap(probes: Probes, place: int) -> str:
+    """One situation as SVG: a row an action, a column an update, the darker the likelier."""
+    values, steps = probes.probabilities[:, place], probes.steps
+    if len(values) > _COLUMNS:
+        chosen = np.linspace(0, len(values) - 1, _COLUMNS).round().astype(int)
+        values, steps = values[chosen], steps[chosen]
+    wide = (_WIDE - _NAMES) / len(values)
+    parts = []
+    for row, action in enumerate(probes.actions):
+        y = row * _HIGH
+        parts.append(f'<text x="{_NAMES - 6}" y="{y + 12}" text-anchor="end">{escape(action)}</text>')
+        for column, value in enumerate(values[:, row]):
+            parts.append(
+                f'<rect class="heat" x="{_NAMES + column * wide:.1f}" y="{y}" width="{wide + 0.2:.1f}" height="{_HIGH - 1}" '
+                f'fill-opacity="{value:.3f}"><title>{escape(action)} at step {int(steps[column]):,}: {value:.2f}</title></rect>'
+            )
+    high = _HIGH * len(probes.actions)
+    parts.append(f'<text x="{_NAMES}" y="{high + 14}">{short(float(steps[0]))}</text>')
+    parts.append(
+        f'<text x="{_WIDE}" y="{high + 14}" text-anchor="end">{short(float(steps[-1]))} steps</text>'
+    )
+    label = escape(f"probability of each action in: {probes.names[place]}")
+    return (
+        f'<svg class="chart" viewBox="0 0 {_WIDE} {high + _BELOW}" role="img" aria-label="{label}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def section(probes: Probes | None) -> str:
+    """The section; nothing without probes."""
+    if probes is None:
+        return ""
+    figures = []
+    for place, (name, prompt) in enumerate(zip(probes.names, probes.prompts, strict=True)):
+        likely = int(probes.probabilities[-1, place].argmax())
+        chance = probes.probabilities[-1, place, likely]
+        caption = f"at the end {probes.actions[likely]} with {100 * chance:.0f} %. {_goal(prompt)}"
+        figures.append(html.figure(name, heatmap(probes, place), caption))
+    table = ""
+    if probes.clauses:
+        rows = [
+            [
+                Cell(clause.probe),
+                Cell(clause.text),
+                Cell(f"{clause.change:.3f}", clause.change),
+                Cell(f"{clause.action} {clause.difference:+.3f}", clause.difference),
+            ]
+            for clause in probes.clauses
+        ]
+        header = ("situation", "clause", "change of the policy", "what the clause does most")
+        table = "<h3>what each clause is worth</h3>" + html.table(header, rows, "clause-table")
+    note = (
+        "What the agent would do in fixed situations: a row an action, a column an update, the darker the likelier. Change of the policy: total "
+        "variation distance, 0 to 1, between what it does with the clause and without it, at the newest look."
+    )
+    return html.section("Probes", "probes", html.grid(*figures), table, note=note)
+
+
+def _goal(prompt: str) -> str:
+    """The lines of a prompt but its list of actions."""
+    return " ".join(line.strip() for line in prompt.split("\n")[1:-1])

@@ -1,0 +1,93 @@
+"""Probes, tests of generalisation and kinds of task on a run's page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from motif_jax.reports import generalisation_section, probes
+from motif_jax.reports.run_data import RunData
+from motif_jax.support.errors import UserError
+from tests.made_up_runs import HOSTILE
+
+SPLIT, SURE = [0.5, 0.25, 0.25], [0.9, 0.05, 0.05]
+
+
+def write(folder, rows=3):
+    probe = {"name": f"goal {HOSTILE}", "goal": "go to the red ball", "actions": []}
+    probe |= {
+        "observations": [["a wall", "a red ball"]],
+        "prompt": "Possible action: x \n Goal: g \n Observation 0: o \n Action 0: ",
+    }
+    told = {"actions": ["left", "right", "on"], "probes": [probe]}
+    (folder / probes.DESCRIPTION).write_text(json.dumps(told))
+    lines = [
+        {"update": n, "step": 100 * n, "probabilities": [SURE if n == 2 else SPLIT]} for n in range(rows)
+    ]
+    (folder / probes.LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    looks = [
+        {"probe": 0, "observation": 0, "clause": 0, "probabilities": SURE},
+        {"probe": 0, "observation": 0, "clause": 1, "probabilities": [0.3, 0.05, 0.65]},
+    ]
+    (folder / probes.CLAUSES).write_text(json.dumps({"update": 2, "step": 200, "without": looks}) + "\n")
+
+
+def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path):
+    write(tmp_path)
+    found = probes.read(tmp_path)
+    assert found.probabilities.shape == (3, 1, 3)
+    most, least = found.clauses
+    assert (most.text, least.text) == ("a red ball", "a wall")
+    # Half of |.9 - .3| + |.05 - .65|.
+    assert most.change == pytest.approx(0.6)
+    assert (most.action, least.change) == ("left", 0)
+    assert most.difference == pytest.approx(0.6)
+    page = probes.section(found)
+    assert page.count('class="heat"') == 9
+    assert "<script>" not in page
+
+
+def test_a_run_without_probes_has_no_section_and_a_damaged_file_is_named(tmp_path):
+    assert probes.section(probes.read(tmp_path)) == ""
+    write(tmp_path)
+    with open(tmp_path / probes.LINES, "a") as file:
+        file.write('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
+    with pytest.raises(UserError, match="probes"):
+        probes.read(tmp_path)
+
+
+def estimate(value):
+    return {"value": value, "low": value - 0.1, "high": value + 0.1}
+
+
+def test_players_stand_side_by_side_in_every_test():
+    def taken(*names):
+        tests = [
+            {
+                "name": name,
+                "what": "w",
+                "success": estimate(0.5),
+                "success_change": {**estimate(-0.2), "pairs": 9},
+            }
+            for name in names
+        ]
+        return {"tests": tests, "episodes": 9, "confidence": 0.95}
+
+    both = {"agent": taken("no_modification_test", "french"), "random": taken("no_modification_test")}
+    page = generalisation_section.section(both)
+    assert page.count("not taken") == 1
+    # The first test has nothing to be compared with.
+    assert page.count("-0.200") == 1
+    assert generalisation_section.section({}) == ""
+
+
+def test_kinds_of_task_have_rows_of_their_own():
+    rows = [{"kind": float(n % 2), "success": float(n % 2), "return": 0.5 * (n % 2)} for n in range(10)]
+    evaluation = {"plan": {"environment": "BabyAI-MixedTrainLocal-v0"}, "rows": rows, "confidence": 0.95}
+    page = generalisation_section.by_kind(RunData("t", evaluations={"agent": evaluation}))
+    assert "goto" in page
+    assert "pickup" in page
+    assert "putnext" not in page
+    evaluation["plan"]["environment"] = "BabyAI-GoToLocal-v0"
+    assert generalisation_section.by_kind(RunData("t", evaluations={"agent": evaluation})) == ""
