@@ -11,7 +11,7 @@ in 8 or 4 bits (--config.lora.base=nf4). How long it takes: `configs/benchmark.p
 Variants:
   (none)      a GPT-2 of 124 million parameters, with the sizes and rates that such models are trained with.
   quickstart  a small GPT-2 that sees two million tokens, a few minutes on 2 cores.
-  babyai      a T5 of 0.75 million parameters of the text of random play, 2 minutes on 2 cores (docs/glam.md).
+  babyai      a T5 of 0.75 million parameters of the text of random play, 3 to 4 minutes on 2 cores (docs/glam.md).
   smoke       seconds: whether everything works.
 """
 
@@ -136,7 +136,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         # mission's things get tokens of their own, which have to be learned to mean what is seen.
         config.tokenizer.update({"vocab_size": 600, "phrases": True})
         config.objective, config.packing = "prefix", "items"
-        config.update({"length": 96, "batch_size": 64, "steps": 600, "evaluate_every": 200})
+        config.update({"length": 96, "batch_size": 64, "steps": 1000, "evaluate_every": 250})
         config.optimizer.update({"learning_rate": 1e-3, "warmup_steps": 50})
         config.evaluation_batches = 10
         config.save_every_seconds = 30.0

@@ -15,6 +15,7 @@ from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH
 from motif_jax.support.errors import UserError
 
 _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
+_REACHED = {ENGLISH: "The goal is reached.", FRENCH: "Le but est atteint."}
 _GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
 
 
@@ -56,6 +57,11 @@ class Window:
 def observed(number: int, clauses: Sequence[str]) -> str:
     """What a prompt says of one observation."""
     return "".join([f" \n Observation {number}: ", *(f"{clause}, " for clause in clauses)])
+
+
+def reached(language: str) -> str:
+    """What is said in the place of the next observation where an action has solved the task; no prompt has it."""
+    return f" \n {_REACHED[language]}"
 
 
 def asked(number: int) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
 from motif_jax.datasets.dialogues.items import Delimiters
-from motif_jax.envs.babyai_text import prompts
+from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.envs.babyai_text.environment import BabyAIText, decoded
 from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
@@ -134,10 +134,13 @@ class RandomPlay(TextPolicy):
 
 
 class PlayedSteps:
-    """A stream of steps (`DialogueStream`): each a dialogue of its prompt, its action, and what was seen next."""
+    """A stream of steps (`DialogueStream`): each a dialogue of its prompt, its action, and what was seen next, or that the goal is reached."""
 
-    def __init__(self, environment: PlayEnvironment, policy: TextPolicy, observations: int) -> None:
-        self._environment, self._policy, self._observations = environment, policy, observations
+    def __init__(
+        self, environment: PlayEnvironment, policy: TextPolicy, observations: int, language: str
+    ) -> None:
+        self._environment, self._policy = environment, policy
+        self._observations, self._language = observations, language
 
     def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
         """The steps of `count` episodes."""
@@ -147,6 +150,8 @@ class PlayedSteps:
             for number, (before, action, reward) in enumerate(steps):
                 # The observations of a window are counted from 0, the next one comes behind them.
                 seen = prompts.observed(min(number + 1, self._observations), end.steps[number].seen)
+                if reward > 0:
+                    seen = prompts.reached(self._language)
                 terminal = end.terminal and number == len(steps) - 1
                 found.append(
                     Dialogue((before.prompt, action, seen), (None, reward, None), terminal, {"group": group})
@@ -209,7 +214,12 @@ class BabyAITextTask(TextTask):
     def stream(self, kind: str, policy: str) -> DialogueStream:
         """See `TextTask`."""
         if kind == STEPS:
-            return PlayedSteps(self.environment(), self.policy(policy), self.options["observations"])
+            level = catalogue.find(self.options["level"])
+            assert level is not None
+            language = self.options["language"] or level.language
+            return PlayedSteps(
+                self.environment(), self.policy(policy), self.options["observations"], language
+            )
         return Played(self.environment(), self.policy(policy))
 
     def at_a_time(self, kind: str) -> int:

@@ -83,6 +83,10 @@ def test_a_step_is_a_prompt_an_action_and_what_came_of_it(games, observations):
         found = prompts_of(game.meta["seed"], [step.texts[1] for step in steps], observations)
         for number, step in enumerate(steps):
             assert step.texts[0] == found[number]
+            if step.rewards[1] > 0:
+                assert step.terminal
+                assert step.texts[2] == " \n The goal is reached."
+                continue
             seen = step.texts[2].split(": ", 1)
             assert seen[0] == f" \n Observation {min(number + 1, observations)}"
             assert found[number + 1].count(seen[1]) >= 1
