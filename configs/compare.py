@@ -32,6 +32,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.normalise_one = placeholder(str)  # method whose mean becomes 1 on every task
     config.published = placeholder(str)  # a motif_results.pkl
     config.published_tasks = ""  # 'theirs=ours, ...' where names differ; others are matched by name
+    # Methods may also name folders with a log.csv and .npy files of returns, as GLAM's published tool writes them; they are of this task.
+    config.published_task = placeholder(str)
     config.resamples = 2000 if variant != "smoke" else 100
     config.plots = variant != "smoke"
     return config

@@ -8,7 +8,7 @@ from pathlib import Path
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from motif_jax.published import results
+from motif_jax.published import glam_results, results
 from motif_jax.reports import comparison_page, evaluation_files, plots, run_report, text_tables
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
@@ -28,7 +28,15 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     checks.positive(config, "resamples")
     checks.require(bool(config.methods or config.published), "methods", config.methods, "given, or published")
-    _check_folders(read_methods(config.methods))
+    methods = read_methods(config.methods)
+    _check_folders(methods)
+    published = [path for paths in methods.values() for path in paths if _kind(path) in ("log", "returns")]
+    checks.require(
+        bool(config.published_task) or not published,
+        "published_task",
+        config.published_task,
+        f"the task that {', '.join(map(str, published[:1]))} is of, which it does not say",
+    )
     both = (config.normalise_zero is None) == (config.normalise_one is None)
     checks.require(both, "normalise_one", config.normalise_one, "given together with normalise_zero")
     if config.published is not None:
@@ -83,11 +91,17 @@ def _also(before: Path, folder: Path) -> str:
 
 
 def _kind(folder: Path) -> str:
+    if folder.suffix == ".npy" and folder.is_file():
+        return "returns"
+    if glam_results.is_log(folder):
+        return "log"
     if (folder / evaluation_files.SUMMARY).is_file():
         return "evaluation"
     if (folder / "config.json").is_file() and run_folder.read_config(folder).get("stage") == "train_agent":
         return "run"
-    raise UserError(f"config.methods: {folder} is neither a finished evaluation nor a run of train_agent")
+    raise UserError(
+        f"config.methods: {folder} is neither a finished evaluation, a run of train_agent, nor a log.csv's folder or .npy file of GLAM's tool"
+    )
 
 
 def _task_names(config: ConfigDict) -> dict[str, str]:
@@ -107,10 +121,17 @@ def run(config: ConfigDict, workdir: Path) -> None:
     seeds: dict[str, dict[str, list[Curve]]] = {}
     for method, folders in read_methods(config.methods).items():
         for folder in folders:
-            if _kind(folder) == "evaluation":
+            kind = _kind(folder)
+            if kind == "evaluation":
                 scores.append(_score(method, folder, config.measure))
+            elif kind == "returns":
+                scores.append(_published_score(method, folder, config))
             else:
-                task, curve = _training_curve(folder, config.measure)
+                task, curve = (
+                    (config.published_task, glam_results.read_curve(folder, config.measure))
+                    if kind == "log"
+                    else _training_curve(folder, config.measure)
+                )
                 seeds.setdefault(task, {}).setdefault(method, []).append(curve)
             data.provenance += run_report.provenance_of(folder, f"{method}: {folder}")
     for task, methods in seeds.items():
@@ -142,6 +163,15 @@ def _score(method: str, folder: Path, key: str) -> RunScore:
         raise UserError(f"config.measure={key}: {folder} has no such number; it has {have}")
     score = evaluation["measures"][key]["mean"]["value"]
     return RunScore(method, evaluation["plan"]["environment"], score, evaluation_files.games(evaluation, key))
+
+
+def _published_score(method: str, path: Path, config: ConfigDict) -> RunScore:
+    """Of returns in an .npy file, whose games nobody knows."""
+    returns = glam_results.read_returns(path)
+    measured = {"return": returns, "success": (returns > 0).astype(float)}
+    if config.measure not in measured:
+        raise UserError(f"config.measure={config.measure}: {path} has {', '.join(measured)}")
+    return RunScore(method, config.published_task, float(measured[config.measure].mean()), {})
 
 
 def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:

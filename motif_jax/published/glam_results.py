@@ -1,0 +1,56 @@
+"""Results of GLAM's published tool: curves of `log.csv`, and returns of tests in `return_per_episode/*.npy`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from motif_jax.support import curves
+from motif_jax.support.curves import Curve
+from motif_jax.support.errors import UserError
+
+LOG = "log.csv"
+# What a measure is called there.
+_COLUMNS = {"return": "return_mean", "success": "success_rate", "length": "num_frames_mean"}
+
+
+def is_log(folder: str | os.PathLike[str]) -> bool:
+    """Whether it is a folder of the published tool with a log, and no run of ours."""
+    return (Path(folder) / LOG).is_file() and not (Path(folder) / "config.json").exists()
+
+
+def read_curve(folder: str | os.PathLike[str], measure: str) -> Curve:
+    """A measure ('return', 'success', 'length': means over the newest episodes) over environment steps.
+
+    Raises:
+      UserError: the log is damaged, empty, or has no such column.
+    """
+    path = Path(folder) / LOG
+    table = curves.read_csv(path)
+    column = _COLUMNS.get(measure)
+    if column is None:
+        raise UserError(f"config.measure={measure}: {path} has {', '.join(_COLUMNS)}")
+    if not {"frames", column} <= set(table):
+        raise UserError(f"{path} has no row with frames and {column}: it is no log of the published tool")
+    order = np.argsort(table["frames"], kind="stable")
+    return Curve(table["frames"][order], table[column][order])
+
+
+def read_returns(path: str | os.PathLike[str]) -> np.ndarray:
+    """The returns of a test's episodes, float64 [episodes].
+
+    Raises:
+      UserError: it is no array of numbers; arrays of Python objects, which would have to be unpickled, are refused.
+    """
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path} is no .npy file of numbers: {error}") from None
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu" or not found.size:
+        raise UserError(f"{path} is no .npy file of numbers")
+    values = found.astype(np.float64).ravel()
+    if not np.isfinite(values).all():
+        raise UserError(f"{path} holds returns that are not finite")
+    return values
