@@ -56,3 +56,16 @@ def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watching.Film:
     made = maker.film(environment.episode_info())
     environment.close()
     return made
+
+
+@functools.cache
+def grid_film(level: str = "BabyAI-MixedTrainLocal-v0", seed: int = 5) -> watching.Film:
+    """A random player in a grid world, with its probabilities."""
+    options = watching.with_screen(level, {"kind": "open", "max_episode_steps": 30})
+    environment = registry.make(level, **options)
+    maker = watching.FilmMaker(level, {}, seed, environment.spec, "A film of a grid")
+    for sight in watching.watch(
+        environment, seed, watching.PolicyActions(RandomPolicy(), seed, environment.spec)
+    ):
+        maker.add(sight)
+    return maker.film(environment.episode_info())

@@ -24,7 +24,7 @@ def _pack(array: np.ndarray) -> str:
 
 def _changes(frames: np.ndarray) -> np.ndarray:
     """Each frame xor the one before it: nearly all zeros, so that a game of 5,000 steps takes 0.5 MB."""
-    frames = frames.view(np.uint8)
+    frames = np.ascontiguousarray(frames).view(np.uint8)
     changed = frames.copy()
     changed[1:] ^= frames[:-1]
     return changed
@@ -68,10 +68,13 @@ def player_data(film: Film) -> dict[str, Any]:
         "end": _ENDS[film.end],
     }
     if film.cells is not None and film.pose is not None:
+        # A level of several kinds of task has room for the largest of their worlds.
+        there = film.cells[..., 0].any(axis=0)
+        columns, rows = (int(np.flatnonzero(there.any(axis=axis))[-1]) + 1 for axis in (1, 0))
         data["grid"] = {
-            "columns": film.cells.shape[1],
-            "rows": film.cells.shape[2],
-            "cells": _pack(_changes(film.cells)),
+            "columns": columns,
+            "rows": rows,
+            "cells": _pack(_changes(film.cells[:, :columns, :rows])),
             "pose": film.pose.tolist(),
             "objects": OBJECTS,
             "colours": COLORS,

@@ -11,7 +11,7 @@ import pytest
 from motif_jax.reports import movie, player
 from motif_jax.reports.messages import as_text
 from tests import browser
-from tests.made_up_films import film
+from tests.made_up_films import film, grid_film
 from tests.made_up_runs import HOSTILE
 
 pytestmark = pytest.mark.browser
@@ -182,3 +182,39 @@ def test_text_of_the_game_is_text_and_empty_states_speak(opened):
     assert "this environment has no screen" in body
     assert "no moment of this episode was rewarded" in body
     assert browser.errors(driver) == []
+
+
+def test_a_grid_is_drawn_from_its_codes(opened):
+    driver, folder, _ = opened
+    path = folder / "grid.html"
+    shot = grid_film()
+    path.write_text(player.render(shot), encoding="utf-8")
+    load(driver, path)
+    sizes = (shot.cells[..., 0] > 0).any(axis=0)
+    for step in (0, 7, len(shot) - 1):
+        seek(driver, step)
+        kinds, lit = shot.cells[step, ..., 0], shot.cells[step, ..., 3]
+        count = lambda chosen: driver.execute_script(  # noqa: E731 - short
+            "return document.querySelectorAll(arguments[0]).length", chosen
+        )
+        assert count("#grid .cell") == sizes.any(axis=1).sum() * sizes.any(axis=0).sum()
+        assert count("#grid .lit") == (lit > 0).sum()
+        assert count("#grid .wall") == (kinds == 2).sum()
+        # Doors, keys, balls and boxes have names.
+        assert count("#grid title") == ((kinds >= 4) & (kinds <= 7)).sum()
+        x, y, direction = shot.pose[step].tolist()
+        hero = driver.execute_script("return document.querySelector('#grid .hero').getAttribute('transform')")
+        assert hero.split(" rotate")[0] == f"translate({10 * x} {10 * y})"
+        assert f"rotate({90 * direction} " in hero
+        text = lambda name: driver.execute_script(  # noqa: E731 - short
+            "return document.getElementById(arguments[0]).textContent", name
+        )
+        assert text("note-mission") == shot.notes["mission"][step]
+        assert text("note-prompt") == shot.notes["prompt"][step]
+        seen = shot.texts[shot.text_index[step]].rstrip(b"\0").decode("latin-1")
+        assert text("message") == (seen or "\xa0")
+    seek(driver, 3)
+    press(driver, "\ue012")  # left
+    assert driver.execute_script("return step") == 2
+    for width, dark in ((420, True), (1400, False)):
+        browser.check_look(driver, folder / f"grid_{width}.png", width, dark)
