@@ -229,10 +229,9 @@ class FilmMaker:
         text = b"" if sight.text is None else sight.text.tobytes()
         self._index.append(self._rows.setdefault((text, sight.reward), len(self._rows)))
         if sight.frame is not None:
-            kept = {name: np.array(getattr(sight.frame, name)) for name in ("chars", "colors")}
-            if sight.frame.cells is not None:
-                kept["cells"] = np.array(sight.frame.cells)
-            self._frames.append(sight.frame._replace(**kept))
+            chars, colors = np.array(sight.frame.chars), np.array(sight.frame.colors)
+            cells = None if sight.frame.cells is None else np.array(sight.frame.cells)
+            self._frames.append(sight.frame._replace(chars=chars, colors=colors, cells=cells))
         self._sights.append(dataclasses.replace(sight, observation={}, frame=None, text=None, reward=None))
 
     def film(self, info: Mapping[str, float]) -> Film:

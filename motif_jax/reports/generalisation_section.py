@@ -42,8 +42,9 @@ def section(tests: Mapping[str, Mapping[str, Any]]) -> str:
     figures = []
     for player, found in tests.items():
         shown = [
-            Interval(test["name"], *(test["success"][part] for part in ("value", "low", "high")), 0)
+            Interval(test["name"], rate["value"], rate["low"], rate["high"], 0)
             for test in found["tests"]
+            for rate in (test["success"],)
         ]
         label = f"success of {player}"
         figures.append(html.figure(label, charts.interval_chart(shown, "success rate", label)))

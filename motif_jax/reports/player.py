@@ -70,7 +70,7 @@ def player_data(film: Film) -> dict[str, Any]:
     if film.cells is not None and film.pose is not None:
         # A level of several kinds of task has room for the largest of their worlds.
         there = film.cells[..., 0].any(axis=0)
-        columns, rows = (int(np.flatnonzero(there.any(axis=axis))[-1]) + 1 for axis in (1, 0))
+        columns, rows = (int(place.max()) + 1 for place in np.nonzero(there))
         data["grid"] = {
             "columns": columns,
             "rows": rows,
@@ -79,6 +79,7 @@ def player_data(film: Film) -> dict[str, Any]:
             "objects": OBJECTS,
             "colours": COLORS,
         }
+        data["chars"] = data["colors"] = ""
         # Sentences of any language, a line each.
         data["texts"] = [text.rstrip(b"\0").decode("latin-1") for text in film.texts]
     data["notes"] = {name: _distinct(texts) for name, texts in film.notes.items()}
