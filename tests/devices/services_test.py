@@ -81,6 +81,7 @@ def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.Monk
     end.set()
 
 
+@pytest.mark.slow
 def test_a_system_has_compiled_its_reward_when_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
 

@@ -25,7 +25,7 @@ ARCHITECTURE = RewardArchitecture(message="lt_cnn_small", hidden_dim=8)
 
 def make_reward(folder, seed=0, **values):
     network = RewardNetwork(ARCHITECTURE)
-    params = jax.tree.map(np.asarray, network.init(jax.random.key(seed)))
+    params = jax.tree.map(np.asarray, jax.jit(network.init)(jax.random.key(seed)))
     parts = {
         "statistics": exchange.statistics_of(0.5, 2.0, np.linspace(-1, 1, 19).tolist()),
         "config": {"stage": "train_reward", "compat": {"glyph_crop_centre": False}},
