@@ -159,6 +159,8 @@ def _changed(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
 def _began(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
     """What began to pay in each tenth of the run."""
     paid = [text for text in learned.texts if text.paid is not None]
+    if not paid:
+        return []
     last = max((text.paid or 0 for text in paid), default=0) + 1
     rows: list[tuple[Cell, ...]] = []
     for part in range(_PARTS):
@@ -172,7 +174,7 @@ def _began(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
 def _earned(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
     """What paid most in each tenth of the run, with its share of all that was paid then."""
     rows: list[tuple[Cell, ...]] = []
-    for tenth in learned.tenths:
+    for tenth in learned.tenths if any(tenth.texts for tenth in learned.tenths) else ():
         said = [f"{text or '(no message)'} {_share(value, tenth.total)}" for text, value in tenth.texts[:top]]
         rows.append((Cell(f"{tenth.begin:,} to {tenth.end:,}", float(tenth.begin)),
                      Cell(f"{tenth.total:,.1f}", tenth.total), Cell("; ".join(said), code=True)))  # fmt: skip
@@ -212,10 +214,11 @@ def section(learned: LearnedReward | None, metrics: Mapping[str, Curve], top: in
         figures.append(_figure("tokens", "so far", tokens))
     rows = [_row(text) for text in learned.texts]
     parts = [html.grid(*figures), "<h3 class='after'>what began to pay</h3>",
-             html.table(("environment steps", "messages", "the first of them"), _began(learned, 5), "learned-began")]  # fmt: skip
+             html.table(("environment steps", "messages", "the first of them"), _began(learned, 5), "learned-began",
+                        empty="nothing was paid")]  # fmt: skip
     if learned.tenths:
         columns = ("environment steps", "paid in all", "what paid most, and its share")
-        table = html.table(columns, _earned(learned, 5), "learned-earned")
+        table = html.table(columns, _earned(learned, 5), "learned-earned", empty="nothing was paid")
         parts.append("<h3 class='after'>what paid most in each tenth of the run</h3>" + table)
     if len(learned.checkpoints) > 1:
         header = ("message", "label", *(f"at {step:,}" for step in learned.checkpoints))

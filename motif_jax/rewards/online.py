@@ -304,7 +304,7 @@ class OnlineReward(IntrinsicReward):
     def _sum_up(self, before: int, number: int) -> None:
         """Writes down what texts have earned where a tenth of the run ended since step `before`."""
         total = self.run.config.train_for_env_steps
-        if self.step * _PARTS // total > before * _PARTS // total:
+        if min(self.step, total) * _PARTS // total > before * _PARTS // total:
             self._log.append([Earnings(number, self.step, *self.met.most_earned(_BEST))])
 
     def _note(self, met: Met, rows: np.ndarray, paid: np.ndarray) -> None:

@@ -91,6 +91,13 @@ def test_each_tenth_of_a_run_has_its_own_sums(tmp_path: Path) -> None:
     )
 
 
+def test_a_run_that_was_paid_nothing_has_no_rows_of_nothing() -> None:
+    told = learned_reward.LearnedReward("classification", tenths=[learned_reward.Tenth(0, 10, [], 0.0)])
+    page = learned_reward.section(told, {})
+    assert "0 to 0" not in page
+    assert "0 to 10" not in page
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_pays_what_it_paid_and_rates_its_agent(
