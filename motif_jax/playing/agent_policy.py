@@ -22,6 +22,7 @@ from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.config import has, is_natural
 from motif_jax.support.errors import UserError
 
+_CLONE = "clone_behaviour"  # its runs are agents too
 # What playing needs of a training's config.
 _NEEDED = ("seed", "environment.name", "environment.max_episode_steps", "network", "reward.dir", "compat")
 
@@ -65,7 +66,9 @@ def read_config(folder: str | Path) -> ConfigDict:
       UserError: another folder, or a config that has lost some of its keys.
     """
     config = ConfigDict(run_folder.read_config(folder))
-    if config.get("stage") != "train_agent":
+    if config.get("stage") == _CLONE:
+        config.reward = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
+    elif config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
     missing = [key for key in _NEEDED if not has(config, key)]
     if missing:

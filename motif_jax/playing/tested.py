@@ -18,8 +18,11 @@ from motif_jax.playing import agent_policy, lineups, policies
 from motif_jax.playing.generalisation import CHOOSES_WORDS, READS, Place
 from motif_jax.support import config as checks
 from motif_jax.support import resources, run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, read_json
 
 ZERO_SHOT = "zero_shot"
+PLAN = "plan.json"
 _NAMED = (policies.RANDOM, policies.BOT, ZERO_SHOT)
 
 
@@ -42,6 +45,30 @@ class Player:
     policy: Callable[[Place], Any]
     checkpoint: int | None = None
     room: int | None = None
+
+
+def pinned(workdir: Path) -> int | None:
+    """The checkpoint that a run in `workdir` began with, and keeps although its agent's training may go on; None for none."""
+    path = workdir / PLAN
+    if not path.exists():
+        return None
+    remedy = "put back a copy of it, or choose another --workdir"
+    checkpoint = read_json(path, remedy, keys=("checkpoint",))["checkpoint"]
+    if checkpoint is not None and type(checkpoint) is not int:
+        raise UserError(f"{path} is damaged (no checkpoint): {remedy}")
+    return checkpoint
+
+
+def pin(workdir: Path, player: Player) -> None:
+    """Writes down what `pinned` reads."""
+    atomic_write_json(workdir / PLAN, {"checkpoint": player.checkpoint})
+
+
+def check_greedy(config: ConfigDict, player: Player) -> None:
+    """Raises UserError where `config.greedy` is asked of a player that draws nothing."""
+    drawn = not player.policy(player.base).in_workers
+    allowed = f"False: {config.policy} chooses its actions itself, only a network's are drawn"
+    checks.require(drawn or not config.greedy, "greedy", config.greedy, allowed)
 
 
 def open_player(config: ConfigDict, pinned: int | None = None) -> Player:

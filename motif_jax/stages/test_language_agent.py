@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,16 @@ from rich.console import Console
 
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.playing import tested
-from motif_jax.playing.episodes import How, play_episodes
+from motif_jax.playing.episodes import How
 from motif_jax.playing.generalisation import GeneralisationTest, Place, chosen, place_of
-from motif_jax.reports import evaluation_files, generalisation_files, text_tables
+from motif_jax.reports import generalisation_files, played, text_tables
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text, read_json
-from motif_jax.support.progress import Progress
+from motif_jax.support.files import FolderLock, atomic_write_text
 
 # What a result depends on; more tests and more episodes may be asked for.
 IDENTITY = "seed greedy lanes policy agent environment network action_names prompt_tokens resamples confidence".split()
-PLAN = "plan.json"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -39,24 +36,26 @@ def check(config: ConfigDict, workdir: Path) -> None:
     named = tuple(config.action_names)
     good = len(set(named)) == len(named) and all(isinstance(name, str) and name for name in named)
     checks.require(good, "action_names", named, "names of actions, each different and not empty")
-    player = tested.open_player(config, _pinned(workdir))
+    player = tested.open_player(config, tested.pinned(workdir))
     _tests(config, player)
-    drawn = not player.policy(player.base).in_workers
-    allowed = f"False: {config.policy} chooses its actions itself, only a network's are drawn"
-    checks.require(drawn or not config.greedy, "greedy", config.greedy, allowed)
+    tested.check_greedy(config, player)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
-        player = tested.open_player(config, _pinned(workdir))
-        atomic_write_json(workdir / PLAN, {"checkpoint": player.checkpoint})
+        player = tested.open_player(config, tested.pinned(workdir))
+        tested.pin(workdir, player)
         tests, left_out = _tests(config, player)
         results: list[dict[str, Any]] = []
         base: Sequence[Mapping[str, Any]] = ()
-        for number, (test, place) in enumerate(tests):
-            rows = _play(config, workdir, player, test, place, stop, f"{number + 1}/{len(tests)}")
+        numbers = [seeds.derive(config.seed, "test", index) for index in range(config.episodes)]
+        how = How(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
+        for number, (test, place) in enumerate(tests, start=1):
+            folder = workdir / generalisation_files.FOLDER / test.name
+            title = f"test {number}/{len(tests)} {test.name}"
+            rows = played.play(folder, place, player.policy(place), numbers, how, title, stop)
             if len(rows) < config.episodes:
                 return interruption.EXIT_CODE
             base = base or rows
@@ -66,18 +65,6 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             _write(config, workdir, player, {"finished": finished, "left_out": left_out, "tests": results})
         _show(config, workdir, player)
         return None
-
-
-def _pinned(workdir: Path) -> int | None:
-    """A training that goes on saves newer checkpoints: tests that are resumed keep the one that they began with."""
-    path = workdir / PLAN
-    if not path.exists():
-        return None
-    remedy = "put back a copy of it, or test into another --workdir"
-    checkpoint = read_json(path, remedy, keys=("checkpoint",))["checkpoint"]
-    if checkpoint is not None and type(checkpoint) is not int:
-        raise UserError(f"{path} is damaged (no checkpoint): {remedy}")
-    return checkpoint
 
 
 def _tests(
@@ -98,56 +85,6 @@ def _tests(
             continue
         tests.append((test, place))
     return tests, left_out
-
-
-def _play(
-    config: ConfigDict,
-    workdir: Path,
-    player: tested.Player,
-    test: GeneralisationTest,
-    place: Place,
-    stop: interruption.Interruption,
-    which: str,
-) -> list[dict[str, Any]]:
-    """Plays the episodes of a test that are not in its journal; returns all that there are, by index."""
-    folder = workdir / generalisation_files.FOLDER / test.name
-    folder.mkdir(parents=True, exist_ok=True)
-    with evaluation_files.Journal(folder) as journal:
-        done = sum(index < config.episodes for index in journal.done)
-        if done < config.episodes:
-            title = f"test {which} {test.name}"
-            with Progress(config.episodes, "episodes", title, done) as progress:
-                _play_missing(config, player, place, journal, progress, stop, done)
-        rows = [row for row in journal.rows if row["index"] < config.episodes]
-    return sorted(rows, key=lambda row: row["index"])
-
-
-def _play_missing(
-    config: ConfigDict,
-    player: tested.Player,
-    place: Place,
-    journal: evaluation_files.Journal,
-    progress: Progress,
-    stop: interruption.Interruption,
-    done: int,
-) -> None:
-    session, started, steps = journal.session, time.monotonic(), 0
-    records = play_episodes(
-        place.environment,
-        place.options,
-        [seeds.derive(config.seed, "test", index) for index in range(config.episodes)],
-        player.policy(place),
-        How(workers=config.workers, lanes=config.lanes, greedy=config.greedy),
-        skip=journal.done,
-        stop=stop,
-        on_death=lambda deaths: progress.log(f"worker processes that died and were replaced: {deaths}"),
-    )
-    for record in records:
-        row = evaluation_files.episode_row(record)
-        spent = time.monotonic() - started
-        journal.append({**row, "session": session, "session_seconds": round(spent, 3)})
-        steps, done = steps + len(record), done + 1
-        progress.update(done, **{"return": row["return"], "steps/s": steps / max(spent, 1e-9)})
 
 
 def _result(

@@ -1,0 +1,48 @@
+"""Episodes of BabyAI-Text as what was read and done at each step, from their seeds and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from motif_jax.datasets.trajectories.parquet import Episode
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text.environment import decoded
+from motif_jax.envs.episode import given_actions, play
+
+# Options that are of a network's tokens, or of what else an environment shows.
+_NETWORKS = ("tokenizer", "prompt_tokens", "special_tokens", "fields")
+
+
+def text_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """`options` of BabyAI-Text without those that a network asked for."""
+    return {name: value for name, value in options.items() if name not in _NETWORKS}
+
+
+def actions_of(environment: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the actions."""
+    return registry.spec(environment, **options).action_names
+
+
+def replayed(
+    environment: str, options: Mapping[str, Any], games: Sequence[tuple[int, int, np.ndarray]]
+) -> Iterator[Episode]:
+    """Plays games (index, seed, actions) again and yields what was read in them.
+
+    Raises:
+      RuntimeError: a game does not play as it was written.
+    """
+    env = registry.make(environment, **text_options(options), fields=("prompt",))
+    try:
+        for index, seed, actions in games:
+            prompts, rewards = [], []
+            for moment in play(env, seed, given_actions(np.asarray(actions))):
+                prompts.append(decoded(moment.observation["prompt"]))
+                rewards.append(moment.reward)
+            if len(prompts) != len(actions) + 1:
+                raise RuntimeError(f"the episode with seed {seed} does not play the same way twice")
+            yield Episode(index, seed, prompts[:-1], actions.tolist(), rewards[1:])
+    finally:
+        env.close()

@@ -1,0 +1,120 @@
+"""Trajectories as one parquet file: a row a step, and in its metadata where they come from."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import naming, sync
+
+FILE, META = "trajectories.parquet", "trajectories.json"
+_ABOUT = b"motif_jax.trajectories"
+_NEEDED = ("environment", "options", "actions")
+_ROW_GROUP = 4096
+
+
+class Episode(NamedTuple):
+    """One episode.
+
+    Attributes:
+      index: its place in the list of seeds.
+      seed: which it was.
+      prompts: what was read before each action.
+      actions: what was done, indices into the list of actions.
+      rewards: the task's, unscaled.
+    """
+
+    index: int
+    seed: int
+    prompts: list[str]
+    actions: list[int]
+    rewards: list[float]
+
+
+class Pairs(NamedTuple):
+    """What is learned from.
+
+    Attributes:
+      prompts: of every step.
+      actions: int, indices into `about['actions']`.
+      about: environment, options and actions of the trajectories, and who played; {} where nobody says.
+    """
+
+    prompts: list[str]
+    actions: list[int]
+    about: dict[str, Any]
+
+
+def write(path: str | os.PathLike[str], episodes: Iterable[Episode], about: Mapping[str, Any]) -> int:
+    """Writes episodes, whole or not at all; `about` is JSON. Returns the number of steps."""
+    import pyarrow
+    import pyarrow.parquet
+
+    kinds = [("episode", "int32"), ("seed", "int64"), ("step", "int32"), ("prompt", "string")]
+    kinds += [("action", "uint8"), ("reward", "float32")]
+    schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in kinds])
+    schema = schema.with_metadata({_ABOUT: json.dumps(about).encode()})
+    path, steps = Path(path), 0
+    part = path.with_name(f".{path.name}.tmp")
+    with naming(path), pyarrow.parquet.ParquetWriter(part, schema, compression="zstd") as writer:
+        waiting: list[dict[str, Any]] = []
+        for episode in episodes:
+            rows = zip(episode.prompts, episode.actions, episode.rewards, strict=True)
+            for step, row in enumerate(rows):
+                values = (episode.index, episode.seed, step, *row)
+                waiting.append(dict(zip(schema.names, values, strict=True)))
+            if len(waiting) >= _ROW_GROUP:
+                writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
+                steps, waiting = steps + len(waiting), []
+        if waiting or not steps:
+            writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
+            steps += len(waiting)
+    sync(part)
+    os.replace(part, path)
+    sync(path.parent)
+    return steps
+
+
+def about(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file of `write` says of itself.
+
+    Raises:
+      UserError: there is none, or it is none of these.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        found = json.loads((pyarrow.parquet.read_schema(path).metadata or {})[_ABOUT])
+        if not all(key in found for key in _NEEDED):
+            raise ValueError(f"its metadata lack one of {', '.join(_NEEDED)}")
+    except FileNotFoundError:
+        raise UserError(f"{path} is not there: collect_trajectories writes it") from None
+    except (KeyError, TypeError, ValueError, OSError, pyarrow.ArrowException) as error:
+        raise UserError(f"{path} holds no trajectories ({error}): collect_trajectories writes them") from None
+    return found
+
+
+def read(path: str | os.PathLike[str]) -> Pairs:
+    """Reads a file of `write`.
+
+    Raises:
+      UserError: see `about`, or an action is not one of those that the file names.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    said = about(path)
+    try:
+        table = pyarrow.parquet.read_table(path, columns=["prompt", "action"])
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        raise UserError(f"{path} is damaged ({error}): collect it anew") from None
+    prompts, actions = table["prompt"].to_pylist(), table["action"].to_pylist()
+    names = said["actions"]
+    if None in prompts or any(action is None or action >= len(names) for action in actions):
+        raise UserError(f"{path} is damaged (an action that is not one of {len(names)}): collect it anew")
+    return Pairs(prompts, actions, said)

@@ -1,0 +1,123 @@
+"""Prompts and actions as cloning takes them: tokens to learn from and to measure with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.trajectories import parquet
+from motif_jax.datasets.trajectories.parquet import Pairs
+from motif_jax.language.text import fetch
+from motif_jax.language.tokens import Tokenizer
+from motif_jax.published import trajectories as published
+from motif_jax.support import config as checks
+from motif_jax.support import digests
+from motif_jax.support.errors import UserError
+
+_TOGETHER = 1024  # prompts that are tokenised at a time
+
+
+class CloningData(NamedTuple):
+    """What is learned from; a row is a step of somebody's episode.
+
+    Attributes:
+      tokens: int32 [total], the prompts laid end to end.
+      offsets: int64 [N + 1], where each begins.
+      actions: int32 [N].
+      train, held_out: int64 [..], rows to learn from and to measure with.
+      digest: of the files.
+    """
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+    actions: np.ndarray
+    train: np.ndarray
+    held_out: np.ndarray
+    digest: str
+
+    def prompts(self, rows: np.ndarray, length: int) -> np.ndarray:
+        """The prompts of `rows` [...], int32 [..., length], -1 behind each; row -1 is empty."""
+        found = np.full((*rows.shape, length), -1, np.int32)
+        for place in np.ndindex(rows.shape):
+            row = rows[place]
+            if row >= 0:
+                start, stop = self.offsets[row : row + 2]
+                found[place][: stop - start] = self.tokens[start:stop]
+        return found
+
+
+def files(config: ConfigDict) -> list[Path]:
+    """The files that `config` names.
+
+    Raises:
+      UserError: it names none, or two kinds of them.
+    """
+    folder, other = config.trajectories, config.published.dir
+    allowed = "a folder of collect_trajectories, or None with config.published.dir"
+    checks.require(bool(folder) != bool(other), "trajectories", folder, allowed)
+    if other:
+        checks.existing_folder(config, "published.dir")
+        checks.positive(config, "published.number", allow_zero=True)
+        return list(published.paths(other, config.published.name, config.published.number))
+    checks.existing_folder(config, "trajectories")
+    return [Path(folder) / parquet.FILE]
+
+
+def read(config: ConfigDict) -> Pairs:
+    """Prompts and actions; UserError where they are not what they should be."""
+    paths = files(config)
+    if config.trajectories:
+        return parquet.read(paths[0])
+    name = config.published
+    return Pairs(*published.read(name.dir, name.name, name.number), {})
+
+
+def about(config: ConfigDict) -> dict[str, Any]:
+    """What our trajectories say of themselves; {} of published ones."""
+    return parquet.about(files(config)[0]) if config.trajectories else {}
+
+
+def load(config: ConfigDict, pairs: Pairs, actions: int) -> CloningData:
+    """Tokenises the prompts and parts them.
+
+    Args:
+      config: reads trajectories, published, train_pairs, held_out_share, network.
+      pairs: of `read`.
+      actions: how many there are.
+
+    Raises:
+      UserError: there are too few pairs, an action that is not there, or a prompt that is too long.
+    """
+    count = len(pairs.actions)
+    numbers = np.array(pairs.actions, np.int64)
+    if count < 2 or numbers.min() < 0 or numbers.max() >= actions:
+        raise UserError(
+            f"config.trajectories={config.trajectories or config.published.dir}: must hold at least 2 steps with actions from 0 to "
+            f"{actions - 1}, it has {count}" + (f" with actions up to {numbers.max()}" if count else "")
+        )
+    train = config.train_pairs or count - max(1, round(count * config.held_out_share))
+    allowed = f"below the {count:,} steps that there are: the rest is what is measured with"
+    checks.require(train < count, "train_pairs", config.train_pairs, allowed)
+    tokens, offsets = _tokens(config, pairs.prompts)
+    rows = np.arange(count, dtype=np.int64)
+    digest = digests.of_bytes("".join(digests.of_file(path) for path in files(config)).encode())
+    return CloningData(tokens, offsets, numbers.astype(np.int32), rows[:train], rows[train:], digest)
+
+
+def _tokens(config: ConfigDict, prompts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    tokenizer = Tokenizer.read(fetch(config.network.model))
+    parts, most = [np.zeros(0, np.int32)], config.network.prompt_tokens
+    lengths = [0]
+    for start in range(0, len(prompts), _TOGETHER):
+        some = prompts[start : start + _TOGETHER]
+        for prompt, tokens in zip(some, tokenizer.encode(some), strict=True):
+            if len(tokens) > most:
+                raise UserError(
+                    f"config.network.prompt_tokens={most}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
+                )
+            lengths.append(len(tokens))
+            parts.append(np.array(tokens, np.int32))
+    return np.concatenate(parts), np.cumsum(lengths, dtype=np.int64)

@@ -1,0 +1,96 @@
+"""The published tool's trajectories and returns: `.npy` arrays of prompts, actions and returns. Nothing is unpickled.
+
+Source: github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT), as facts. A file of number k holds what those before hold, too; files
+of LLM agents begin with empty objects, and such are refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json
+
+NAMES = ("trajectories", "bot_trajectories")
+STATUS = "status.json"
+
+
+def read_array(path: str | os.PathLike[str]) -> np.ndarray:
+    """Reads an array of numbers or texts.
+
+    Raises:
+      UserError: it is not there, no array, or one of objects.
+    """
+    try:
+        return np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise UserError(f"{path} is not there") from None
+    except (ValueError, EOFError, OSError) as error:
+        if "pickle" in str(error).lower():
+            raise UserError(
+                f"{path} holds Python objects, which only unpickling could read, and unpickling runs what a file says: "
+                "save it as an array of texts (array.astype(str))"
+            ) from None
+        raise UserError(f"{path} is no array of numpy ({error})") from None
+
+
+def paths(folder: str | os.PathLike[str], name: str, number: int) -> tuple[Path, Path]:
+    """The files of prompts and of actions."""
+    prompts, actions = (Path(folder) / f"{name}_{what}_{number}.npy" for what in ("prompts", "actions"))
+    return prompts, actions
+
+
+def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[str], list[int]]:
+    """Reads prompts and the actions taken on them; actions [steps, environments] are taken row by row.
+
+    Raises:
+      UserError: a file is not there or holds something else, or there is not an action for each prompt.
+    """
+    texts, numbers = (read_array(path) for path in paths(folder, name, number))
+    first, second = paths(folder, name, number)
+    if texts.dtype.kind not in "US":
+        raise UserError(f"{first} holds {texts.dtype}, not texts")
+    if numbers.dtype.kind not in "iu":
+        raise UserError(f"{second} holds {numbers.dtype}, not numbers of actions")
+    if texts.size != numbers.size:
+        raise UserError(
+            f"{first} has {texts.size} prompts, {second} {numbers.size} actions: one for each is needed"
+        )
+    prompts = [
+        text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        for text in texts.ravel().tolist()
+    ]
+    return prompts, numbers.ravel().tolist()
+
+
+def write(
+    folder: str | os.PathLike[str], name: str, pairs: Iterable[tuple[str, int]], steps: int, longest: int
+) -> None:
+    """Writes file 1 of prompts (texts of up to `longest` letters) and actions of `steps` steps, and status.json."""
+    prompts, actions = paths(folder, name, 1)
+    parts = [path.with_name(f".{path.name}.tmp") for path in (prompts, actions)]
+    texts = np.lib.format.open_memmap(parts[0], "w+", f"<U{max(1, longest)}", (steps,))
+    numbers = np.lib.format.open_memmap(parts[1], "w+", np.int64, (steps,))
+    for place, (prompt, action) in enumerate(pairs):
+        texts[place], numbers[place] = prompt, action
+    texts.flush()
+    numbers.flush()
+    for part, path in zip(parts, (prompts, actions), strict=True):
+        os.replace(part, path)
+    atomic_write_json(Path(folder) / STATUS, {"k": 1, "nbr_frames": steps})
+
+
+def read_returns(path: str | os.PathLike[str]) -> np.ndarray:
+    """Reads `return_per_episode/TEST.npy`: float64 [episodes].
+
+    Raises:
+      UserError: it holds something else.
+    """
+    found = read_array(path)
+    if found.dtype.kind not in "fiu" or found.ndim != 1 or not np.isfinite(found).all():
+        raise UserError(f"{path} holds {found.dtype} {list(found.shape)}, not a finite return an episode")
+    return found.astype(np.float64)

@@ -1,0 +1,146 @@
+"""Clones a player of BabyAI-Text into a language model that acts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.support import config as checks
+from motif_jax.support import metrics, nonfinite, run_folder
+from motif_jax.support.files import FolderLock
+from motif_jax.support.interruption import EXIT_CODE
+
+if TYPE_CHECKING:
+    from motif_jax.language.agent import LanguageAgent
+
+# What decides the course of a training: a run continues only with the same values.
+IDENTITY = (
+    "stage seed trajectories published train_pairs held_out_share loss target_tokens batch_size accumulate epochs evaluate_every "
+    "evaluation_batches chunk_steps num_devices warmup_share optimizer network environment early_stopping compat"
+).split()
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for bad values, trajectories or models that are not there, or a folder of another run."""
+    import jax
+
+    from motif_jax.algorithms import schedules
+    from motif_jax.devices import precision
+    from motif_jax.offline import cloning_data, cloning_task
+
+    run_folder.check_identity(workdir, config)
+    positive = "batch_size accumulate epochs evaluate_every evaluation_batches chunk_steps target_tokens keep_checkpoints save_every_seconds"
+    for key in positive.split():
+        checks.positive(config, key)
+    for key in ("train_pairs", "num_devices"):
+        checks.positive(config, key, allow_none=True)
+    checks.positive(config, "early_stopping.patience", allow_zero=True)
+    checks.fraction(config, "warmup_share")
+    share = config.held_out_share
+    checks.require(0 < share <= 0.5, "held_out_share", share, "above 0 and at most 0.5")
+    checks.choice(config, "loss", cloning_task.LOSSES)
+    scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
+    allowed = "'candidates' with network.policy='actions': a head says no words"
+    checks.require(scored, "loss", config.loss, allowed)
+    there = jax.local_device_count()
+    devices = config.num_devices or there
+    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
+    allowed = (
+        f"a multiple of {devices * config.accumulate}: {config.accumulate} parts on each of {devices} devices"
+    )
+    checks.require(
+        config.batch_size % (devices * config.accumulate) == 0, "batch_size", config.batch_size, allowed
+    )
+    schedules.check(cloned(config))
+    checks.check_profile(config)
+    nonfinite.check(config)
+    precision.set_matmul_precision(config)
+    if config.wandb.enabled:
+        metrics.import_wandb()
+    config = resolved(config)
+    run_folder.check_identity(workdir, config, IDENTITY)
+    network = _network(config)
+    cloning_data.load(config, cloning_data.read(config), network.spec.num_actions)
+
+
+def cloned(config: ConfigDict) -> ConfigDict:
+    """A copy whose warm-up is a number, for the checks of optimisers."""
+    config = config.copy_and_resolve_references()
+    if config.optimizer.warmup_steps is None:
+        config.optimizer.warmup_steps = 0
+    return config
+
+
+def resolved(config: ConfigDict) -> ConfigDict:
+    """A copy in which the environment is that of the trajectories, where these say it.
+
+    Raises:
+      UserError: nobody says it, or both do and differ.
+    """
+    from motif_jax.offline import cloning_data
+
+    config = config.copy_and_resolve_references()
+    said, section = cloning_data.about(config), config.environment
+    name = section.name
+    checks.require(
+        bool(name or said),
+        "environment.name",
+        name,
+        "a level of BabyAI-Text: published trajectories do not say where they were played",
+    )
+    if said:
+        allowed = f"None, or {said['environment']}, where the trajectories were played"
+        checks.require(name in (None, said["environment"]), "environment.name", name, allowed)
+        section.name = said["environment"]
+        section.max_episode_steps = said["options"].get("max_episode_steps")
+        for key in section.babyai_text:
+            if key in said["options"]:
+                section.babyai_text[key] = said["options"][key]
+    return config
+
+
+def _network(config: ConfigDict) -> LanguageAgent:
+    from motif_jax.envs import registry
+    from motif_jax.online import agent_networks, settings
+
+    registry.check(config.environment.name)
+    agent_networks.check(config)
+    checks.require(config.network.kind == "language", "network.kind", config.network.kind, "'language'")
+    spec = registry.spec(config.environment.name, **settings.environment_options(config))
+    network: Any = agent_networks.make(config, spec)
+    return network
+
+
+def run(config: ConfigDict, workdir: Path) -> int:
+    """Clones, or goes on where the folder stands; returns 0, or 75 after a request to stop."""
+    import jax
+
+    from motif_jax.devices.parallel import DataParallel
+    from motif_jax.language import config as language_config
+    from motif_jax.language.text import fetch
+    from motif_jax.offline import cloning_data, records
+    from motif_jax.offline.cloning_task import CloningTask
+    from motif_jax.offline.trainer import OfflineTrainer, Settings
+    from motif_jax.support import digests
+
+    with FolderLock(workdir):
+        config = resolved(config)
+        network = _network(config)
+        data = cloning_data.load(config, cloning_data.read(config), network.spec.num_actions)
+        folder = fetch(config.network.model)
+        model = language_config.read(folder)
+        parallel = DataParallel(jax.local_devices()[: config.num_devices])
+        weights = "".join(digests.of_file(path) for path in sorted(Path(folder).glob("*.safetensors")))
+        read = {"trajectories": data.digest, "model": digests.of_bytes(weights.encode())}
+        task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), read)
+        records.refuse_other_data(workdir, task.digests, task.source)
+        run_folder.prepare(workdir, config, IDENTITY)
+        print(
+            f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out; {parallel.device_count} "
+            f"{parallel.devices[0].device_kind} device(s)",
+            flush=True,
+        )
+        done = OfflineTrainer(task, parallel, Settings.of(config, keep=config.keep_checkpoints)).run(workdir)
+        return 0 if done else EXIT_CODE

@@ -1,0 +1,125 @@
+"""Plays episodes of BabyAI-Text until there are enough steps, and writes what was read and done at each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.collecting import trajectories
+from motif_jax.datasets.trajectories import parquet
+from motif_jax.playing import policies, tested
+from motif_jax.playing.episodes import How
+from motif_jax.published import trajectories as published
+from motif_jax.reports import evaluation_files, played
+from motif_jax.support import capacity, digests, interruption, run_folder, seeds
+from motif_jax.support import config as checks
+from motif_jax.support.files import FolderLock, atomic_write_json, read_json
+
+# What the trajectories depend on.
+IDENTITY = "seed greedy lanes policy agent environment network steps successes".split()
+_EPISODES = ".episodes"  # seeds and actions of what was played
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for values that cannot work, before anything is played."""
+    run_folder.check_identity(workdir, config, IDENTITY)
+    for key in ("steps", "workers"):
+        checks.positive(config, key)
+    capacity.require_workers("workers", config.workers)
+    checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
+    player = tested.open_player(config, tested.pinned(workdir))
+    tested.check_greedy(config, player)
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Plays what is missing and writes the files; returns 75 when it was asked to stop before the end."""
+    with FolderLock(workdir), interruption.Interruption() as stop:
+        run_folder.prepare(workdir, config, IDENTITY)
+        meta = workdir / parquet.META
+        player = tested.open_player(config, tested.pinned(workdir))
+        tested.pin(workdir, player)
+        rows = _enough(config, workdir, player, stop)
+        if rows is None:
+            return interruption.EXIT_CODE
+        about = _about(config, player)
+        if not meta.exists():
+            steps = parquet.write(workdir / parquet.FILE, _episodes(player, rows), about)
+            atomic_write_json(
+                meta, {**about, **_counts(rows, steps), "digest": digests.of_file(workdir / parquet.FILE)}
+            )
+        if config.published:
+            _publish(config, workdir)
+        print(_told(read_json(meta, "remove it, and the same command writes it anew")))
+    return None
+
+
+def _enough(
+    config: ConfigDict, workdir: Path, player: tested.Player, stop: interruption.Interruption
+) -> list[dict[str, Any]] | None:
+    """The first episodes that have the steps which are asked for; None when it was asked to stop before that."""
+    policy = player.policy(player.base)
+    how = How(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
+    count = config.lanes
+    while True:
+        numbers = [seeds.derive(config.seed, "trajectories", index) for index in range(count)]
+        title = f"collect {config.steps:,} steps"
+        rows = played.play(workdir / _EPISODES, player.base, policy, numbers, how, title, stop)
+        if len(rows) < count:
+            return None
+        kept = [row for row in rows if row["success"] or not config.successes]
+        total = np.cumsum([row["length"] for row in kept])
+        if len(total) and total[-1] >= config.steps:
+            return kept[: int(np.searchsorted(total, config.steps)) + 1]
+        each = total[-1] / count if len(total) else 1.0
+        # As many as are expected to do, but no more than ten times as many as there are: the mean is a guess at first.
+        count = int(min(10 * count, max(1.02 * config.steps / each, count + config.lanes)))
+
+
+def _episodes(player: tested.Player, rows: Sequence[Mapping[str, Any]]) -> Iterator[parquet.Episode]:
+    games = [(row["index"], row["seed"], evaluation_files.decode_actions(row["actions"])) for row in rows]
+    return trajectories.replayed(player.base.environment, player.base.options, games)
+
+
+def _about(config: ConfigDict, player: tested.Player) -> dict[str, Any]:
+    options = trajectories.text_options(player.base.options)
+    return {
+        "origin": "motif_jax collect_trajectories",
+        "player": player.name,
+        "checkpoint": player.checkpoint,
+        "environment": player.base.environment,
+        "options": options,
+        "actions": list(trajectories.actions_of(player.base.environment, options)),
+        "seed": config.seed,
+    }
+
+
+def _counts(rows: Sequence[Mapping[str, Any]], steps: int) -> dict[str, Any]:
+    return {
+        "episodes": len(rows),
+        "steps": steps,
+        "success": float(np.mean([row["success"] for row in rows])),
+        "mean_return": float(np.mean([row["return"] for row in rows])),
+    }
+
+
+def _publish(config: ConfigDict, workdir: Path) -> None:
+    """Writes the published arrays of what the parquet file holds, unless they are there."""
+    if (workdir / published.STATUS).exists():
+        return
+    pairs = parquet.read(workdir / parquet.FILE)
+    name = published.NAMES[config.policy == policies.BOT]
+    longest = max(map(len, pairs.prompts))
+    published.write(
+        workdir, name, zip(pairs.prompts, pairs.actions, strict=True), len(pairs.actions), longest
+    )
+
+
+def _told(meta: Mapping[str, Any]) -> str:
+    return (
+        f"{meta['steps']:,} steps of {meta['episodes']:,} episodes by {meta['player']} on {meta['environment']}: "
+        f"success {meta['success']:.3f}, mean return {meta['mean_return']:.3f}"
+    )

@@ -1,0 +1,119 @@
+"""Trajectories collected and cloned: what is written, that runs go on, what is refused, and that the clone plays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax.datasets.trajectories import parquet
+from motif_jax.published import trajectories as published
+from motif_jax.stages import clone_behaviour, collect_trajectories
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from tests.language import talkers
+from tests.processes import wait_until
+from tests.reward_fixtures import REPOSITORY, command, environment, launch, load_config
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("trajectories")
+    config = load_config("collect_trajectories")
+    config.published = True
+    config.environment.babyai_text.observations = 1
+    collect_trajectories.check(config, workdir)
+    assert collect_trajectories.run(config, workdir) is None
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return talkers.write(tmp_path_factory.mktemp("model"))
+
+
+def cloning(collected, model, **overrides):
+    config = load_config("clone_behaviour")
+    config.trajectories, config.network.model = str(collected), str(model)
+    config.network.prompt_tokens, config.num_devices = 200, 1
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+def test_trajectories_are_what_was_read_and_done(collected):
+    meta = json.loads((collected / "trajectories.json").read_text())
+    pairs = parquet.read(collected / parquet.FILE)
+    assert meta["steps"] == len(pairs.prompts) >= 60
+    assert meta["success"] == 1.0
+    assert pairs.about["environment"] == "BabyAI-GoToLocal-v0"
+    assert all(prompt.startswith("Possible action of the agent: turn left, ") for prompt in pairs.prompts)
+    assert published.read(collected, "bot_trajectories", 1) == (pairs.prompts, pairs.actions)
+    # The same command finds it done.
+    before = (collected / parquet.FILE).stat().st_mtime_ns
+    config = load_config("collect_trajectories")
+    config.environment.babyai_text.observations = 1
+    assert collect_trajectories.run(config, collected) is None
+    assert (collected / parquet.FILE).stat().st_mtime_ns == before
+
+
+def test_what_cannot_be_cloned_is_refused(collected, model, tmp_path):
+    for overrides, said in (
+        ({"trajectories": None}, "config.trajectories=None: must be a folder of collect_trajectories"),
+        ({"trajectories": str(tmp_path)}, "trajectories.parquet is not there"),
+        ({"loss": "huber"}, "config.loss='huber': must be one of tokens, candidates"),
+        ({"train_pairs": 10**6}, "config.train_pairs=1000000: must be below the"),
+        ({"network.prompt_tokens": 9}, "config.network.prompt_tokens=9: a prompt has"),
+        ({"environment.name": "BabyAI-GoToObj-v0"}, "must be None, or BabyAI-GoToLocal-v0"),
+        ({"network.policy": "actions"}, "config.loss='tokens': must be 'candidates'"),
+        ({"batch_size": 9, "accumulate": 2}, "config.batch_size=9: must be a multiple of 2"),
+        ({"trajectories": None, "published.dir": str(collected)}, "environment.name=None: must be a level"),
+    ):
+        with pytest.raises(UserError, match=said):
+            clone_behaviour.check(cloning(collected, model, **overrides), tmp_path / "none")
+    (tmp_path / parquet.FILE).write_bytes(b"PAR1")
+    with pytest.raises(UserError, match="holds no trajectories"):
+        clone_behaviour.check(cloning(collected, model, trajectories=str(tmp_path)), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.slow
+def test_a_cloning_is_killed_goes_on_with_the_same_bits_and_plays(collected, model, tmp_path):
+    flags = (
+        f"--config.trajectories={collected}",
+        f"--config.network.model={model}",
+        "--config.network.prompt_tokens=200",
+        "--config.epochs=3",
+        "--config.optimizer.learning_rate=0.02",
+    )
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    process = subprocess.Popen(
+        command("clone_behaviour", killed, *flags, "--config.save_every_seconds=0.001"),
+        cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    wait_until(
+        lambda: process.poll() is not None or len([*(killed / "checkpoints").glob("[0-9]*")]) > 1,
+        "two evaluations",
+    )
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(60)
+    for folder in (killed, whole):
+        launch("clone_behaviour", folder, *flags)
+    one, two = (learned(folder) for folder in (killed, whole))
+    jax.tree.map(np.testing.assert_array_equal, one, two)
+    rows = [json.loads(row) for row in (whole / "metrics.jsonl").read_text().splitlines()]
+    losses = [row["validation/loss"] for row in rows if "validation/loss" in row]
+    assert losses[-1] < losses[0]
+    launch("evaluate", tmp_path / "played", f"--config.policy={whole}", "--config.episodes=2")
+    assert json.loads((tmp_path / "played" / "evaluation.json").read_text())["episodes"] == 2
+
+
+def learned(folder):
+    with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
+        from motif_jax.support.checkpoints import ANY
+
+        return checkpoints.restore(None, {"params": ANY})["params"]
