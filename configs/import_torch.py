@@ -5,7 +5,10 @@
     python -m motif_jax.launch --config=configs/import_torch.py:agent --workdir=runs/imported_agent --config.file=FILE.pth
     python -m motif_jax.launch --config=configs/import_torch.py:oni --workdir=runs/imported_oni --config.file=FILE.pth
 
-The last reads an agent of ONI (28 actions) with the labels and the classifier that its checkpoint holds; `:reward` with its file reads the network of a
+    python -m motif_jax.launch --config=configs/import_torch.py:glam --workdir=runs/imported_gflan --config.file=model.checkpoint \
+        --config.agent.network.model=google/flan-t5-large
+
+The last reads an agent of GLAM or of its behaviour cloning (docs/glam.md). The one before it reads an agent of ONI (28 actions) with the labels and the classifier that its checkpoint holds; `:reward` with its file reads the network of a
 learned ranking (its mean and variance are not in the file). Out comes a run folder that agents, evaluate and explain_reward use like one trained here, model.safetensors, and
 mapping.json: which tensor of the file became which layer. Seconds. Tensors are matched by shape, order and hints in
 their names; where that leaves a choice it is asked for: --config.names="reward_head/weight=THEIR.weight,...". The same
@@ -32,12 +35,12 @@ def _sibling(name: str, variant: str) -> ConfigDict:
 
 
 def get_config(variant: str | None = None) -> ConfigDict:
-    if variant not in (None, "", "reward", "agent", "oni"):
-        raise unknown_variant(variant, ("", "reward", "agent", "oni"))
+    if variant not in (None, "", "reward", "agent", "oni", "glam"):
+        raise unknown_variant(variant, ("", "reward", "agent", "oni", "glam"))
     config = ConfigDict()
     config.stage = "import_torch"
     config.seed = 0
-    config.kind = "agent" if variant == "oni" else variant or "reward"
+    config.kind = {"oni": "agent", "glam": "language_agent"}.get(variant, variant or "reward")
     config.file = placeholder(str)
     config.names = ""  # choices by hand: LAYER/weight=NAME IN THE FILE, with commas between
     if config.kind == "reward":
@@ -49,6 +52,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     elif variant == "oni":
         config.agent = _sibling("oni", "faithful")
         config.agent.environment.name = "NetHackScoreExtendedActions-v1"  # the task that it was trained on
+    elif variant == "glam":
+        # Its network (network.model: a folder with the config and tokenizer of the model that was trained; network.policy) and level.
+        config.agent = _sibling("train_language_agent", "faithful")
     else:
         config.agent = _sibling("train_agent", "faithful")  # its network and task
     return config

@@ -225,19 +225,35 @@ def load(
     Raises:
       UserError: a tensor is missing or has another shape.
     """
-    tensors = Tensors(folder)
+    return collect(Tensors(folder).find, folder, config, dtype, place)
+
+
+def collect(
+    find: Callable[[str], np.ndarray | None],
+    source: str | Path,
+    config: ModelConfig,
+    dtype: Any = None,
+    place: Place = lambda path, value: value,
+) -> Any:
+    """The parameters of a model from tensors under the names of transformers.
+
+    Args:
+      find: gives the tensor of a name, None where there is none.
+      source: of the tensors, for errors.
+      config, dtype, place: as of `load`, which says what comes back and what is raised.
+    """
     shapes = dict(_flat(_shapes(config)))
     tree: dict[str, Any] = {}
     for entry in entries(config):
-        found = tensors.find(entry.name)
+        found = find(entry.name)
         if found is None:
-            raise UserError(f"{folder}: tensor {entry.name} is missing")
+            raise UserError(f"{source}: tensor {entry.name} is missing")
         if entry.part is not None:
             found = np.split(found, 3, axis=-1)[entry.part]
         value = np.asarray(found.T if entry.transposed else found, dtype or np.float32)
         if value.shape != shapes[entry.path].shape:
             raise UserError(
-                f"{folder}: tensor {entry.name} is {list(found.shape)}, which does not fit config.json: "
+                f"{source}: tensor {entry.name} is {list(found.shape)}, which does not fit config.json: "
                 f"{list(shapes[entry.path].shape)} expected"
             )
         node = tree

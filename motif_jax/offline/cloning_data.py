@@ -77,7 +77,8 @@ def read(config: ConfigDict) -> Pairs:
 
 def about(config: ConfigDict) -> dict[str, Any]:
     """What our trajectories say of themselves; {} of published ones."""
-    return parquet.about(files(config)[0]) if config.trajectories else {}
+    paths = files(config)
+    return parquet.about(paths[0]) if config.trajectories else {}
 
 
 def load(config: ConfigDict, pairs: Pairs, actions: int) -> CloningData:

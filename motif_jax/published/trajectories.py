@@ -1,4 +1,4 @@
-"""The published tool's trajectories and returns: `.npy` arrays of prompts, actions and returns. Nothing is unpickled.
+"""The published tool's trajectories: `.npy` arrays of prompts and actions. Nothing is unpickled.
 
 Source: github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT), as facts. A file of number k holds what those before hold, too; files
 of LLM agents begin with empty objects, and such are refused.
@@ -82,15 +82,3 @@ def write(
     for part, path in zip(parts, (prompts, actions), strict=True):
         os.replace(part, path)
     atomic_write_json(Path(folder) / STATUS, {"k": 1, "nbr_frames": steps})
-
-
-def read_returns(path: str | os.PathLike[str]) -> np.ndarray:
-    """Reads `return_per_episode/TEST.npy`: float64 [episodes].
-
-    Raises:
-      UserError: it holds something else.
-    """
-    found = read_array(path)
-    if found.dtype.kind not in "fiu" or found.ndim != 1 or not np.isfinite(found).all():
-        raise UserError(f"{path} holds {found.dtype} {list(found.shape)}, not a finite return an episode")
-    return found.astype(np.float64)

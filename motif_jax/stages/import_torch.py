@@ -15,12 +15,13 @@ from motif_jax.support.files import FolderLock, atomic_write_json
 if TYPE_CHECKING:
     from motif_jax.published.torch_import import TorchCheckpoint
 
+LANGUAGE_AGENT = "language_agent"
 MODEL, MAPPING, LABELS = "model.safetensors", "mapping.json", "labels.json"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for files that are not there or a folder that holds something else."""
-    checks.choice(config, "kind", ("reward", "agent"))
+    checks.choice(config, "kind", ("reward", "agent", LANGUAGE_AGENT))
     checks.require(
         bool(config.file), "file", config.file, "a checkpoint: give it with --config.file=FILE.pth"
     )
@@ -35,6 +36,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.positive(config, "variance", allow_zero=True, allow_none=True)
         good = config.mean is None or math.isfinite(config.mean)
         checks.require(good, "mean", config.mean, "a finite number")
+    if config.kind == LANGUAGE_AGENT:
+        language_network(config.agent)
     _is_done(config, workdir)
 
 
@@ -55,6 +58,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
         if _is_done(config, workdir):
             print(f"{workdir} holds this import of {config.file} already")
             return
+        if config.kind == LANGUAGE_AGENT:
+            return _language_agent(config, workdir)
         # An agent's checkpoint may hold the reward that it learned from beside it.
         parts = ("reward_model", "model") if config.kind == "reward" else ("model",)
         checkpoint = torch_import.read(config.file, *parts)
@@ -94,6 +99,32 @@ def run(config: ConfigDict, workdir: Path) -> None:
             step = int(checkpoint.number("env_steps") or 0)
             torch_import.write_agent(params, agent, step, workdir, items)
         print(f"written to {workdir}")
+
+
+def _language_agent(config: ConfigDict, workdir: Path) -> None:
+    """Reads a checkpoint of GLAM, or of its cloning."""
+    from motif_jax.published import glam_checkpoint, torch_import
+
+    found = glam_checkpoint.language_agent(torch_import.read(config.file), language_network(config.agent))
+    import_origin.write(workdir, config, _files(config))
+    for head in found.fresh:
+        print(f"note: the file has no head {head}: it is as it is drawn")
+    if found.left_over:
+        print(f"not used: {', '.join(found.left_over)}")
+    about = {"file": str(config.file), "names": found.names, "not_used": found.left_over}
+    atomic_write_json(workdir / MAPPING, {**about, "notes": [f"fresh: {head}" for head in found.fresh]})
+    glam_checkpoint.write(found.params, config.agent, workdir)
+    print(f"written to {workdir}: {len(found.names)} tensors")
+
+
+def language_network(config: ConfigDict) -> Any:
+    """The network of a language agent's config; UserError where its folder or values do not fit."""
+    from motif_jax.envs import registry
+    from motif_jax.online import agent_networks, settings
+
+    agent_networks.check(config)
+    spec = registry.spec(config.environment.name, **settings.environment_options(config))
+    return agent_networks.make(config, spec)
 
 
 def _learned(

@@ -23,6 +23,6 @@ def test_levels_that_are_none_are_named():
     config = resources.config("benchmark", "babyai")
     config.options.level = "NetHackScore-v1"
     with pytest.raises(
-        UserError, match="config.options.level='NetHackScore-v1': must be a level of BabyAI-Text"
+        UserError, match=r"config.options.level='NetHackScore-v1': must be a level of BabyAI-Text"
     ):
         babyai.check(config)

@@ -15,7 +15,7 @@ from motif_jax.online import agent_networks, settings
 from tests.language import talkers
 from tests.reward_fixtures import load_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
+pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,110 @@
+"""GLAM's `.checkpoint` files, of trained and of cloned agents, as agents of this project. PyTorch is not needed, and nothing in a file is run.
+
+They are dictionaries of tensors: the language model's under the names of transformers, behind `module._LLM_model.` in files of trainings, and
+there the heads of lamorel besides, `value_head_op` and `action_heads_op`, each three linear layers.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.language import weights
+from motif_jax.language.agent import ACTIONS, LanguageAgent
+from motif_jax.published.torch_import import TorchCheckpoint
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from motif_jax.support.run_folder import as_plain, describe
+
+_WRAPPER, _MODEL = "module.", "_LLM_model."
+_HEADS = {"value": "value_head_op", ACTIONS: "action_heads_op"}
+_LAYERS = {"0": "hidden_0", "2": "hidden_1", "4": "output"}
+
+
+class Found(NamedTuple):
+    """An agent's parameters, and where they came from.
+
+    Attributes:
+      params: of `LanguageAgent`.
+      names: parameter -> tensor of the file.
+      left_over: tensors that nothing reads.
+      fresh: heads that the file does not have.
+    """
+
+    params: Any
+    names: dict[str, str]
+    left_over: list[str]
+    fresh: list[str]
+
+
+def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> Found:
+    """Makes parameters of `network` from a published checkpoint; a value head that it does not have (cloning) is fresh.
+
+    Raises:
+      UserError: a tensor is missing or has another shape.
+    """
+    theirs = {name.removeprefix(_WRAPPER).removeprefix(_MODEL): name for name, _ in checkpoint.tensors}
+    tensors = dict(checkpoint.tensors)
+    used: dict[str, str] = {}
+
+    def find(name: str) -> np.ndarray | None:
+        for candidate in (name, name.partition(".")[2]):
+            if candidate in theirs:
+                used[name] = theirs[candidate]
+                return tensors[theirs[candidate]]
+        return None
+
+    model = weights.collect(find, checkpoint.path, network.model.config)
+    heads = jax.device_get(network.heads.init(jax.random.key(0)))
+    fresh = []
+    for head, operation in _HEADS.items():
+        if head not in heads:
+            continue
+        if not any(f"{operation}." in name for name in theirs):
+            if head == ACTIONS:
+                raise UserError(
+                    f"{checkpoint.path} has no action heads: import it with --config.agent.network.policy=score"
+                )
+            fresh.append(head)
+            continue
+        heads[head] = _head(checkpoint, theirs, operation, heads[head], used)
+    left_over = [name for name in tensors if name not in used.values()]
+    return Found({"model": model, "heads": heads}, used, left_over, fresh)
+
+
+def _head(
+    checkpoint: TorchCheckpoint, theirs: dict[str, str], operation: str, fresh: Any, used: dict[str, str]
+) -> dict[str, dict[str, np.ndarray]]:
+    tensors, made = dict(checkpoint.tensors), {}
+    for number, layer in _LAYERS.items():
+        if layer not in fresh:
+            raise UserError("config.agent.network.head_widths: must be two, as published: (1024, 1024)")
+        parts = {}
+        for part, ours in (("weight", "kernel"), ("bias", "bias")):
+            ending = f"{operation}.{number}.{part}"
+            name = next((full for short, full in theirs.items() if short.endswith(ending)), None)
+            if name is None:
+                raise UserError(f"{checkpoint.path} has no tensor that ends in {ending}")
+            value = np.asarray(tensors[name].T if part == "weight" else tensors[name], np.float32)
+            if value.shape != fresh[layer][ours].shape:
+                raise UserError(
+                    f"{checkpoint.path}: tensor {name} is {list(tensors[name].shape)}, which does not fit "
+                    "config.agent.network.head_widths, its model or its actions"
+                )
+            parts[ours], used[f"{operation}.{layer}.{ours}"] = value, name
+        made[layer] = parts
+    return made
+
+
+def write(params: Any, config: ConfigDict, workdir: Path) -> None:
+    """Writes a run folder with this one checkpoint, which other stages take as an agent."""
+    describe(workdir, as_plain(config))
+    # The checkpoint comes last: with it the folder is whole. What a killed import left is not taken for it.
+    shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
+    with Checkpoints(workdir / "checkpoints") as checkpoints:
+        checkpoints.save(0, {"params": params}, asynchronous=False)

@@ -1,0 +1,39 @@
+"""The published tool's `distrib.csv`: what an agent said of probes before each update."""
+
+from __future__ import annotations
+
+import csv
+import os
+
+import numpy as np
+
+from motif_jax.support.errors import UserError
+
+
+def read_distributions(path: str | os.PathLike[str], actions: int) -> np.ndarray:
+    """Reads a file without a header, a row an update: of each probe a number for each action.
+
+    Args:
+      path: of the file.
+      actions: how many there are.
+
+    Returns:
+      float64 [updates, probes, actions]: probabilities in files of the first release, raw scores since.
+
+    Raises:
+      UserError: there is no such file, or its rows are not of a number for each action of some probes.
+    """
+    rows = []
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            for row in csv.reader(file):
+                rows += [[float(cell) for cell in row]] if row else []
+    except (OSError, ValueError, csv.Error) as error:
+        raise UserError(f"{path} cannot be read as numbers: {error}") from None
+    widths = {len(row) for row in rows}
+    if len(widths) != 1 or next(iter(widths)) % actions:
+        said = ", ".join(map(str, sorted(widths))) or "no"
+        raise UserError(
+            f"{path}: rows of {said} numbers, needed are rows of as many, a multiple of {actions} actions"
+        )
+    return np.array(rows, np.float64).reshape(len(rows), -1, actions)

@@ -1,0 +1,98 @@
+"""GLAM's own files: checkpoints of trained and cloned agents, and distrib.csv."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from motif_jax.online import agent_checkpoints
+from motif_jax.published import glam_probes
+from motif_jax.stages import import_torch
+from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
+from tests import torch_files
+from tests.language import talkers
+from tests.reward_fixtures import load_config
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+HEADS = {"0": (16, 8), "2": (16, 16), "4": (1, 16)}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return talkers.write(tmp_path_factory.mktemp("model"))
+
+
+def config(model: Path, file: Path):
+    config = load_config("import_torch", "glam")
+    config.file = str(file)
+    agent = config.agent
+    agent.environment.name = "BabyAI-GoToLocal-v0"
+    agent.network.model, agent.network.prompt_tokens, agent.network.head_widths = str(model), 160, (16, 16)
+    return config
+
+
+def checkpoint(path: Path, model: Path, heads: bool = True, drop: str = "") -> dict[str, np.ndarray]:
+    """A file of a training, or without heads of a cloning; its tensors by their names there."""
+    rng = np.random.default_rng(0)
+    prefix = "module._LLM_model." if heads else ""
+    found = {f"{prefix}{name}": tensor + 1 for name, tensor in load_file(model / "model.safetensors").items()}
+    if heads:
+        for number, shape in HEADS.items():
+            name = f"module._module_functions.value.value_head_op.{number}"
+            found[f"{name}.weight"] = rng.normal(size=shape).astype(np.float32)
+            found[f"{name}.bias"] = rng.normal(size=shape[:1]).astype(np.float32)
+    found = {name: tensor for name, tensor in found.items() if not drop or drop not in name}
+    torch_files.write(path, {name: torch_files.tensor(tensor) for name, tensor in found.items()})
+    return found
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_checkpoint_becomes_an_agent(model, tmp_path, trained):
+    written = checkpoint(tmp_path / "model.checkpoint", model, heads=trained)
+    chosen, workdir = config(model, tmp_path / "model.checkpoint"), tmp_path / "run"
+    import_torch.check(chosen, workdir)
+    import_torch.run(chosen, workdir)
+    network = import_torch.language_network(chosen.agent)
+    with Checkpoints(workdir / "checkpoints", read_only=True) as checkpoints:
+        params = agent_checkpoints.restore_params(checkpoints, None, network)
+    prefix = "module._LLM_model." if trained else ""
+    np.testing.assert_array_equal(params["model"]["embedding"], written[f"{prefix}shared.weight"])
+    if trained:
+        head = "module._module_functions.value.value_head_op"
+        np.testing.assert_array_equal(
+            params["heads"]["value"]["output"]["kernel"], written[f"{head}.4.weight"].T
+        )
+        np.testing.assert_array_equal(params["heads"]["value"]["hidden_0"]["bias"], written[f"{head}.0.bias"])
+    logits, value = network.rows(jax.tree.map(np.asarray, params), np.array([[5, 6, 7]]))
+    assert np.isfinite(logits).all()
+    assert value.shape == (1,)
+
+
+def test_what_does_not_fit_is_named(model, tmp_path):
+    file = tmp_path / "model.checkpoint"
+    checkpoint(file, model, drop="encoder.final_layer_norm")
+    with pytest.raises(UserError, match=r"tensor encoder.final_layer_norm.weight is missing"):
+        import_torch.run(config(model, file), tmp_path / "run")
+    checkpoint(file, model)
+    other = config(model, file)
+    other.agent.network.policy = "actions"
+    with pytest.raises(UserError, match=r"has no action heads"):
+        import_torch.run(other, tmp_path / "run")
+    other = config(model, file)
+    other.agent.network.head_widths = (8, 8)
+    with pytest.raises(UserError, match=r"value_head_op.0.weight is \[16, 8\], which does not fit"):
+        import_torch.run(other, tmp_path / "run")
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_distributions_are_read(tmp_path):
+    path = tmp_path / "distrib.csv"
+    path.write_text("1,2,3,4\n5,6,7,8\n")
+    assert glam_probes.read_distributions(path, 2).tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
+    with pytest.raises(UserError, match=r"rows of 4 numbers, .* a multiple of 3 actions"):
+        glam_probes.read_distributions(path, 3)
