@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -237,6 +238,10 @@ class CloningTask(Task):
         }
         text = f"step {position.step:,}: {100 * agreement:.1f} % of {round(total[3]):,} held-out actions are the likeliest"
         return Evaluation(row, {"config": as_plain(config)}, text)
+
+    def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Nothing: the checkpoints are what agents are read from."""
+        del workdir, rows
 
 
 def optimizer_of(config: ConfigDict, steps: int) -> ConfigDict:

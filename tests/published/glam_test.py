@@ -68,7 +68,7 @@ def test_a_checkpoint_becomes_an_agent(model, tmp_path, trained):
             params["heads"]["value"]["output"]["kernel"], written[f"{head}.4.weight"].T
         )
         np.testing.assert_array_equal(params["heads"]["value"]["hidden_0"]["bias"], written[f"{head}.0.bias"])
-    logits, value = network.rows(jax.tree.map(np.asarray, params), np.array([[5, 6, 7]]))
+    logits, value = network.rows(jax.tree.map(np.asarray, params), jax.numpy.array([[5, 6, 7]]))
     assert np.isfinite(logits).all()
     assert value.shape == (1,)
 

@@ -21,14 +21,14 @@ class Episode(NamedTuple):
     """One episode.
 
     Attributes:
-      index: its place in the list of seeds.
+      number: its place in the list of seeds.
       seed: which it was.
       prompts: what was read before each action.
       actions: what was done, indices into the list of actions.
       rewards: the task's, unscaled.
     """
 
-    index: int
+    number: int
     seed: int
     prompts: list[str]
     actions: list[int]
@@ -65,7 +65,7 @@ def write(path: str | os.PathLike[str], episodes: Iterable[Episode], about: Mapp
         for episode in episodes:
             rows = zip(episode.prompts, episode.actions, episode.rewards, strict=True)
             for step, row in enumerate(rows):
-                values = (episode.index, episode.seed, step, *row)
+                values = (episode.number, episode.seed, step, *row)
                 waiting.append(dict(zip(schema.names, values, strict=True)))
             if len(waiting) >= _ROW_GROUP:
                 writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
