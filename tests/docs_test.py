@@ -89,6 +89,7 @@ CONFIGS = [
     *(f"configs/{path.name}" for path in sorted((REPOSITORY / "configs").glob("*.py"))),
     "configs/import_torch.py:agent",
     "configs/import_torch.py:oni",
+    "configs/import_torch.py:glam",
     *(f"configs/benchmark.py:{name}" for name in benchmarks.names()),
 ]
 
