@@ -54,7 +54,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.optimizer.eps = 1e-8
     config.optimizer.max_gradient_norm = 0.0
 
-    config.network = training.network
+    # What a language agent is made of.
+    config.update({name: training[name] for name in ("network", "lora") if name in training})
     # Where the agent plays afterwards; of our trajectories name and options are theirs.
     config.environment = training.environment
     config.environment.name = placeholder(str)

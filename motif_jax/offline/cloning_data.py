@@ -81,13 +81,14 @@ def about(config: ConfigDict) -> dict[str, Any]:
     return parquet.about(paths[0]) if config.trajectories else {}
 
 
-def load(config: ConfigDict, pairs: Pairs, actions: int) -> CloningData:
+def load(config: ConfigDict, pairs: Pairs, actions: int, special: bool = True) -> CloningData:
     """Tokenises the prompts and parts them.
 
     Args:
       config: reads trajectories, published, train_pairs, held_out_share, network.
       pairs: of `read`.
       actions: how many there are.
+      special: whether the tokens that the tokenizer puts round a text stand round prompts, as where the agent plays.
 
     Raises:
       UserError: there are too few pairs, an action that is not there, or a prompt that is too long.
@@ -102,19 +103,19 @@ def load(config: ConfigDict, pairs: Pairs, actions: int) -> CloningData:
     train = config.train_pairs or count - max(1, round(count * config.held_out_share))
     allowed = f"below the {count:,} steps that there are: the rest is what is measured with"
     checks.require(train < count, "train_pairs", config.train_pairs, allowed)
-    tokens, offsets = _tokens(config, pairs.prompts)
+    tokens, offsets = _tokens(config, pairs.prompts, special)
     rows = np.arange(count, dtype=np.int64)
     digest = digests.of_bytes("".join(digests.of_file(path) for path in files(config)).encode())
     return CloningData(tokens, offsets, numbers.astype(np.int32), rows[:train], rows[train:], digest)
 
 
-def _tokens(config: ConfigDict, prompts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def _tokens(config: ConfigDict, prompts: list[str], special: bool) -> tuple[np.ndarray, np.ndarray]:
     tokenizer = Tokenizer.read(fetch(config.network.model))
     parts, most = [np.zeros(0, np.int32)], config.network.prompt_tokens
     lengths = [0]
     for start in range(0, len(prompts), _TOGETHER):
         some = prompts[start : start + _TOGETHER]
-        for prompt, tokens in zip(some, tokenizer.encode(some), strict=True):
+        for prompt, tokens in zip(some, tokenizer.encode(some, special), strict=True):
             if len(tokens) > most:
                 raise UserError(
                     f"config.network.prompt_tokens={most}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."

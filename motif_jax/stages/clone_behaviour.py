@@ -62,7 +62,14 @@ def check(config: ConfigDict, workdir: Path) -> None:
     config = resolved(config)
     run_folder.check_identity(workdir, config, IDENTITY)
     network = _network(config)
-    cloning_data.load(config, cloning_data.read(config), network.spec.num_actions)
+    cloning_data.load(config, cloning_data.read(config), network.spec.num_actions, _special(config))
+
+
+def _special(config: ConfigDict) -> bool:
+    """Whether special tokens stand round prompts where the agent plays."""
+    from motif_jax.online import agent_networks
+
+    return bool(agent_networks.environment_options(config).get("special_tokens", True))
 
 
 def cloned(config: ConfigDict) -> ConfigDict:
@@ -128,7 +135,8 @@ def run(config: ConfigDict, workdir: Path) -> int:
     with FolderLock(workdir):
         config = resolved(config)
         network = _network(config)
-        data = cloning_data.load(config, cloning_data.read(config), network.spec.num_actions)
+        actions = network.spec.num_actions
+        data = cloning_data.load(config, cloning_data.read(config), actions, _special(config))
         folder = fetch(config.network.model)
         model = language_config.read(folder)
         parallel = DataParallel(jax.local_devices()[: config.num_devices])
