@@ -6,8 +6,8 @@ Out come tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and a
 Without --config.data dialogues are drawn from the task while it trains. Stopped at any moment and started again with the same command
 it goes on, to the same parameters.
 
-Variants: TASK_METHOD, smoke (a minute).
-  TASK    wordle; one from outside the package: --config.task=module:Class
+Variants: TASK_METHOD, TASK_METHOD_faithful (the published numbers and quirks), smoke (a minute).
+  TASK    wordle, visdial, scenes, or any of the package; one from outside the package: --config.task=module:Class
   METHOD  bc, bc_top, ilql, sarsa, awac, ilql_utterance, cql, psi, bcq, g, dt
 """
 
@@ -18,12 +18,14 @@ from typing import Any
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
+from motif_jax.envs.text import registry
 from motif_jax.support import nonfinite
-from motif_jax.support.config import compat, unknown_variant
+from motif_jax.support.config import all_compat_on, compat, unknown_variant
 
-TASKS = ("wordle",)
+TASKS = registry.names()
 METHODS = "bc bc_top ilql sarsa awac ilql_utterance cql psi bcq g dt".split()
-VARIANTS = ("", "smoke", *(f"{task}_{method}" for task in TASKS for method in METHODS))
+_NAMES = [f"{task}_{method}" for task in TASKS for method in METHODS]
+VARIANTS = ("", "smoke", *_NAMES, *(f"{name}_faithful" for name in _NAMES))
 SWITCHES = (
     "ilql_policy_loss_norm ilql_utterance_int_reward ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero "
     "ilql_target_dropout"
@@ -169,6 +171,35 @@ OF_METHOD: dict[str, dict[str, Any]] = {
 }
 
 
+_TALKERS = "informed 0.3, guessing 0.4, careless 0.3"
+# Dialogues of each task where no data are given, as collect_text draws them.
+OF_TASK: dict[str, dict[str, Any]] = {
+    "wordle": {},
+    "visdial": {"kind": "recorded", "policy": "remote", "method.expectile": 0.8, "loss.cql": 1.0},
+    "scenes": {"kind": "recorded", "policy": _TALKERS, "method.expectile": 0.8, "loss.cql": 1.0},
+    "reddit": {"kind": "recorded", "policy": "recorded", "method.expectile": 0.6, "loss.cql": 0.25},
+}
+# Of methods whose weight of the conservative term is the task's.
+_TASK_CQL = ("ilql", "sarsa", "awac")
+# Methods that the published configs train at this rate instead of 1e-5.
+_FAST = ("bc", "bc_top", "cql", "dt", "ilql_utterance")
+
+
+def _faithful(config: ConfigDict) -> None:
+    """The published numbers and quirks, see docs/reproduce_ilql.md."""
+    all_compat_on(config)
+    wordle = config.task == "wordle"
+    config.batch_size, config.accumulate = (64 * 16, 16) if wordle else (64, 64)
+    if wordle and config.method.name in ("bc", "bc_top"):
+        config.batch_size, config.accumulate = 64, 1
+    if not wordle and config.method.name in ("bc", "bc_top"):
+        config.batch_size, config.accumulate = 256, 128
+    config.average, config.length_buckets = "micro_batch", False
+    config.optimizer.learning_rate = 1e-4 if config.task == "reddit" or config.method.name in _FAST else 1e-5
+    if not wordle:
+        config.network.checkpoint = "gpt2"
+
+
 def get_config(variant: str | None = None) -> ConfigDict:
     config = _base()
     if variant == "smoke":
@@ -178,11 +209,15 @@ def get_config(variant: str | None = None) -> ConfigDict:
         return config
     if not variant:
         return config
-    task, _, name = variant.partition("_")
-    if task not in TASKS or name not in METHODS:
+    if variant not in VARIANTS:
         raise unknown_variant(variant, VARIANTS)
+    task, _, name = variant.removesuffix("_faithful").partition("_")
     config.task, config.method.name = task, name
-    config.update_from_flattened_dict(OF_METHOD[name])
-    if task == "wordle" and name in ("ilql", "sarsa", "awac"):
-        config.loss.cql = 1e-4
+    of_task = dict(OF_TASK.get(task, {}))
+    cql = of_task.pop("loss.cql", 1e-4)
+    config.update_from_flattened_dict({**of_task, **OF_METHOD[name]})
+    if name in _TASK_CQL:
+        config.loss.cql = cql
+    if variant.endswith("_faithful"):
+        _faithful(config)
     return config
