@@ -24,7 +24,7 @@ from motif_jax.support.config import all_compat_on, compat, unknown_variant
 
 TASKS = registry.names()
 METHODS = "bc bc_top ilql sarsa awac ilql_utterance cql psi bcq g dt".split()
-_NAMES = [f"{task}_{method}" for task in TASKS for method in METHODS]
+_NAMES = {f"{task}_{method}": (task, method) for task in TASKS for method in METHODS}
 VARIANTS = ("", "smoke", *_NAMES, *(f"{name}_faithful" for name in _NAMES))
 SWITCHES = (
     "ilql_policy_loss_norm ilql_utterance_int_reward ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero "
@@ -211,7 +211,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         return config
     if variant not in VARIANTS:
         raise unknown_variant(variant, VARIANTS)
-    task, _, name = variant.removesuffix("_faithful").partition("_")
+    task, name = _NAMES[variant.removesuffix("_faithful")]
     config.task, config.method.name = task, name
     of_task = dict(OF_TASK.get(task, {}))
     cql = of_task.pop("loss.cql", 1e-4)
