@@ -73,6 +73,36 @@ class PolicyTalker:
         return [Said(self._policy.act(observation, self._rngs[place])) for observation, place in pairs]
 
 
+class SaidTokens:
+    """A task's tokenizer that also knows what an agent wrote where no text of the task is, a delimiter within an action say."""
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        self._tokenizer, self._said = tokenizer, dict[str, list[int]]()
+        self.size, self.delimiters = tokenizer.size, tokenizer.delimiters
+
+    def encode(self, text: str) -> list[int]:
+        """See `TextTokenizer`."""
+        try:
+            return self._tokenizer.encode(text)
+        except ValueError:
+            if text not in self._said:
+                raise
+            return list(self._said[text])
+
+    def decode(self, tokens: list[int]) -> str:
+        """See `TextTokenizer`."""
+        return self._tokenizer.decode(tokens)
+
+    def said(self, tokens: list[int]) -> str:
+        """The text of an action; it can be encoded from now on."""
+        text = self.decode(tokens).strip()
+        try:
+            self._tokenizer.encode(text)
+        except ValueError:
+            self._said[text] = tokens
+        return text
+
+
 class AgentTalker:
     """An agent, all episodes in one program; what an episode draws does not depend on those beside it.
 
@@ -87,7 +117,7 @@ class AgentTalker:
         self, speaker: Speaker, params: Any, tokenizer: TextTokenizer, decoding: Decoding, seed: int
     ) -> None:
         self._speaker, self._params = speaker, jax.device_put(params)
-        self._tokenizer, self._decoding = tokenizer, decoding
+        self._tokenizer, self._decoding = SaidTokens(tokenizer), decoding
         self._key = jax.random.key(seeds.derive(seed, "evaluate_text", "agent") % (1 << 31))
         fold = jax.vmap(jax.random.fold_in, (None, 0))
         self._each = jax.jit(
@@ -128,8 +158,7 @@ class AgentTalker:
         tokens = written.tokens[seat][valid]
         words = tokens[:-1] if len(tokens) and tokens[-1] == self._tokenizer.delimiters.action_end else tokens
         facts = TokenFacts(*(fact[seat][valid] for fact in written.facts))
-        text = self._tokenizer.decode(words.tolist()).strip()
-        return Said(text, tokens, facts, float(written.divergence[seat]))
+        return Said(self._tokenizer.said(words.tolist()), tokens, facts, float(written.divergence[seat]))
 
     def _narrow(self, places: Sequence[int]) -> None:
         """Leaves ended episodes out, if that makes the program small enough."""

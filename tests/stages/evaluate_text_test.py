@@ -18,7 +18,7 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import registry
 from motif_jax.language.text_agent import Design
-from motif_jax.playing import text_lineups, text_terminal, text_values
+from motif_jax.playing import text_games, text_lineups, text_terminal, text_values
 from motif_jax.published import evaluation_logs
 from motif_jax.reports import evaluation_files
 from motif_jax.stages import collect_text, compare, evaluate_text, rank_text, report
@@ -183,6 +183,16 @@ def test_a_task_from_outside_is_played(tmp_path: Path) -> None:
     toy = text_agents.write(tmp_path / "toy", task="tests.toy_text:Task")
     found = evaluate(tmp_path / "eval", agent=str(toy), task="tests.toy_text:Task")
     assert evaluation_files.read_evaluation(found)["steps"] == 18
+
+
+def test_what_an_agent_says_that_is_no_text_of_the_task_has_its_tokens() -> None:
+    inner = registry.make("tests.toy_text:Task", {}).tokenizer()
+    tokenizer = text_games.SaidTokens(inner)
+    with pytest.raises(ValueError, match="not found"):
+        tokenizer.encode("a</s>b")
+    assert tokenizer.said([0, 29, 1]) == "a</s>b"
+    assert tokenizer.encode("a</s>b") == [0, 29, 1]
+    assert tokenizer.encode("abc") == [0, 1, 2]
 
 
 def test_values_rank_what_was_said(agent: Path, tmp_path: Path) -> None:
