@@ -1,0 +1,164 @@
+"""What each method minimises, against plain numpy written from the published facts; quirks; devices."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.algorithms import implicit_q
+from motif_jax.algorithms.implicit_q import Counts, Settings, TextBatch
+from motif_jax.envs.wordle.tokens import WordleTokenizer
+from motif_jax.language import making
+from motif_jax.language.making import Sizes
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text_agent import Design, TextAgent
+from motif_jax.offline.dialogue_batches import Layout
+from motif_jax.offline.text_objective import RULES, Objective, Part, Weights
+from tests.golden_ilql import item_of
+
+TEXTS = ("<a>abc</a><g><b></s>de</a>", "<a>fa</a><b></s></eod>", "<s><y></s>ab</a></eod>")
+GAMMA, TAU, VOCABULARY = 0.9, 0.7, WordleTokenizer.size
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_quickly() -> Iterator[None]:
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def objective_of(method: str, dropout: float = 0.0, **changes: Any) -> Objective:
+    rule, marks = RULES[method], WordleTokenizer.delimiters
+    tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
+    config = making.make("gpt2", Sizes(8, 1, 2, max_length=16), VOCABULARY, tokens)
+    agent = TextAgent(LanguageModel(making.with_dropout(config, dropout)), Design(rule.q, prefix=rule.prefix))
+    settings = Settings(GAMMA, TAU, **changes.pop("settings", {}))
+    weights = Weights(**changes.pop("weights", {"conservative": 0.1}))
+    return Objective(agent, rule, settings, weights, dropout=dropout > 0, **changes)
+
+
+def batch_of(by_utterance: bool = False) -> TextBatch:
+    items = [item_of(text, 0.0) for text in TEXTS]
+    return Layout(WordleTokenizer.delimiters.pad, by_utterance).batch(items, 12, 8, 2)
+
+
+def parameters(objective: Objective, batch: TextBatch) -> tuple[Any, Any, Part]:
+    """Online and target parts that are not alike, and the whole batch as one part."""
+    params = objective.agent.init(jax.random.key(1))
+    other = objective.agent.init(jax.random.key(2))
+    learned = {name: params[name] for name in ("heads", "prefix") if name in params}
+    learned["trunks"] = {name: trunk for name, trunk in params["trunks"].items() if name != "target"}
+    target = {}
+    if objective.agent.design.qs:
+        target = {"trunks": {"target": other["trunks"]["values"]}, "heads": other["target_heads"]}
+    counted = Counts(*implicit_q.counts(batch, objective.settings))
+    return learned, {"target": target}, Part(batch, counted)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def by_hand(
+    method: str, objective: Objective, learned: Any, frozen: Any, batch: TextBatch
+) -> dict[str, float]:
+    """The terms of a method, a dialogue and an action at a time, from what the whole network says of every position."""
+    params = {
+        "trunks": {**learned["trunks"], **frozen["target"].get("trunks", {})},
+        "heads": learned.get("heads"),
+        "target_heads": frozen["target"].get("heads"),
+        "prefix": learned.get("prefix"),
+    }
+    returns = jnp.asarray([-2.0, -1.0, -1.0])
+    look = objective.agent.look(params, batch.tokens, batch.valid, returns)
+    logits = np.asarray(look.logits, np.float64)
+    policy = q_loss = v_loss = cql = 0.0
+    actions = tokens = 0
+    scale, beta = objective.reward_scale, objective.settings.beta
+    for row, text in enumerate(TEXTS):
+        item = item_of(text, 0.0)
+        places = [*item.action_indices, len(item.tokens) - 1]
+        rewards = np.zeros(len(places) - 1)
+        for end in item.utterance_action_indices:  # every action is paid -1, at its last token
+            rewards[list(item.action_indices).index(end - 1)] = -1.0
+        for k, place in enumerate(places[:-1]):
+            said, after = item.tokens[place + 1], places[k + 1]
+            log_pi = math.log(softmax(logits[row, place])[said])
+            over = k == len(places) - 2 and text.endswith("</eod>")
+            tokens += 1
+            weight = 1.0
+            if look.values is not None:
+                qs = [np.asarray(q, np.float64) for q in look.qs]
+                target, v = np.asarray(look.target_q, np.float64), np.asarray(look.values, np.float64)
+                weight = math.exp(beta * (target[row, place, said] - v[row, place]))
+                following = {
+                    "psi": lambda: np.log(np.exp(target[row, after]).sum()),  # noqa: B023
+                    "bcq": lambda: target[row, after].max(),  # noqa: B023
+                    "cql": lambda: target[row, after].max(),  # noqa: B023
+                    "g": lambda: np.log((softmax(logits[row, after]) * np.exp(target[row, after])).sum()),  # noqa: B023
+                }.get(method, lambda: v[row, after])()  # noqa: B023
+                aim = rewards[k] / scale + (0 if over else GAMMA * following)
+                if method in ("psi", "bcq"):
+                    aim += log_pi
+                for q in qs:
+                    error = abs(aim - q[row, place, said])
+                    huber = error**2 / 2 if error <= 1 else error - 0.5
+                    q_loss += huber if method in ("psi", "bcq", "g") else error**2
+                    cql -= math.log(softmax(q[row, place])[said])
+                error = target[row, place, said] - v[row, place]
+                v_loss += (TAU if error >= 0 else 1 - TAU) * error**2
+                actions += 1
+            policy -= weight * log_pi
+    found = {"policy": policy / tokens}
+    if actions:
+        found |= {"q": q_loss / actions, "v": v_loss / actions, "conservative": cql / actions}
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["bc", "dt", "ilql", "awac", "cql", "psi", "bcq", "g"])
+def test_each_method_minimises_what_was_published(method: str) -> None:
+    changes: dict[str, Any] = {"settings": {"beta": 1.5}} if method == "awac" else {}
+    if method in ("psi", "bcq", "g"):
+        changes["reward_scale"] = 0.5
+    objective = objective_of(method, chunk=5, **changes)
+    batch = batch_of()
+    learned, frozen, part = parameters(objective, batch)
+    terms = objective.terms(learned, frozen, part, None)
+    wanted = by_hand(method, objective, learned, frozen, batch)
+    for name, value in wanted.items():
+        np.testing.assert_allclose(getattr(terms, name), value, rtol=1e-4, err_msg=name)
+    total = sum(getattr(objective.weights, name) * value for name, value in wanted.items())
+    np.testing.assert_allclose(terms.loss, total, rtol=1e-4)
+
+
+def test_an_unfinished_dialogue_bootstraps_from_its_last_state() -> None:
+    """And as published from a row of zeros: the switch changes the loss of Q."""
+    objective = objective_of("cql")
+    learned, frozen, part = parameters(objective, batch_of())
+    mended = objective.terms(learned, frozen, part, None)
+    published = dataclasses.replace(objective, zero_behind=True).terms(learned, frozen, part, None)
+    assert abs(mended.q - published.q) > 1e-4 * mended.q
+    np.testing.assert_allclose(mended.conservative, published.conservative, rtol=1e-6)
+
+
+def test_dropout_stays_out_of_targets_and_weights() -> None:
+    objective = objective_of("ilql", dropout=0.5)
+    learned, frozen, part = parameters(objective, batch_of())
+    key = jax.random.key(3)
+    quiet = objective.estimates(learned, frozen, part.batch, None)
+    mended = objective.estimates(learned, frozen, part.batch, key)
+    np.testing.assert_allclose(mended.target_q, quiet.target_q, rtol=1e-5)
+    assert np.abs(mended.values - quiet.values).max() > 1e-3
+    published = dataclasses.replace(objective, target_dropout=True)
+    loud = published.estimates(learned, frozen, part.batch, key)
+    assert np.abs(loud.target_q - quiet.target_q).max() > 1e-3
