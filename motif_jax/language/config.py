@@ -78,7 +78,7 @@ class ModelConfig:
       rotary: None without rotary positions.
       relative_buckets, relative_distance: of T5's relative positions.
       dropout: what is left out while training.
-      initializer: standard deviation of fresh weights.
+      initializer: standard deviation of fresh weights; of T5 a factor of what its shapes say.
       pad_id, start_id: special tokens; start_id is a decoder's first token.
       end_ids: tokens that end a text, one or several.
     """

@@ -89,8 +89,15 @@ class Linear(nn.Dense):
 
 
 def projection(config: ModelConfig, features: int, bias: bool, name: str, dtype: Any) -> Linear:
-    """A linear layer with the config's initialisation."""
-    init = nn.initializers.normal(config.initializer if config.architecture != "t5" else config.width**-0.5)
+    """A linear layer with the config's initialisation.
+
+    T5's weights start with a standard deviation of 1 / sqrt(inputs); those of queries are smaller by sqrt(head_width), in the place of
+    a scale of the attention (Raffel et al. 2020).
+    """
+    init = nn.initializers.normal(config.initializer)
+    if config.architecture == "t5":
+        scale = config.initializer**2 / (config.head_width if name == "query" else 1)
+        init = nn.initializers.variance_scaling(scale, "fan_in", "normal")
     return Linear(features, use_bias=bias, kernel_init=init, dtype=dtype, name=name)
 
 

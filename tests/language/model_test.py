@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.language import generation, scoring
+from motif_jax.language import generation, making, scoring
 from motif_jax.language.config import Dropout
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
@@ -174,3 +174,17 @@ def test_draws_follow_the_seed_and_the_hook_changes_them(loaded: Any) -> None:
     assert len({tuple(row) for row in np.asarray(free.tokens[0]).tolist()}) > 1
     assert (np.asarray(only.tokens) == 17).all()
     np.testing.assert_array_equal(only.log_probs, 0.0)
+
+
+def test_fresh_t5_layers_start_by_their_inputs_and_queries_smaller() -> None:
+    values = {"width": 64, "layers": 1, "heads": 4, "feed_forward": 256}
+    settings = making.make("t5", making.Sizes(**values), 96, {"start": 0, "pad": 0, "end": 1})
+    params = jax.jit(LanguageModel(settings).init)(jax.random.key(0))["decoder"]["block_0"]
+    found = {
+        f"{part}/{layer}": float(np.std(params[part][layer]["kernel"]))
+        for part in ("attention", "feed_forward")
+        for layer in params[part]
+    }
+    wanted = {"attention/query": (64 * 16) ** -0.5, "feed_forward/down": 256**-0.5}
+    for name, spread in found.items():
+        assert spread == pytest.approx(wanted.get(name, 64**-0.5), rel=0.05), name
