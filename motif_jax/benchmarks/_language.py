@@ -41,6 +41,16 @@ SHAPES: dict[str, dict[str, Any]] = {
     "flan_t5_large": {**_T5, "d_model": 1024, "d_ff": 2816, "num_layers": 24, "num_heads": 16},
     "gpt2": {**_GPT2, "n_embd": 768, "n_layer": 12, "n_head": 12},
     "gpt2_medium": {**_GPT2, "n_embd": 1024, "n_layer": 24, "n_head": 16},
+    # That of the quick run of docs/glam.md.
+    "quick_t5": {
+        **_T5,
+        "vocab_size": 512,
+        "d_model": 128,
+        "d_kv": 32,
+        "d_ff": 256,
+        "num_layers": 2,
+        "num_heads": 4,
+    },
     "tiny_t5": {
         **_T5,
         "vocab_size": 64,

@@ -9,16 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from motif_jax import benchmarks
-from motif_jax.benchmarks import _language, generate, score, score_torch, score_update
+from motif_jax.benchmarks import (
+    _language,
+    generate,
+    language_train,
+    language_update,
+    score,
+    score_torch,
+    score_update,
+)
 from motif_jax.stages import benchmark
 from motif_jax.support.errors import UserError
+from tests.language.published_sizes_test import for_cuda
 from tests.processes import REPOSITORY
 
 PYTHON = REPOSITORY / ".venv-vllm" / "bin" / "python"
-NAMES = ("generate", "score", "score_torch", "score_update")
+NAMES = ("generate", "language_train", "language_update", "score", "score_torch", "score_update")
 
 
 def config(name: str, model: str, **options: Any) -> Any:
@@ -62,6 +72,40 @@ def test_all_ways_to_update_give_the_same(variant: str) -> None:
     chosen = config(variant, "tiny_t5", candidates=3)
     line = score_update.run(chosen)
     assert line["gradients_apart"] < (1e-5 if chosen.options.dtype == "float32" else 0.2)
+
+
+@pytest.mark.slow
+def test_both_ways_to_learn_from_a_batch_take_the_same_step() -> None:
+    line = language_update.run(config("language_update", "tiny_t5", candidates=3, minibatch=2, microbatch=1))
+    assert line["changes_apart"] < 1e-2
+    assert line["model_flops"] > 0
+
+
+@pytest.mark.slow
+def test_a_run_is_measured_against_its_parts() -> None:
+    chosen = runpy.run_path(str(REPOSITORY / "configs" / "benchmark.py"))["get_config"]("language_train")
+    chosen.options.update({"model": "tiny_t5", "environments": 2, "rollout": 2, "minibatch": 4})
+    chosen.options.update({"microbatch": 4, "epochs": 1, "seconds": 1e-3})
+    chosen.repeats = 1
+    benchmark.check(chosen, None)
+    line = language_train.run(chosen)
+    parts = 1 / line["scoring_steps_per_second"] + 1 / line["update_steps_per_second"]
+    assert line["baseline"]["value"] == pytest.approx(1 / parts)
+    assert line["hours_for_published_steps"] == pytest.approx(1.5e6 / line["value"] / 3600)
+
+
+@pytest.mark.slow
+def test_the_programs_of_a_large_agent_are_lowered_for_gpus() -> None:
+    """Scoring and the update of the published sizes, from shapes alone."""
+    chosen = runpy.run_path(str(REPOSITORY / "configs" / "benchmark.py"))["get_config"]("language_update_gpu")
+    network = language_update.agent(chosen.options, 1)
+    update, make_state = language_update.update_of(chosen, network)
+    state = jax.eval_shape(lambda: make_state(jax.random.key(0)))
+    data = language_update.batch(chosen.options, network.model.config.vocab_size, 1)
+    text = for_cuda(jax.jit(update, donate_argnums=0), state, data)
+    assert "bf16" in text
+    tokens = jax.ShapeDtypeStruct((32, 400), jnp.int32)
+    assert "bf16" in for_cuda(jax.jit(network.rows), state.params, tokens)
 
 
 @pytest.mark.parametrize("model", ["tiny_gpt2", pytest.param("tiny_t5", marks=pytest.mark.slow)])

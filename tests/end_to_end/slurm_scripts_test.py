@@ -196,6 +196,34 @@ def test_one_process_takes_all_gpus_of_its_node(job: Job) -> None:
     assert job.arguments()[-4:] == ["--config.hosts.coordinator=slurm", *layout]
 
 
+def test_language_agents_share_environments_and_devices(job: Job) -> None:
+    script, model = "train_language_agent.sbatch", {"MODEL": "models/t5", "FAKE_CODE": "0"}
+    program = job.start(script, SLURM_ARRAY_TASK_ID="2", SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS, **model)
+    assert program.wait() == 0, program.text()
+    assert job.arguments()[2:] == [
+        "--config=configs/train_language_agent.py",
+        f"--workdir={job.folder}/run/seed-2",
+        "--config.hosts.coordinator=slurm",
+        "--config.actors.workers=15",
+        "--config.network.model=models/t5",
+        "--config.seed=2",
+        "--config.actors.workers=1",
+        "--config.actors.envs_per_worker=4",
+    ]
+    one = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "16"}
+    program = job.start(script, "--config.sharding.fsdp=8", **one, **model)
+    assert program.wait() == 0, program.text()
+    assert job.arguments()[-4:] == [
+        "--config.actors.workers=1",
+        "--config.actors.envs_per_worker=32",
+        "--config.devices.actor=first",
+        "--config.sharding.fsdp=8",
+    ]
+    program = job.start(script, ENVIRONMENTS="30", **EIGHT_GPUS, **model)
+    assert program.wait() == 2
+    assert "ENVIRONMENTS=30 do not divide over 8 processes" in program.text()
+
+
 @pytest.mark.parametrize("gpus", ["4", "12"])
 @pytest.mark.parametrize("script", ["train_agent.sbatch", "train_agent_nodes.sbatch"])
 def test_gpus_that_do_not_divide_over_the_processes_are_told(job: Job, script: str, gpus: str) -> None:

@@ -1,0 +1,176 @@
+"""The PPO update of a language agent: samples a second against every action with its prompt as a row of its own.
+
+    python -m motif_jax.launch --config=configs/benchmark.py:language_update
+
+A sample is a step that was played: a prompt with its actions. Both sides are the whole update of `algorithm.name=ppo` (targets, minibatches,
+gradients, optimiser) on the same made-up batch and weights, in turns; how far the parameters that they give are apart stands in the line,
+relative to the largest change. Two minutes on CPU. `configs/benchmark.py:language_update_gpu`: Flan-T5-large in bfloat16, with the share of the rate of large
+matrix products and the memory that it takes.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import ppo_update, schedules
+from motif_jax.algorithms.candidate_scores import LOG_PROBABILITY
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.benchmarks import _language, result
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.language import config as configs
+from motif_jax.language import scoring
+from motif_jax.language.adapting import Adaptation
+from motif_jax.language.agent import TOKENS, LanguageAgent
+from motif_jax.language.heads import HeadConfig, Heads
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.tokens import Rows
+from motif_jax.support import config as checks
+from motif_jax.support import resources
+
+GPU_SIZE = {
+    "model": "flan_t5_large", "prompt_tokens": 400, "rollout": 16, "batch_size": 256, "minibatch": 64, "microbatch": 16,
+    "dtype": "bfloat16", "remat": True,
+}  # fmt: skip
+
+
+def options() -> ConfigDict:
+    """Settings: the model's shape, steps of a batch and of its rollouts, of a minibatch, at a time; actions and their tokens."""
+    return _language.options(
+        model="flan_t5_small", candidates=6, candidate_tokens=2, rollout=2, batch_size=4, minibatch=4, microbatch=2, remat=False
+    )  # fmt: skip
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for what cannot be measured."""
+    _language.check(config)
+    chosen = config.options
+    for key in ("minibatch", "microbatch"):
+        checks.positive(config, f"options.{key}")
+    ppo_update.check(training_config(chosen))
+
+
+def training_config(chosen: ConfigDict) -> ConfigDict:
+    """The stage's config with these options: one epoch, for a second takes as long as the first."""
+    made = resources.config("train_language_agent", "")
+    made.batch_size, made.rollout = chosen.batch_size, chosen.rollout
+    made.algorithm.update(
+        {"epochs": 1, "minibatch_size": chosen.minibatch, "microbatch_size": chosen.microbatch}
+    )
+    return made
+
+
+class Apart(LanguageAgent):
+    """The same agent, every action with its prompt a row of its own."""
+
+    def rows(
+        self, params: Any, tokens: jax.Array, candidates: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """See `LanguageAgent.rows`."""
+        assert candidates is None
+        words, there = self._candidates(None)
+        count, each = len(words), jnp.repeat(tokens, len(words), axis=0)
+        own = [jnp.tile(part, (len(tokens), 1))[:, None] for part in (words, there)]
+        scores = scoring.score(self.model, params["model"], jnp.maximum(each, 0), each >= 0, *own)
+        value = self.heads.apply(params["heads"], "value", scores.states)
+        return scores.total.reshape(-1, count), value.reshape(-1, count)[:, 0]
+
+
+def agent(chosen: ConfigDict, seed: int, kind: type[LanguageAgent] = LanguageAgent) -> LanguageAgent:
+    """An agent of the options' shape, with fresh weights and made-up actions."""
+    settings = configs.parse(_language.SHAPES[chosen.model])
+    model = LanguageModel(settings, jnp.dtype(chosen.dtype), chosen.remat)
+    shape = (chosen.candidates, chosen.candidate_tokens)
+    words = np.random.default_rng(seed).integers(2, settings.vocab_size - 1, shape).astype(np.int32)
+    return kind(
+        spec=EnvironmentSpec({TOKENS: ArraySpec((chosen.prompt_tokens,), "int32")}, chosen.candidates),
+        model=model,
+        heads=Heads(settings.width, {"value": HeadConfig(1, (1024, 1024), "sigmoid")}),
+        candidates=Rows(words, np.ones(shape, bool)),
+        form=LOG_PROBABILITY,
+        by_length=False,
+        pad_plus_one=False,
+        source=None,
+        keep_embedding=None,
+        dropout=False,
+        adaptation=Adaptation(model),
+    )
+
+
+def batch(chosen: ConfigDict, vocab_size: int, seed: int) -> TrajectoryBatch:
+    """Made-up rollouts of prompts that are full, without ends."""
+    rng, shape = np.random.default_rng(seed), (chosen.rollout, chosen.batch_size // chosen.rollout)
+    rows = (shape[0] + 1, shape[1])
+    nothing, no_ends = np.zeros(shape, np.float32), np.zeros(shape, bool)
+    return TrajectoryBatch(
+        observation={TOKENS: rng.integers(2, vocab_size - 1, (*rows, chosen.prompt_tokens)).astype(np.int32)},
+        first=np.zeros(rows, bool),
+        last=np.zeros(rows, bool),
+        action=rng.integers(0, chosen.candidates, shape).astype(np.int32),
+        behaviour_log_prob=np.full(shape, -np.log(chosen.candidates), np.float32),
+        behaviour_value=nothing,
+        parameter_version=np.zeros(shape, np.int32),
+        reward=rng.random(shape).astype(np.float32),
+        intrinsic_reward=nothing,
+        terminated=no_ends,
+        truncated=no_ends,
+        initial_state=np.zeros((shape[1], 0), np.int32),
+    )
+
+
+def update_of(config: ConfigDict, network: LanguageAgent) -> tuple[Any, Any]:
+    """The update of an agent, and what makes its state of a key."""
+    made = training_config(config.options)
+    optimizer = schedules.make_optimizer(made.optimizer)
+    update = ppo_update.make_update(network, optimizer, made)
+    return update, functools.partial(ppo_update.make_state, network, optimizer)
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    """Returns the fields of the JSON line."""
+    chosen = config.options
+    ours, theirs = (agent(chosen, config.seed, kind) for kind in (LanguageAgent, Apart))
+    (update, make_state), (other, _) = (update_of(config, network) for network in (ours, theirs))
+    state = make_state(jax.random.key(config.seed))
+    data = jax.device_put(batch(chosen, ours.model.config.vocab_size, config.seed))
+    programs = {"shared": jax.jit(update), "rows": jax.jit(other)}
+    after = {name: program(state, data)[0].params for name, program in programs.items()}
+    changes = {name: jax.tree.map(jnp.subtract, params, state.params) for name, params in after.items()}
+    largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(changes["rows"]))
+    gaps = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / largest, changes["shared"], changes["rows"])
+    apart = float(np.mean([float(gap) for gap in jax.tree.leaves(gaps)]))
+    del after, changes, gaps
+    memory = memory_megabytes()
+    calls = {name: functools.partial(_step, program, state, data) for name, program in programs.items()}
+    rates = _language.in_turns(
+        {name: _language.rate(call, chosen.batch_size, chosen.seconds) for name, call in calls.items()},
+        config.repeats,
+    )
+    flops = _language.product_flops(update, jax.eval_shape(lambda: state), data)
+    seconds = chosen.batch_size / float(np.median(rates["shared"]))
+    return result(
+        "language_update",
+        "samples/s",
+        rates["shared"],
+        "every action with its prompt a row of its own",
+        rates["rows"],
+        chosen.to_dict(),
+        changes_apart=apart,
+        memory_megabytes=memory,
+        **_language.peak_share(config, flops, seconds),
+    )
+
+
+def _step(program: Any, state: Any, data: TrajectoryBatch) -> Any:
+    return program(state, data)[1]
+
+
+def memory_megabytes() -> float | None:
+    """Megabytes that programs have taken of the first device at most so far; None where it does not say."""
+    found = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return None if found is None else found / 1e6
