@@ -8,6 +8,7 @@ from setuptools.command.build_py import build_py
 # Below motif_jax/_copies in what is built; `motif_jax.support.resources` finds them there.
 COPIED = (
     "configs/*.py",
+    "configs/probes/*.json",
     "configs/prompts/**/*.yaml",
     "third_party/hack_font_tiles/*",
     "third_party/wordle_words/*",

@@ -12,7 +12,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
@@ -145,6 +145,15 @@ def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}): {remedy}") from None
     return value
+
+
+def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> IO[str]:
+    """Opens a file of lines to be written on, without those that `keep` does not say of and without a last one torn by a kill."""
+    path = Path(path)
+    if path.exists():
+        *whole, _ = path.read_text(encoding="utf-8").split("\n")
+        atomic_write_text(path, "".join(f"{line}\n" for line in whole if keep(line)))
+    return open(path, "a", encoding="utf-8")
 
 
 def read_json_lines(

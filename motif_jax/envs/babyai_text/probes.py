@@ -1,0 +1,89 @@
+"""Fixed situations that a language model is asked about: what would it do, and what if it were not told one thing of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from motif_jax.envs.babyai_text.prompts import Window
+from motif_jax.support import resources
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
+
+OWN = "own"
+_FILE = "configs/probes/babyai_text.json"
+_KEYS = ("name", "goal", "observations", "actions")
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """One situation.
+
+    Attributes:
+      name: for people.
+      goal: in the language of the prompts.
+      observations: the clauses of each, oldest first.
+      actions: those between the observations, one fewer.
+    """
+
+    name: str
+    goal: str
+    observations: tuple[tuple[str, ...], ...]
+    actions: tuple[str, ...]
+
+    def prompt(self, actions: Sequence[str], language: str, without: tuple[int, int] | None = None) -> str:
+        """What the model reads, with these possible actions.
+
+        Args:
+          actions: names of all that there are.
+          language: of the prompt's fixed words.
+          without: (observation, clause) that is left out.
+        """
+        window = Window(len(self.observations))
+        for place, clauses in enumerate(self.observations):
+            told = [text for number, text in enumerate(clauses) if (place, number) != without]
+            if place == 0:
+                window.start(told)
+            else:
+                window.add(self.actions[place - 1], told)
+        return window.prompt(self.goal, actions, language)
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """(observation, clause) of every clause."""
+        for place, clauses in enumerate(self.observations):
+            yield from ((place, number) for number in range(len(clauses)))
+
+
+def read(which: str | os.PathLike[str]) -> list[Probe]:
+    """Reads the probes of a JSON file, a list of {"name", "goal", "observations": [[clause, ...], ...], "actions": [...]}; 'own': ours.
+
+    Raises:
+      UserError: the file is not there or holds something else.
+    """
+    path = resources.path(_FILE) if which == OWN else which
+    remedy = "give a list of objects with name, goal, observations and actions, as configs/probes/babyai_text.json is"
+    if not os.path.isfile(path):
+        raise UserError(f"config.probes.prompts={str(which)!r}: must be '{OWN}', '' for none, or a JSON file")
+    content: Any = read_json(path, remedy, list)
+    if not content:
+        raise UserError(f"{path} holds no probes: {remedy}")
+    return [_probe(each, number, path, remedy) for number, each in enumerate(content)]
+
+
+def _probe(each: Any, number: int, path: str | os.PathLike[str], remedy: str) -> Probe:
+    good = isinstance(each, dict) and set(each) == set(_KEYS)
+    good = good and isinstance(each["name"], str) and isinstance(each["goal"], str)
+    good = good and isinstance(each["observations"], list) and all(map(_texts, each["observations"]))
+    good = good and _texts(each["actions"]) and len(each["observations"]) == len(each["actions"]) + 1
+    if not good:
+        raise UserError(
+            f"{path}: probe {number} is none (one action fewer than observations, each a list of clauses): {remedy}"
+        )
+    seen = tuple(tuple(clauses) for clauses in each["observations"])
+    return Probe(each["name"], each["goal"], seen, tuple(each["actions"]))
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)

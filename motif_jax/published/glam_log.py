@@ -1,0 +1,113 @@
+"""The published tool's `log.csv`, as a training here writes it: a row an update, under its names.
+
+Statistics are over the episodes that ended in the update, and over the newest before them where these are fewer than the environments;
+where there are none yet, zeros stand in their place, as published.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.support.files import append_lines
+
+FILE = "log.csv"
+_STATISTICS = ("mean", "std", "min", "max")
+COLUMNS = (
+    *"update episodes frames FPS duration".split(),
+    *(f"return_{name}" for name in _STATISTICS),
+    "success_rate",
+    *(f"reshaped_return_{name}" for name in _STATISTICS),
+    *(f"reshaped_return_bonus_{name}" for name in _STATISTICS),
+    *(f"num_frames_{name}" for name in _STATISTICS),
+    *"entropy policy_loss value_loss loss grad_norm".split(),
+)
+
+
+class GlamLog:
+    """Writes `log.csv` in a folder.
+
+    Args:
+      folder: of the run.
+      environments: how many there are.
+      scale: what a reward is multiplied by in learning.
+      coefficients: of the value's loss and of the entropy in the whole loss.
+      updates: that the run goes on from; rows of those that are done again are dropped.
+      newest: rows of the newest episodes before.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        environments: int,
+        scale: float,
+        coefficients: tuple[float, float],
+        updates: int = 0,
+        newest: Iterable[Mapping[str, Any]] = (),
+    ) -> None:
+        self._scale, self._coefficients, self._environments = scale, coefficients, environments
+        path = folder / FILE
+        self._episodes = 0
+
+        def keep(line: str) -> bool:
+            update = line.partition(",")[0]
+            if update.isdigit() and int(update) < updates:
+                self._episodes = int(line.split(",")[1])
+            return not update.isdigit() or int(update) < updates
+
+        self._file = append_lines(path, keep)
+        self._writer = csv.DictWriter(self._file, COLUMNS, lineterminator="\n")
+        if path.stat().st_size == 0:
+            self._writer.writeheader()
+        nothing = [{"return": 0.0, "length": 0.0}] * environments
+        self._newest: deque[Mapping[str, Any]] = deque([*nothing, *newest], maxlen=environments)
+        self._ended: list[Mapping[str, Any]] = []
+        self._seconds = self._frames = 0.0
+
+    def add(self, episodes: Iterable[Mapping[str, Any]]) -> None:
+        """Takes episodes that ended in the batch of the update that comes."""
+        self._ended += episodes
+
+    def write(self, update: int, frames: int, seconds: float, metrics: Mapping[str, float]) -> None:
+        """Writes the row of an update, the first being 0: after so many environment steps and seconds of the run."""
+        self._episodes += len(self._ended)
+        rows = [*self._newest, *self._ended]
+        rows = rows[-max(self._environments, len(self._ended)) :]
+        self._newest.extend(self._ended)
+        self._ended = []
+        returns, lengths = (np.array([float(row[name]) for row in rows]) for name in ("return", "length"))
+        policy, value, entropy = (metrics[name] for name in ("loss/policy", "loss/value", "policy/entropy"))
+        row = {
+            "update": update,
+            "episodes": self._episodes,
+            "frames": frames,
+            "FPS": (frames - self._frames) / max(seconds - self._seconds, 1e-9),
+            "duration": int(seconds),
+            **_statistics("return", returns),
+            "success_rate": float((returns > 0).mean()),
+            **_statistics("reshaped_return", np.maximum(returns, 0) * self._scale),
+            **_statistics("reshaped_return_bonus", np.zeros(len(rows))),
+            **_statistics("num_frames", lengths),
+            "entropy": entropy,
+            "policy_loss": policy,
+            "value_loss": value,
+            "loss": policy + self._coefficients[0] * value - self._coefficients[1] * entropy,
+            "grad_norm": metrics["optimizer/gradient_norm"],
+        }
+        self._seconds, self._frames = seconds, frames
+        self._writer.writerow(row)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def _statistics(name: str, values: np.ndarray) -> dict[str, float]:
+    found = (values.mean(), values.std(), values.min(), values.max())
+    return {f"{name}_{which}": float(value) for which, value in zip(_STATISTICS, found, strict=True)}

@@ -1,0 +1,89 @@
+"""Asks the checkpoints of a language agent what they would do in fixed situations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.support import config as checks
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import FolderLock, read_json_lines
+from motif_jax.support.interruption import EXIT_CODE, Interruption
+from motif_jax.support.progress import Progress
+
+if TYPE_CHECKING:
+    from motif_jax.online.probing import Probing
+
+IDENTITY = ("policy", "checkpoint", "probes", "published_files")
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError for values that cannot work, or a folder that holds something else."""
+    run_folder.check_identity(workdir, config, IDENTITY)
+    checks.existing_folder(config, "policy")
+    checks.require(bool(config.probes.prompts), "probes.prompts", "", "'own' or a JSON file")
+    _open(config)
+
+
+def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
+    """Who is asked, and at which steps of its training."""
+    from motif_jax.online import agent_checkpoints, probing, settings
+    from motif_jax.playing import agent_policy
+    from motif_jax.support.checkpoints import Checkpoints
+
+    trained = agent_policy.read_config(config.policy)
+    if trained.network.get("kind") != "language":
+        raise UserError(f"config.policy={config.policy!r}: must be a run of train_language_agent")
+    with trained.unlocked():
+        trained.probes = ConfigDict({"prompts": config.probes.prompts})
+    made = probing.make(trained, settings.make_network(trained))
+    assert made is not None
+    folder = Path(config.policy) / agent_checkpoints.FOLDER
+    with Checkpoints(folder, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
+        steps = sorted(checkpoints.steps())
+        if config.checkpoint != "all":
+            steps = [agent_policy.choose_step(checkpoints, config.checkpoint, config.policy)]
+    if not steps:
+        raise UserError(f"{config.policy} has no checkpoint yet: train for longer, or choose another folder")
+    return made, steps
+
+
+def run(config: ConfigDict, workdir: Path) -> int:
+    """Asks checkpoint after checkpoint; returns 0, or 75 after a request to stop."""
+    from motif_jax.online import probing
+    from motif_jax.playing import agent_policy
+
+    with FolderLock(workdir), Interruption() as stop:
+        run_folder.prepare(workdir, config, IDENTITY)
+        made, steps = _open(config)
+        done = min(
+            (len(list(read_json_lines(workdir / name))) for name in (probing.LINES, probing.CLAUSES)),
+            default=0,
+        )
+        published = config.published_files and made.by_words
+        files = probing.ProbeFiles(workdir, made, (done, done), clauses_every=1, published=published)
+        try:
+            with Progress(len(steps), "checkpoints", "probe", done) as progress:
+                for number, step in enumerate(steps[done:], done):
+                    if stop.requested:
+                        return EXIT_CODE
+                    policy, _ = agent_policy.load(config.policy, str(step))
+                    files.look(policy.params, number, step)
+                    progress.update(number + 1)
+        finally:
+            files.close()
+    _say(made, workdir)
+    return 0
+
+
+def _say(made: Probing, workdir: Path) -> None:
+    from motif_jax.online import probing
+
+    *_, last = read_json_lines(workdir / probing.LINES)
+    for probe, row in zip(made.probes, last["probabilities"], strict=True):
+        best = int(np.argmax(row))
+        print(f"{probe.name}: {made.actions[best]} ({row[best]:.2f})", flush=True)

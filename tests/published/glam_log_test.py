@@ -1,0 +1,62 @@
+"""The published log.csv: its columns, whose statistics a row has, and what a run that goes on keeps."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from motif_jax.published.glam_log import COLUMNS, FILE, GlamLog
+
+METRICS = {"loss/policy": -0.5, "loss/value": 2.0, "policy/entropy": 1.5, "optimizer/gradient_norm": 3.0}
+
+
+def rows(folder: Path) -> list[dict[str, float]]:
+    with (folder / FILE).open() as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+def episode(value: float, length: float) -> dict[str, float]:
+    return {"return": value, "length": length}
+
+
+def test_a_row_is_of_the_episodes_of_its_update_or_of_the_newest(tmp_path: Path) -> None:
+    log = GlamLog(tmp_path, 4, 20.0, (0.5, 0.01))
+    log.write(0, 100, 2.0, METRICS)
+    log.add([episode(0.9, 10), episode(0.0, 64)])
+    log.write(1, 200, 4.0, METRICS)
+    log.add([episode(0.5, number) for number in range(6)])
+    log.write(2, 300, 6.0, METRICS)
+    log.close()
+    assert (tmp_path / FILE).read_text().splitlines()[0] == ",".join(COLUMNS)
+    before, two, six = rows(tmp_path)
+    assert (before["return_mean"], before["num_frames_max"], before["episodes"]) == (0, 0, 0)
+    # Two episodes, and zeros in the place of the other two environments', as published.
+    assert (two["return_mean"], two["success_rate"], two["num_frames_max"]) == (0.225, 0.25, 64)
+    assert two["reshaped_return_max"] == pytest.approx(18.0)
+    assert (six["return_mean"], six["success_rate"], six["num_frames_mean"], six["episodes"]) == (
+        0.5,
+        1,
+        2.5,
+        8,
+    )
+    assert (six["FPS"], six["duration"], six["frames"], six["update"]) == (50, 6, 300, 2)
+    assert six["loss"] == pytest.approx(-0.5 + 0.5 * 2.0 - 0.01 * 1.5)
+    assert six["reshaped_return_bonus_max"] == 0
+
+
+def test_a_run_that_goes_on_drops_what_is_done_again(tmp_path: Path) -> None:
+    log = GlamLog(tmp_path, 2, 20.0, (0.5, 0.01))
+    for update in range(3):
+        log.add([episode(1.0, 5)])
+        log.write(update, 100 * update, 1.0, METRICS)
+    log.close()
+    with (tmp_path / FILE).open("a") as file:
+        file.write("3,torn")
+    log = GlamLog(tmp_path, 2, 20.0, (0.5, 0.01), updates=2, newest=[episode(1.0, 5)] * 2)
+    log.write(2, 200, 1.0, METRICS)
+    log.close()
+    found = rows(tmp_path)
+    assert [row["update"] for row in found] == [0, 1, 2]
+    assert (found[-1]["episodes"], found[-1]["return_mean"]) == (2, 1.0)
