@@ -140,6 +140,9 @@ def _actors() -> ConfigDict:
     actors.warmup_seconds = 0.0  # every worker starts with a random delay of up to so much
     actors.timeout_seconds = 300.0  # a process that does not answer for so long is replaced
     actors.start_timeout_seconds = 120.0  # so is one that is not up so long after its start
+    # Environments whose process died go on where they were, played again from seed and actions, at the cost of remembering them;
+    # in serial runs nothing dies, and they are always remembered.
+    actors.rebuild = False
     actors.max_failures = 3  # so many deaths of a process in a row without one finished rollout end the run
     return actors
 
@@ -154,10 +157,11 @@ def _base() -> ConfigDict:
     # Batches that may wait for the learner before the actors do; more add policy lag.
     config.max_waiting_batches = 1
     # Everything in one thread and in order: slow, and two runs are equal bit for bit (on a GPU: docs/clusters.md,
-    # Precision). A run that is continued from a checkpoint starts new games, so it differs from one that was never
-    # stopped (not from one stopped there too).
+    # Precision). A run that is continued from a checkpoint plays its games on, from seeds and actions, and ends as one
+    # that was never stopped (compat.seed_noop: it begins new games, which nobody can play again).
     config.serial = False
-    # With serial: no step of a batch is played before the update that went before it; as many rollouts as environments.
+    # No step of a batch is played before the update that went before it; a batch has a rollout of every environment. Without
+    # serial too: actors' processes then play one group while the other's actions are chosen.
     config.on_policy = False
 
     config.environment = ConfigDict()

@@ -8,8 +8,12 @@ else is as in configs/train_agent.py, with its files; evaluate, visualize, repla
 Variants:
   (none)      the published hyperparameters, mended: 32 environments x 40 steps, 4 epochs, minibatches of 64.
   faithful    with the quirks of the released code.
+  faithful_first_release  with those of the code of the paper's time.
+  aflan, npae, npa, npe   the published ablations: an action head (aflan); fresh weights with the model's embeddings and an action
+              head (npae), with an action head alone (npa), with the embeddings alone (npe).
   quickstart  what launch/quickstart_glam.sh runs: GoToLocal, a small MODEL, minutes on 2 cores.
   smoke       seconds: whether everything works; needs a small MODEL.
+Several are joined by '+': faithful+npae.
 """
 
 from __future__ import annotations
@@ -19,9 +23,20 @@ from ml_collections.config_dict import placeholder
 
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.support import resources
-from motif_jax.support.config import all_compat_on, compat, unknown_variant
+from motif_jax.support.config import compat, compat_on, unknown_variant
 
-VARIANTS = ("", "faithful", "quickstart", "smoke")
+# Quirks that exclude each other stand in one set each: those of the code since May 2023, and those of the paper's time.
+_ALWAYS = ("timeout_as_terminal", "glam_value_broadcast", "glam_french_goal", "glam_untrained_dropout")
+FAITHFUL = (*_ALWAYS, "glam_raw_logit_score", "glam_pad_plus_one")
+FAITHFUL_FIRST_RELEASE = (*_ALWAYS, "glam_scaled_probability_score", "glam_end_token")
+# What the published names of agents stand for: (pretrained, keep_embedding, policy).
+ABLATIONS = {
+    "aflan": (True, False, "actions"),
+    "npae": (False, True, "actions"),
+    "npa": (False, False, "actions"),
+    "npe": (False, True, "score"),
+}
+VARIANTS = ("", "faithful", "faithful_first_release", *ABLATIONS, "quickstart", "smoke")
 
 
 def _environment() -> ConfigDict:
@@ -48,14 +63,33 @@ def _network() -> ConfigDict:
     network.policy = (
         "score"  # of the actions' words; or 'actions': a head on the state that the value is read from
     )
-    network.by_length = False  # divides an action's log-probability by its number of tokens
+    # Of actions by their words: 'log_probability' (the sum of their tokens'), 'raw_logit' (of their logits), or
+    # 'scaled_probability' (the product of their tokens', over the greatest of all actions').
+    network.score = "log_probability"
+    network.by_length = False  # divides an action's sum by its number of tokens
+    # Where those tokens stand that the tokenizer puts round a text, such as T5's end: round the 'prompt', as the model was
+    # pretrained, or 'nowhere', as in the released code.
+    network.special_tokens = "prompt"
     network.head_widths = (1024, 1024)  # of the value's hidden layers, and the action head's
-    network.prompt_tokens = 512  # of the longest prompt
+    network.prompt_tokens = (
+        512  # of the longest prompt; batches are padded to the longest in them, to few lengths
+    )
     network.dtype = "float32"  # or 'bfloat16', of the computation; parameters and losses are float32
     network.remat = (
         False  # computes a layer's activations again in the backward pass: less memory, a third more time
     )
     return network
+
+
+def _lora() -> ConfigDict:
+    lora = ConfigDict()
+    # Layers that get low-rank additions, '*/attention/query,*/attention/value' say (docs/language.md); everything else but the
+    # heads stays as it is. Empty: the whole model is learned.
+    lora.patterns = ""
+    lora.rank = 16
+    lora.alpha = 32.0
+    lora.base = "float32"  # what the frozen weights are kept in: 'float32', 'bfloat16', 'int8' or 'nf4'
+    return lora
 
 
 def _algorithm() -> ConfigDict:
@@ -72,7 +106,9 @@ def _algorithm() -> ConfigDict:
     algorithm.microbatch_size = (
         16  # of a minibatch so many are run at a time on a device; changes memory alone
     )
-    algorithm.normalise_advantage = False
+    algorithm.normalise_advantage = False  # less their mean, over their standard deviation, of a batch
+    # An update ends before the minibatch whose policy is further than so many nats from the one that played; None: it never does.
+    algorithm.kl_limit = placeholder(float)
     algorithm.positive_reward = True  # what a task takes away counts as 0, as published
     algorithm.broadcast_rows = (
         16  # with compat.glam_value_broadcast: steps that a process of the published system learns from
@@ -81,9 +117,10 @@ def _algorithm() -> ConfigDict:
 
 
 def get_config(variant: str | None = None) -> ConfigDict:
-    variant = variant or ""
-    if variant not in VARIANTS:
-        raise unknown_variant(variant, VARIANTS)
+    variants = (variant or "").split("+")
+    for name in variants:
+        if name not in VARIANTS:
+            raise unknown_variant(name, VARIANTS)
     config = resources.config("train_agent", "")
     config.seed = 1
     config.train_for_env_steps = 1_500_000
@@ -92,7 +129,16 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # Play and learn in turns, as PPO is defined: the policy that learns is the one that has played.
     config.serial = config.on_policy = True
     config.environment = _environment()
+    # What the agent would do in fixed situations, asked before every update: 'own' (of 11 of ours those with no more observations
+    # than its prompts), '' for none, or a JSON file as
+    # configs/probes/babyai_text.json is; and each so many updates what it would without each of their clauses (0: never).
+    config.probes = ConfigDict({"prompts": "own", "clauses_every": 50})
+    config.published_files = True  # log.csv and distrib.csv under the published names and columns, too
     config.network = _network()
+    config.lora = _lora()
+    # For what does not fit one device: parameters and optimiser are split over fsdp x tensor of the devices (docs/language.md),
+    # and updates also over those that are left. 1 and 1: every device holds all.
+    config.sharding = ConfigDict({"fsdp": 1, "tensor": 1})
     config.algorithm = _algorithm()
     config.optimizer.learning_rate = 1e-6
     config.optimizer.eps = 1e-5
@@ -105,20 +151,39 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.actors.envs_per_worker = 32
     config.actors.groups_per_worker = 1
     config.actors.warmup_steps = 0
+    config.actors.rebuild = True
     config.save_every_steps = 12_800
     config.stats_episodes = 300
     config.compat = compat(
-        "timeout_as_terminal", "quantile_two_decimals", "glam_value_broadcast", "glam_french_goal"
+        "timeout_as_terminal",
+        "quantile_two_decimals",
+        "glam_value_broadcast",
+        "glam_french_goal",
+        "glam_raw_logit_score",
+        "glam_pad_plus_one",
+        "glam_scaled_probability_score",
+        "glam_end_token",
+        "glam_untrained_dropout",
     )
-    if variant == "faithful":
-        all_compat_on(config)
+    for name in variants:
+        _apply(config, name)
+    return config
+
+
+def _apply(config: ConfigDict, variant: str) -> None:
+    if variant in ABLATIONS:
+        network = config.network
+        network.pretrained, network.keep_embedding, network.policy = ABLATIONS[variant]
+    elif variant in ("faithful", "faithful_first_release"):
+        compat_on(config, *(FAITHFUL if variant == "faithful" else FAITHFUL_FIRST_RELEASE))
+        config.network.special_tokens = "nowhere"
         config.matmul_precision = "highest"
     elif variant == "quickstart":
         config.environment.name = "BabyAI-GoToLocal-v0"
         config.environment.babyai_text.observations = 1
         config.train_for_env_steps = 40_960
         config.network.head_widths = (128,)
-        config.network.prompt_tokens = 48
+        config.network.prompt_tokens = 64
         config.algorithm.gae_lambda = 0.95
         config.algorithm.epochs = 3
         config.algorithm.minibatch_size = config.algorithm.microbatch_size = 128
@@ -139,4 +204,3 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.network.head_widths = (16,)
         config.save_every_steps = 128
         config.log_every_seconds = 1.0
-    return config

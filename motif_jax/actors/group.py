@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -77,6 +78,11 @@ class SlotGroup:
         self._ended: list[int] = []
         self._partial = [False] * environments.count
         self._views: dict[tuple[int, int], _Views] = {}
+        self._running = False
+        mine = (group, slice(start, stop))
+        self._history = None if slots.history is None else slots.history[mine]
+        if self._history is not None:
+            self._played, self._warmed_up = slots.played[mine], slots.warmed_up[mine]
         self._pack_rewards = struct.Struct(f"={environments.count}f").pack_into
 
     def _at(self, slot: int, row: int) -> _Views:
@@ -102,6 +108,7 @@ class SlotGroup:
         """
         for column in self._columns:
             self._begin(column)
+        self._ended, self._running = [], True
         if warmup_steps > 0:
             self._warm_up(warmup_steps)
         self._environments.observe(self._at(slot, 0).observation)
@@ -109,7 +116,55 @@ class SlotGroup:
         slots.first[slot, 0, share] = 1
         slots.last[slot, 0, share] = 0
         slots.episode[slot, 0, share] = self._episode
-        self._ended = []
+
+    def resume(self, slot: int) -> None:
+        """Goes on with the episodes that are remembered and writes row 0 of `slot`, where their observations stand.
+
+        Of a group whose process died the environments that are left go on too; those that are not are rebuilt.
+        """
+        assert self._history is not None
+        if not self._running:
+            self.rebuild()
+        self._environments.observe(self._at(slot, 0).observation)
+        slots, share = self._slots, self._share
+        slots.first[slot, 0, share] = self._played == 0
+        slots.last[slot, 0, share] = [column in self._ended for column in self._columns]
+        slots.episode[slot, 0, share] = self._episode
+
+    def rebuild(self) -> None:
+        """Plays the remembered episodes again up to where they stood; environments that had none begin one."""
+        assert self._history is not None
+        self._ended, self._running = [], True
+        played = [max(int(count), 0) for count in self._played]
+        actions = [self._history[column, : played[column]].tolist() for column in self._columns]
+        for column in self._columns:
+            if self._played[column] < 0:
+                self._begin(column)
+                continue
+            episode = int(self._next_episode[column]) - 1
+            self._episode[column], self._partial[column] = episode, bool(self._warmed_up[column])
+            self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
+        for step in range(max(played)):
+            columns = [column for column in self._columns if step < len(actions[column])]
+            row = [plan[step] if step < len(plan) else 0 for plan in actions]
+            for column, end in enumerate(self._environments.step(row, columns)[1]):
+                if end and step + 1 < len(actions[column]):
+                    env = self._envs[column]
+                    print(
+                        f"environment {env} is not rebuilt: its episode {self._episode[column]} ended otherwise than "
+                        "before; it begins the next one",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+                    actions[column] = []
+                    self._begin(column)
+                elif end:
+                    self._ended.append(column)
+
+    def forget(self) -> None:
+        """Environments that are rebuilt begin new episodes instead."""
+        if self._history is not None:
+            self._played[...] = -1
 
     def step(self, slot: int, row: int) -> None:
         """Plays the actions at `row` and writes row `row` + 1."""
@@ -122,7 +177,10 @@ class SlotGroup:
             for column in started:
                 self._begin_at(slot, row + 1, column)
             columns = [column for column in columns if column not in started]
-        rewards, ends = self._environments.step(action.tolist(), columns)
+        actions = action.tolist()
+        rewards, ends = self._environments.step(actions, columns)
+        if self._history is not None:
+            self._remember(actions, columns)
         self._pack_rewards(reward, 0, *rewards)
         if any(ends):
             self._end(slot, row + 1, ends)
@@ -166,10 +224,20 @@ class SlotGroup:
 
     def _begin(self, column: int) -> None:
         episode = int(self._next_episode[column])
+        if self._history is not None:
+            self._played[column] = self._warmed_up[column] = 0
         self._episode[column] = episode
         self._next_episode[column] = episode + 1
         self._partial[column] = False
         self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
+
+    def _remember(self, actions: list[int], columns: Any) -> None:
+        """Notes what was played, after it was: a step that the process dies in is not part of the game."""
+        assert self._history is not None
+        for column in columns:
+            count = self._played[column]
+            self._history[column, count] = actions[column]
+            self._played[column] = count + 1
 
     def _warm_up(self, limit: int) -> None:
         actions = self._environments.spec.num_actions
@@ -181,6 +249,9 @@ class SlotGroup:
             columns = [column for column in self._columns if step < len(plans[column])]
             chosen = self._allowed([plan[step] if step < len(plan) else 0 for plan in plans])
             _, ends = self._environments.step(chosen, columns)
+            if self._history is not None:
+                self._remember(chosen, columns)
+                self._warmed_up[columns] = 1
             for column in columns:
                 self._partial[column] = True
                 if ends[column]:

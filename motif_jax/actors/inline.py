@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from motif_jax.actors import folders
 from motif_jax.actors.group import SlotGroup
@@ -14,6 +17,8 @@ from motif_jax.support.interruption import StoppedError, never
 
 class InlineActors(Rollouts):
     """All groups of `config` in this thread: a command is carried out at once."""
+
+    keeps_places = True
 
     def __init__(
         self,
@@ -46,7 +51,24 @@ class InlineActors(Rollouts):
                     config.same_step_autoreset,
                 )
             )
-            self._wants_start(group)
+            if self._resumes:
+                self._groups[group].rebuild()
+                self.rebuilt += config.envs_per_group
+            else:
+                self._wants_start(group)
+
+    def state(self) -> dict[str, Any]:
+        """See `Rollouts.state`; with what was played and not yet reported."""
+        return {**super().state(), "records": self._records}
+
+    def restore(self, state: Mapping[str, Any], block: np.ndarray) -> bool:
+        """See `Rollouts.restore`: every group goes on in the middle of its slot."""
+        if not super().restore(state, block):
+            return False
+        self._free = [deque(slots) for slots in state["free"]]
+        self._active, self._waiting = list(state["active"]), dict(state["waiting"])
+        self._records = [(group, slot, row) for group, slot, row in state["records"]]
+        return True
 
     def ready(self, timeout: float) -> list[Ready]:
         """See `Rollouts.ready`; nothing is waited for."""

@@ -43,7 +43,7 @@ def run(orders: Mapping[str, Any]) -> bool:
 
     Args:
       orders: `config` (ActorsConfig), `layout` (the parent's, as text), `member` (its number), `generation` (of its group when
-        it was started), `folder` (for its files), and file descriptors: `memory` of the slots, `commands` (read), `following`
+        it was started), `folder` (for its files), `resumes` (games that are remembered go on), `anew` (but not this member's), and file descriptors: `memory` of the slots, `commands` (read), `following`
         (write: the next member's commands; -1 for the last), `records` and `reports` (write), `turns` (see `_play_rounds`; -1
         where a worker has one group), `lifeline` (see `serve`).
 
@@ -77,6 +77,8 @@ def run(orders: Mapping[str, Any]) -> bool:
         config.same_step_autoreset,
         share,
     )
+    if orders["anew"]:
+        games.forget()
     if generation == 0:
         start_delay(config.seed, member.worker, config.warmup_seconds)
     report(orders["reports"], {"member": member.number, "generation": generation})
@@ -118,6 +120,8 @@ def _play_rounds(
             turn[group] = 0
         if sender < generation:
             pass  # a round that this member's predecessor died in
+        elif row == RESET_ROW and config.remembered and (sender > 0 or orders["resumes"]):
+            games.resume(slot)
         elif row == RESET_ROW:
             games.reset(slot, config.warmup_steps if sender == 0 else 0)
         else:

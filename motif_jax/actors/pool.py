@@ -246,7 +246,12 @@ class ActorPool(Rollouts):
             "member": number,
             "generation": generation,
             "folder": str(folders.renew(self._folder, number)),
+            "resumes": self._resumes,
+            # Where the games that are remembered end the process again, others are begun.
+            "anew": self._failures[number] > 1,
         }
+        if self.config.remembered and (generation or self._resumes):
+            self.rebuilt += member.stop - member.start
         pid = self._launcher.start(orders | self._rings.descriptors(member))
         self._alive.add(number)
         return pid

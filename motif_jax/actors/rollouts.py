@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from motif_jax.actors.slots import SlotLayout, Slots
 from motif_jax.envs import registry
 from motif_jax.support.interruption import never
@@ -49,6 +51,8 @@ class ActorsConfig:
       games_per_process: a group's environments are played by processes that have so many each at most, see `teams`; None:
         what a trial finds to be best, see `tuning`.
       start_method: 'fork', 'exec', or 'auto': 'exec' where forking is of no use, see `launchers`.
+      remembered: actions of an episode that are remembered, all that it can have: environments whose process dies, or whose run is
+        continued, are rebuilt from seeds and actions. 0: they begin new episodes.
       cores: the core that each worker's processes keep to; None: cores that no other run has claimed, see `cores`; empty:
         wherever the system puts them.
     """
@@ -72,6 +76,7 @@ class ActorsConfig:
     games_per_process: int | None = 4
     start_method: str = "auto"
     cores: Sequence[int] | None = None
+    remembered: int = 0
 
     @property
     def groups(self) -> int:
@@ -86,7 +91,8 @@ class ActorsConfig:
     def layout(self) -> SlotLayout:
         """The layout of the slots."""
         spec = registry.spec(self.env, **self.options)
-        return SlotLayout.of(spec, self.groups, self.slots_per_group, self.rollout, self.envs_per_group)
+        sizes = (self.groups, self.slots_per_group, self.rollout, self.envs_per_group)
+        return SlotLayout.of(spec, *sizes, self.remembered)
 
 
 class Ready(NamedTuple):
@@ -102,7 +108,12 @@ class Rollouts(abc.ABC):
 
     `ready`, `act` and `start` belong to one thread (inference); `release`, `episodes` and `next_episode` may be called
     from others.
+
+    Attributes:
+      keeps_places: after `restore` groups go on in the middle of their slots; else each begins one.
     """
+
+    keeps_places = False
 
     def __init__(
         self,
@@ -127,6 +138,27 @@ class Rollouts(abc.ABC):
             self.slots.next_episode.flat[: len(next_episode)] = next_episode[: shape[0] * shape[1]]
         self.dropped_slots = 0
         self.restarts = 0
+        self.rebuilt = 0
+        # Whether `restore` was called: the environments go on with the episodes that are remembered.
+        self._resumes = False
+
+    def state(self) -> dict[str, Any]:
+        """Where the groups stand, JSON-able, while none of them plays; `slots.dump` is the other part of it."""
+        return {
+            "layout": str(self.config.layout()),
+            "free": [list(slots) for slots in self._free],
+            "active": self._active,
+            "waiting": list(self._waiting.items()),
+        }
+
+    def restore(self, state: Mapping[str, Any], block: np.ndarray) -> bool:
+        """Takes up, before `start`, what `state` and `slots.dump` gave; False where that was of another layout."""
+        if state["layout"] != str(self.config.layout()):
+            return False
+        self.slots.load(block)
+        self.slots.turn[...] = 0
+        self._resumes = True
+        return True
 
     def group_of(self, slot: int) -> int:
         """The group that a slot belongs to."""

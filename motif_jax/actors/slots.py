@@ -23,6 +23,9 @@ MAGIC = 0xA5
 _ALIGNMENT = 64
 # Arrays of the groups, beside those of the slots.
 _NEXT_EPISODE, _TURN = "next_episode", "turn"
+# Of the groups too, where games are remembered: what was played of each environment's episode.
+_HISTORY, _PLAYED, _WARMED_UP = "history", "played", "warmed_up"
+_OF_GROUPS = (_NEXT_EPISODE, _TURN, _HISTORY, _PLAYED, _WARMED_UP)
 # What `Slots.turn` holds while a round waits for another group's to end.
 WAITING = -1
 
@@ -70,14 +73,22 @@ class SlotLayout:
 
     @classmethod
     def of(
-        cls, spec: EnvironmentSpec, groups: int, slots_per_group: int, rollout: int, envs: int
+        cls,
+        spec: EnvironmentSpec,
+        groups: int,
+        slots_per_group: int,
+        rollout: int,
+        envs: int,
+        remembered: int = 0,
     ) -> SlotLayout:
         """Lays out the slots of `groups` groups of `envs` environments with `spec`'s observation fields.
+
+        So many actions of an episode are `remembered`; 0: games are not.
 
         Raises:
           ValueError: an observation field has the name of a field of the slots.
         """
-        taken = set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, _NEXT_EPISODE, _TURN}
+        taken = set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, *_OF_GROUPS}
         if taken:
             raise ValueError(
                 f"observation fields {sorted(taken)} have names that trajectory slots use themselves"
@@ -88,6 +99,10 @@ class SlotLayout:
         shapes = {name: ((*leading, *shape), dtype) for name, (shape, dtype) in fields.items()}
         shapes[_NEXT_EPISODE] = ((groups, envs), "int32")
         shapes[_TURN] = ((groups,), "int32")
+        if remembered:
+            shapes[_HISTORY] = ((groups, envs, remembered), "int16")
+            shapes[_PLAYED] = ((groups, envs), "int32")
+            shapes[_WARMED_UP] = ((groups, envs), "uint8")
         arrays, offset = {}, 0
         for name, (full, dtype) in shapes.items():
             arrays[name] = (offset, full, dtype)
@@ -112,6 +127,10 @@ class Slots:
       action, parameter_version: int32 [slots, T + 1, envs].
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
       turn: int32 [groups], place in its ring of the process that plays a group's round, or `WAITING`.
+      history: int16 [groups, envs, remembered], the actions of each environment's running episode; None where games are not
+        remembered.
+      played: int32 [groups, envs], how many these are; below 0 where no episode was begun.
+      warmed_up: uint8 [groups, envs], whether the episode began with random steps.
       layout: the layout of the block.
       descriptor: file descriptor of the block, to be inherited by workers.
     """
@@ -128,6 +147,9 @@ class Slots:
     parameter_version: np.ndarray
     next_episode: np.ndarray
     turn: np.ndarray
+    history: np.ndarray | None = None
+    played: np.ndarray
+    warmed_up: np.ndarray
 
     def __init__(self, layout: SlotLayout, descriptor: int) -> None:
         self.layout = layout
@@ -143,7 +165,8 @@ class Slots:
                 self.observation[name] = array
             else:
                 setattr(self, name, array)
-        del self._arrays[_NEXT_EPISODE], self._arrays[_TURN]
+        for name in _OF_GROUPS:
+            self._arrays.pop(name, None)
 
     @classmethod
     def create(cls, layout: SlotLayout) -> Slots:
@@ -158,6 +181,14 @@ class Slots:
         slots = cls(layout, descriptor)
         np.frombuffer(slots._memory, dtype=np.uint8)[:] = MAGIC
         return slots
+
+    def dump(self) -> np.ndarray:
+        """A copy of the whole block, uint8 [size]."""
+        return np.frombuffer(self._memory, dtype=np.uint8).copy()
+
+    def load(self, block: np.ndarray) -> None:
+        """Fills the block with one that `dump` gave of the same layout."""
+        np.frombuffer(self._memory, dtype=np.uint8)[:] = block
 
     def carry(self, full: int, following: int) -> None:
         """Copies row T of slot `full` to row 0 of slot `following`."""

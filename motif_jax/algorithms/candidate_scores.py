@@ -9,6 +9,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from motif_jax.envs.spec import MASKED
+
 Array = jax.Array
 LOG_PROBABILITY = "log_probability"
 RAW_LOGIT = "raw_logit"
@@ -36,13 +38,13 @@ def candidate_scores(
     Args:
       logit: float32 [..., K, T], the model's logit of each candidate's token at its place.
       log_normaliser: float32 [..., K, T], the logarithm of the sum of all exponentiated logits there.
-      valid: bool [..., K, T], False where a candidate is padded.
+      valid: bool [..., K, T], False where a candidate is padded. One without any token is not there.
       form: one of `FORMS`.
       by_length: divides sums by the number of tokens.
       pad_plus_one: `compat.glam_pad_plus_one`: adds 1 for each padded place.
 
     Returns:
-      float32 [..., K].
+      float32 [..., K]; `MASKED` for candidates that are not there.
 
     Raises:
       ValueError: there is no such form.
@@ -56,7 +58,9 @@ def candidate_scores(
         score = score / jnp.maximum(jnp.sum(valid, axis=-1), 1)
     if pad_plus_one:
         score = score + jnp.sum(~valid, axis=-1)
-    return _scaled(score) if form == SCALED_PROBABILITY else score
+    there = jnp.any(valid, axis=-1)
+    score = jnp.where(there, score, MASKED)
+    return jnp.where(there, _scaled(score), MASKED) if form == SCALED_PROBABILITY else score
 
 
 def _scaled(log_probability: Array) -> Array:

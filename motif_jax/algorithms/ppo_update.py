@@ -6,6 +6,7 @@ policies without memory, such as language models that read all they need in thei
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,13 +15,15 @@ import jax.numpy as jnp
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import appo, ppo, reductions, schedules, trajectory
+from motif_jax.algorithms import appo, finite, ppo, reductions, schedules, trajectory
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.support import config as checks
 
 Array = jax.Array
 Metrics = dict[str, Array]
+# With a KL limit: the share of the minibatches whose step was taken.
+_TAKEN = "policy/minibatches_taken"
 
 
 class TrainState(NamedTuple):
@@ -33,6 +36,7 @@ class TrainState(NamedTuple):
       env_steps: int32 [2], environment steps learned from, as `schedules.add_steps` counts them.
       key: random key, moved on by each update.
       reward_params: parameters of `reward_fn`; an empty tuple without one.
+      frozen: what the network reads and never learns; an empty tuple for nothing. A checkpoint holds neither of the two.
     """
 
     params: Any
@@ -41,6 +45,7 @@ class TrainState(NamedTuple):
     env_steps: Array
     key: Array
     reward_params: Any = ()
+    frozen: Any = ()
 
 
 def check(config: ConfigDict) -> None:
@@ -59,6 +64,7 @@ def check(config: ConfigDict) -> None:
         checks.positive(config, f"reward.{key}", allow_zero=True)
     for key in ("extrinsic_scale", "extrinsic_clip"):
         checks.positive(config, f"reward.{key}")
+    checks.positive(config, "algorithm.kl_limit", allow_none=True)
     size, settings = config.batch_size, config.algorithm
     minibatch, micro = settings.minibatch_size, settings.microbatch_size
     checks.require(
@@ -92,7 +98,7 @@ def make_update(
       optimizer: from `schedules.make_optimizer` without a number of steps.
       config: the whole configuration; reads `algorithm` (gamma, gae_lambda, clip_ratio, clip_value, value_coefficient,
         entropy_coefficient, epochs, minibatch_size in steps of all devices, microbatch_size: so many of a device are run at a
-        time, normalise_advantage, positive_reward: what the task takes away counts as 0, as published; broadcast_rows, see
+        time, kl_limit, normalise_advantage, positive_reward: what the task takes away counts as 0, as published; broadcast_rows, see
         `ppo.value_rows`), `reward`, `compat.glam_value_broadcast` and `train_for_env_steps`.
       reward_fn: see `appo.make_update`.
 
@@ -100,6 +106,7 @@ def make_update(
       update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
     """
     settings = config.algorithm
+    limit = settings.get("kl_limit")
 
     def update(
         state: TrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
@@ -111,7 +118,8 @@ def make_update(
         if settings.positive_reward:
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
         rewards = appo.compute_rewards(config.reward, batch, network.spec.count_field)
-        samples = _samples(network, settings, state.params, batch, rewards.total, axis_name)
+        whole = functools.partial(_whole, state.frozen)
+        samples = _samples(network, settings, whole(state.params), batch, rewards.total, axis_name)
         observation = {name: _flat(batch.observation[name][:-1]) for name in network.fields}
         devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
         size = settings.minibatch_size // devices
@@ -121,20 +129,30 @@ def make_update(
         order = ppo.minibatches(deal, len(samples.action), size, settings.epochs)
         share = schedules.share_done(state.env_steps, config.train_for_env_steps)
 
-        def part(current: TrainState, chosen: Array) -> tuple[TrainState, Metrics]:
+        def step(current: TrainState, chosen: Array) -> tuple[TrainState, Metrics]:
             seen, some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), (observation, samples))
             if config.compat.get("glam_value_broadcast"):
                 some = _with_peers(some, min(settings.broadcast_rows, size))
-            gradients, metrics = _gradient(network, settings, current.params, seen, some, axis_name)
+            gradients, metrics = _gradient(network, settings, whole, current.params, seen, some, axis_name)
             updates, opt_state = optimizer.update(gradients, current.opt_state, current.params, share=share)
             metrics["optimizer/learning_rate"] = opt_state[-1].rate
             metrics["optimizer/gradient_norm"] = optax.tree.norm(gradients)
             metrics["optimizer/update_norm"] = optax.tree.norm(updates)
             params = optax.apply_updates(current.params, updates)
-            return current._replace(params=params, opt_state=opt_state), metrics
+            new = current._replace(params=params, opt_state=opt_state)
+            if limit is None:
+                return new, metrics
+            near = metrics["policy/kl"] <= limit
+            kept = finite.keep_if(near, (params, opt_state), (current.params, current.opt_state))
+            return current._replace(params=kept[0], opt_state=kept[1]), {**metrics, _TAKEN: near * 1.0}
 
-        state, metrics = jax.lax.scan(part, state._replace(key=key), order.reshape(-1, size))
-        metrics = {name: appo.EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
+        order = order.reshape(-1, size)
+        state = state._replace(key=key)
+        if limit is None:
+            state, metrics = jax.lax.scan(step, state, order)
+            metrics = {name: appo.EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
+        else:
+            state, metrics = _until(step, state, order)
         recorded = trajectory.recorded(batch)
         lag = (state.step - batch.parameter_version).astype(jnp.float32)
         metrics["lag/mean"] = reductions.mean(lag, recorded, axis_name)
@@ -144,6 +162,39 @@ def make_update(
         return state, {**metrics, **_describe_batch(samples, rewards, recorded, axis_name)}
 
     return update
+
+
+def _whole(frozen: Any, params: Any) -> Any:
+    """What the network is applied with: what is learned, and what is not."""
+    return {**params, **frozen} if frozen else params
+
+
+def _until(
+    step: Callable[..., tuple[TrainState, Metrics]], state: TrainState, order: Array
+) -> tuple[TrainState, Metrics]:
+    """Runs `step` over minibatches up to the first that it does not take; metrics are of those that were looked at."""
+    shapes = jax.eval_shape(step, state, order[0])[1]
+    sums = {name: jnp.zeros(()) for name in shapes}
+    bounds = {jnp.min: jnp.inf, jnp.max: -jnp.inf}
+    sums |= {name: jnp.full((), bounds[of]) for name, of in appo.EXTREMES.items() if name in shapes}
+    pairs: dict[Any, Callable[..., Array]] = {jnp.min: jnp.minimum, jnp.max: jnp.maximum}
+
+    def go_on(carry: tuple[TrainState, Metrics, Array, Array]) -> Array:
+        return (carry[2] < len(order)) & carry[3]
+
+    def one(carry: tuple[TrainState, Metrics, Array, Array]) -> tuple[TrainState, Metrics, Array, Array]:
+        current, before, number, _ = carry
+        new, metrics = step(current, order[number])
+        joined = {
+            name: pairs.get(appo.EXTREMES.get(name), jnp.add)(before[name], value)
+            for name, value in metrics.items()
+        }
+        return new, joined, number + 1, metrics[_TAKEN] > 0
+
+    begun = (state, sums, jnp.zeros((), jnp.int32), jnp.array(True))
+    state, sums, seen, _ = jax.lax.while_loop(go_on, one, begun)
+    metrics = {name: value if name in appo.EXTREMES else value / seen for name, value in sums.items()}
+    return state, {**metrics, _TAKEN: sums[_TAKEN] / len(order)}
 
 
 def _flat(x: Array) -> Array:
@@ -184,6 +235,7 @@ def _with_peers(samples: ppo.Samples, size: int) -> ppo.Samples:
 def _gradient(
     network: PolicyNetwork,
     config: ConfigDict,
+    whole: Callable[[Any], Any],
     params: Any,
     observation: Mapping[str, Array],
     samples: ppo.Samples,
@@ -197,10 +249,10 @@ def _gradient(
     def loss(params: Any, seen: Mapping[str, Array], some: ppo.Samples) -> tuple[Array, ppo.Rows]:
         rows = {name: x[None] for name, x in seen.items()}
         first = jnp.zeros((1, micro), bool)
-        logits, value, _ = network.apply(params, rows, network.initial_state(micro), first)
+        logits, value, _ = network.apply(whole(params), rows, network.initial_state(micro), first)
         found = ppo.loss_rows(logits[0], value[0], some, config.clip_ratio, config.clip_value)
-        whole = ppo.combine(found, config.value_coefficient, config.entropy_coefficient)
-        return jnp.sum(jnp.where(some.valid, whole, 0.0)) / count, found
+        each = ppo.combine(found, config.value_coefficient, config.entropy_coefficient)
+        return jnp.sum(jnp.where(some.valid, each, 0.0)) / count, found
 
     def add(total: Any, part: tuple[Mapping[str, Array], ppo.Samples]) -> tuple[Any, ppo.Rows]:
         gradients, rows = jax.grad(loss, has_aux=True)(params, *part)

@@ -135,7 +135,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 def _play(system: System, stream: BatchStream, seconds: float) -> tuple[float, DeviceBatch]:
     """Trains for a while, whole updates; returns steps a second and the last batch."""
-    steps, newest, start = 0, None, time.perf_counter()
+    newest: DeviceBatch | None = None
+    steps, start = 0, time.perf_counter()
     while newest is None or time.perf_counter() - start < seconds:
         batch = stream.get()
         if batch is None:

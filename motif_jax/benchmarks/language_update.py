@@ -41,9 +41,11 @@ GPU_SIZE = {
 
 def options() -> ConfigDict:
     """Settings: the model's shape, steps of a batch and of its rollouts, of a minibatch, at a time; actions and their tokens."""
-    return _language.options(
+    made = _language.options(
         model="flan_t5_small", candidates=6, candidate_tokens=2, rollout=2, batch_size=4, minibatch=4, microbatch=2, remat=False
     )  # fmt: skip
+    made.prompt_tokens = 200  # about as many words and marks as prompts have
+    return made
 
 
 def check(config: ConfigDict) -> None:
@@ -75,8 +77,8 @@ class Apart(LanguageAgent):
         assert candidates is None
         words, there = self._candidates(None)
         count, each = len(words), jnp.repeat(tokens, len(words), axis=0)
-        own = [jnp.tile(part, (len(tokens), 1))[:, None] for part in (words, there)]
-        scores = scoring.score(self.model, params["model"], jnp.maximum(each, 0), each >= 0, *own)
+        own, good = (jnp.tile(part, (len(tokens), 1))[:, None] for part in (words, there))
+        scores = scoring.score(self.model, params["model"], jnp.maximum(each, 0), each >= 0, own, good)
         value = self.heads.apply(params["heads"], "value", scores.states)
         return scores.total.reshape(-1, count), value.reshape(-1, count)[:, 0]
 

@@ -74,6 +74,10 @@ class DataParallel:
         """Places a copy of `tree` on every local device."""
         return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec()))
 
+    def acting(self, tree: Any) -> Any:
+        """What acts of a replicated tree: one device's copy of it."""
+        return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
+
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:
         """Splits this process's batch over its devices and starts the transfers.
 

@@ -123,6 +123,15 @@ class Sharded(DataParallel):
 
         return jax.tree.map(place, tree, self.shardings(tree))
 
+    @property
+    def everywhere(self) -> NamedSharding:
+        """Where an array lies that all devices hold: where a split model acts."""
+        return NamedSharding(self.mesh, PartitionSpec())
+
+    def acting(self, tree: Any) -> Any:
+        """What acts of a state's tree: all of it, split as it is."""
+        return tree
+
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:
         """Places this process's batch; see `DataParallel.put_batch`. Leaves are [1, ...], the split axis as long as it was.
 

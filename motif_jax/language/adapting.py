@@ -9,13 +9,40 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ml_collections import ConfigDict
 
-from motif_jax.language import lora, masked_head, quantised, training
+from motif_jax.language import linear, lora, masked_head, quantised, training
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.training import Batch, Sums
+from motif_jax.support.errors import UserError
 
 BASES = ("float32", "bfloat16", *quantised.KINDS)
 _BLOCKS = ("*/block_*",)
+
+
+def spec_of(config: ConfigDict) -> lora.Spec | None:
+    """The low-rank additions that a config's section `lora` asks for; None: the whole model is learned."""
+    patterns = tuple(part.strip() for part in config.patterns.split(",") if part.strip())
+    return lora.Spec(patterns, config.rank, config.alpha) if patterns else None
+
+
+def check(config: ConfigDict, shapes: Any) -> None:
+    """Raises UserError where a config's section `lora` does not fit a model of these shapes: patterns without a match, or a base that
+    cannot be quantised.
+    """
+    spec = spec_of(config)
+    if spec is not None:
+        linear.matching(shapes, spec.patterns)
+    if config.base == "nf4":
+        bad = {
+            shape.shape[0]
+            for path, shape in linear.kernels(shapes)
+            if "block" in str(path) and shape.shape[0] % quantised.BLOCK
+        }
+        if bad:
+            raise UserError(
+                f"config.lora.base='nf4': needs layers of a multiple of {quantised.BLOCK} inputs, this model has some of {min(bad)}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

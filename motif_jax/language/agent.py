@@ -1,7 +1,11 @@
-"""A language model as an agent: it reads a prompt, scores the actions' words, and has a value (Carta et al. 2023, GLAM)."""
+"""A language model as an agent: it reads a prompt, scores the actions' words, and has a value (Carta et al. 2023, GLAM).
+
+All of the model is learned, or low-rank additions to a frozen base in whatever precision (`config.lora`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,31 +17,37 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.algorithms.candidate_scores import FORMS, LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.language import adapting, lora, quantised, scoring, weights
 from motif_jax.language import config as language_config
 from motif_jax.language import folder as folders
-from motif_jax.language import scoring, weights
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text import fetch
-from motif_jax.language.tokens import Rows, Tokenizer, candidate_rows, padded
+from motif_jax.language.tokens import Rows, Tokenizer, bucket, candidate_rows, padded
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
-TOKENS = "tokens"
+TOKENS, CANDIDATES = "tokens", "candidates"
 SCORE, ACTIONS = "score", "actions"
 POLICIES = (SCORE, ACTIONS)
 DTYPES = ("float32", "bfloat16")
+# Round what the tokenizer's special tokens stand; `compat.glam_end_token`: round the candidates too.
+PROMPT, NOWHERE = "prompt", "nowhere"
+_SWITCHES = {"glam_raw_logit_score": RAW_LOGIT, "glam_scaled_probability_score": SCALED_PROBABILITY}
 _EMBEDDINGS = ("embed", "shared")
 
 
 def check(config: ConfigDict) -> None:
-    """Checks the values of a `config.network` whose kind is 'language'.
+    """Checks the values of a `config.network` whose kind is 'language', of `config.lora`, and the switches of its scores.
 
     Raises:
       UserError: a value is not allowed; says the key and what is.
     """
     checks.choice(config, "network.policy", POLICIES)
+    checks.choice(config, "network.score", FORMS)
+    checks.choice(config, "network.special_tokens", (PROMPT, NOWHERE))
     checks.choice(config, "network.dtype", DTYPES)
     checks.positive(config, "network.prompt_tokens")
     widths = tuple(config.network.head_widths)
@@ -46,48 +56,103 @@ def check(config: ConfigDict) -> None:
     checks.require(
         bool(config.network.model), "network.model", config.network.model, "a folder, or a name of the hub"
     )
+    form_of(config)
+    if adapting.spec_of(config.lora) is None:
+        allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
+        checks.require(config.lora.base == "float32", "lora.base", config.lora.base, allowed)
+        return
+    checks.choice(config, "lora.base", adapting.BASES)
+    for key in ("lora.rank", "lora.alpha"):
+        checks.positive(config, key)
+    allowed = "True with config.lora.patterns: low-rank additions are learned to a model that is there"
+    checks.require(config.network.pretrained, "network.pretrained", False, allowed)
+
+
+def form_of(config: ConfigDict) -> str:
+    """The form of the score that `config.network.score` names, or a switch of `config.compat`.
+
+    Raises:
+      UserError: they name different ones.
+    """
+    named = [(switch, form) for switch, form in _SWITCHES.items() if config.compat.get(switch)]
+    score = config.network.score
+    for switch, form in named:
+        others = {other for _, other in named} | ({score} - {LOG_PROBABILITY})
+        allowed = "False: the score has one form, and compat.glam_raw_logit_score, compat.glam_scaled_probability_score and network.score name several"
+        checks.require(others == {form}, f"compat.{switch}", True, allowed)
+    return named[0][1] if named else score
 
 
 @dataclasses.dataclass(frozen=True)
 class LanguageAgent:
     """Implements `networks.policy.PolicyNetwork`.
 
-    The logits of the policy are the log-probabilities of the actions' words after the prompt, or those of a head on the same
-    state that the value is read from: the one from which a candidate's first token is predicted.
+    The logits of the policy are scores of the actions' words after the prompt, or those of a head on the same state that the
+    value is read from: the one from which a candidate's first token is predicted.
 
     Attributes:
-      spec: of the environment, which shows `tokens` int32 [L], -1 behind the prompt.
+      spec: of the environment, which shows `tokens` int32 [L], -1 behind the prompt. Where it shows `candidates` int32 [A, S], -1
+        behind each, these are the actions of that prompt; those without a token are not there.
       model: the network.
       heads: 'value', and 'actions' where the policy is a head.
-      candidates: tokens of the actions.
-      by_length: whether log-probabilities are divided by the number of tokens.
+      candidates: tokens of the actions of all prompts; None where each prompt has its own.
+      form, by_length, pad_plus_one: of the scores, see `candidate_scores`.
       source: folder of the model's weights; None: fresh ones.
       keep_embedding: of a fresh model, whether the embeddings are those of the folder all the same.
+      dropout: whether the model leaves out what its config says, in acting and in learning (`compat.glam_untrained_dropout`).
+      adaptation: what is learned of the model.
     """
 
     spec: EnvironmentSpec
     model: LanguageModel
     heads: Heads
-    candidates: Rows
+    candidates: Rows | None
+    form: str
     by_length: bool
+    pad_plus_one: bool
     source: Path | None
-    keep_embedding: Path | None = None
-    fields: tuple[str, ...] = (TOKENS,)
+    keep_embedding: Path | None
+    dropout: bool
+    adaptation: adapting.Adaptation
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The observation fields that it reads."""
+        return (TOKENS,) if self.candidates is not None else (TOKENS, CANDIDATES)
 
     def init(self, key: jax.Array) -> Any:
-        """Returns {'model': the network's parameters, 'heads': fresh ones}, float32."""
+        """Returns what is learned, float32: fresh 'heads', and the parameters 'model' of the network or 'additions' to it."""
         model_key, head_key = jax.random.split(key)
+        heads = self.heads.init(head_key)
+        if self.adaptation.spec is not None:
+            shapes = jax.eval_shape(self.model.init, model_key)
+            return {"additions": lora.init(model_key, shapes, self.adaptation.spec), "heads": heads}
         if self.source is not None:
             params = jax.tree.map(jnp.asarray, folders.read(self.source).params)
         else:
             params = jax.jit(self.model.init)(model_key)
             if self.keep_embedding is not None:
                 params = _with_embeddings(params, folders.read(self.keep_embedding).params)
-        return {"model": params, "heads": self.heads.init(head_key)}
+        return {"model": params, "heads": heads}
+
+    def frozen(self) -> dict[str, Any]:
+        """What is read and never learned: nothing, or the base of low-rank additions, numpy arrays."""
+        if self.adaptation.spec is None:
+            return {}
+        assert self.source is not None
+        _, frozen = self.adaptation.arrange(folders.read(self.source).params, None, jax.random.key(0))
+        return frozen
 
     def prepare(self, params: Any) -> Any:
         """The parameters as they are."""
         return params
+
+    def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Prompts without the padding that all of them have behind them, up to a length of few (`tokens.bucket`)."""
+        tokens = observation[TOKENS]
+        there = np.flatnonzero((tokens >= 0).reshape(-1, tokens.shape[-1]).any(axis=0))
+        longest = int(there[-1]) + 1 if len(there) else 1
+        return {**observation, TOKENS: tokens[..., : bucket(longest, tokens.shape[-1])]}
 
     def initial_state(self, batch_size: int) -> Any:
         """No state: what came before stands in the prompt. An array of nothing, int32 [batch_size, 0]."""
@@ -96,72 +161,134 @@ class LanguageAgent:
     def apply(
         self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
     ) -> tuple[jax.Array, jax.Array, Any]:
-        """See `PolicyNetwork.apply`."""
-        tokens = observation[TOKENS]
-        chex.assert_rank([tokens, first], [3, 2])
-        logits, value = self.rows(params, tokens.reshape(-1, tokens.shape[-1]))
+        """See `PolicyNetwork.apply`; `params` is what is learned and what is frozen, as one."""
+        rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
+        chex.assert_rank([observation[TOKENS], first], [3, 2])
+        logits, value = self.rows(params, rows[TOKENS], rows.get(CANDIDATES))
         return logits.reshape(*first.shape, -1), value.reshape(first.shape), state
 
-    def rows(self, params: Any, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Logits float32 [N, A] and values float32 [N] after prompts int32 [N, L], -1 behind each."""
+    def rows(
+        self, params: Any, tokens: jax.Array, candidates: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Logits float32 [N, A] and values float32 [N] after prompts int32 [N, L], -1 behind each.
+
+        `candidates` int32 [N, A, S] are the actions of each prompt, see the class.
+        """
         valid = tokens >= 0
         prompt = jnp.maximum(tokens, 0)
         # A row of nothing, as programs are compiled with, reads one token.
         valid = valid.at[:, 0].set(True)
-        if ACTIONS in self.heads.configs:
-            states = self._opening_states(params["model"], prompt, valid)
-            logits = self.heads.apply(params["heads"], ACTIONS, states)
-        else:
-            words, there = (jnp.asarray(x) for x in self.candidates)
-            rows = (params["model"], prompt, valid, words, there)
-            scores = scoring.score(self.model, *rows, by_length=self.by_length)
-            states, logits = scores.states, scores.total
+        model = self.model.with_dropout(_dropout_key(params, tokens)) if self.dropout else self.model
+        with contextlib.ExitStack() as stack:
+            if "kernels" in params:
+                stack.enter_context(quantised.read(params["kernels"]))
+            if self.adaptation.spec is not None:
+                stack.enter_context(lora.added(params["additions"], self.adaptation.spec))
+            if ACTIONS in self.heads.configs:
+                states = _opening_states(model, params["model"], prompt, valid)
+                logits = self.heads.apply(params["heads"], ACTIONS, states)
+            else:
+                words, there = self._candidates(candidates)
+                rows = (params["model"], prompt, valid, words, there)
+                scores = scoring.score(model, *rows, self.by_length, self.form, self.pad_plus_one)
+                states, logits = scores.states, scores.total
         return logits, self.heads.apply(params["heads"], "value", states)
 
-    def _opening_states(self, params: Any, prompt: jax.Array, valid: jax.Array) -> jax.Array:
-        """The states [N, D] from which the first token of any candidate would be predicted."""
-        states, context = self.model.prefill(params, prompt, valid)
-        if not self.model.config.encoder_layers:
-            return scoring.last_state(states, valid).after
-        start = jnp.full((len(prompt), 1, 1), self.model.config.start_id, jnp.int32)
-        return self.model.extend(params, context, start, jnp.ones_like(start, bool))[0].after[:, 0, 0]
+    def _candidates(self, shown: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        if shown is not None:
+            return jnp.maximum(shown, 0), shown >= 0
+        assert self.candidates is not None
+        return jnp.asarray(self.candidates.tokens), jnp.asarray(self.candidates.valid)
+
+
+def _opening_states(model: LanguageModel, params: Any, prompt: jax.Array, valid: jax.Array) -> jax.Array:
+    """The states [N, D] from which the first token of any candidate would be predicted."""
+    states, context = model.prefill(params, prompt, valid)
+    if not model.config.encoder_layers:
+        return scoring.last_state(states, valid).after
+    start = jnp.full((len(prompt), 1, 1), model.config.start_id, jnp.int32)
+    return model.extend(params, context, start, jnp.ones_like(start, bool))[0].after[:, 0, 0]
+
+
+def _dropout_key(params: Any, tokens: jax.Array) -> jax.Array:
+    """The key of what one call leaves out: other rows and other parameters draw anew, the same ones again the same.
+
+    A policy has no random numbers of its own, and with a key made so a run that goes on leaves out what it would have.
+    """
+    places = jnp.arange(1, tokens.size + 1, dtype=jnp.uint32) * jnp.uint32(2654435761)
+    seen = jnp.sum((tokens.reshape(-1).astype(jnp.uint32) + 1) * places, dtype=jnp.uint32)
+    bias = jax.lax.stop_gradient(params["heads"]["value"]["output"]["bias"])
+    state = jnp.sum(jax.lax.bitcast_convert_type(bias.astype(jnp.float32), jnp.uint32), dtype=jnp.uint32)
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), seen), state)
 
 
 def make(config: ConfigDict, spec: EnvironmentSpec) -> LanguageAgent:
-    """Builds the agent of `config.network` for an environment; reads no weights.
+    """Builds the agent of a config (its `network`, `lora` and `compat`) for an environment; reads no weights.
 
     Raises:
       UserError: the model's folder lacks something, or its candidates or prompts do not fit it.
     """
+    chosen = config.network
     if TOKENS not in spec.observation:
         raise UserError(
             "config.network.kind=language: the environment shows no tokens; choose a level of BabyAI-Text"
         )
-    folder = fetch(config.model)
-    settings = weights.settle_head(folder, language_config.read(folder))
+    folder = fetch(chosen.model)
+    settings, reads = language_config.read(folder), chosen.pretrained or chosen.keep_embedding
+    if reads or weights.there(folder):
+        settings = weights.settle_head(folder, settings)
     language_config.require_decoder(settings, "acts")
-    tokenizer = Tokenizer.read(folder, settings.vocab_size)
-    rows = candidate_rows(tokenizer, spec.action_names)
-    longest = max(map(len, rows))
+    if reads:
+        weights.check(folder, settings)
+    rows = _candidate_rows(config, spec, Tokenizer.read(folder, settings.vocab_size))
+    longest = max(map(len, rows)) if rows is not None else spec.observation[CANDIDATES].shape[1]
     room = settings.max_length
-    if room is not None and config.prompt_tokens + (0 if settings.encoder_layers else longest) > room:
+    if room is not None and chosen.prompt_tokens + (0 if settings.encoder_layers else longest) > room:
         raise UserError(
-            f"config.network.prompt_tokens={config.prompt_tokens}: the model has {room} positions, for the actions too"
+            f"config.network.prompt_tokens={chosen.prompt_tokens}: the model has {room} positions, for the actions too"
         )
-    widths = tuple(config.head_widths)
+    widths = tuple(chosen.head_widths)
     configs = {"value": HeadConfig(1, widths, "sigmoid")}
-    if config.policy == ACTIONS:
+    if chosen.policy == ACTIONS:
         configs[ACTIONS] = HeadConfig(spec.num_actions, widths, "sigmoid")
-    dtype = jnp.dtype(config.dtype)
+    model = LanguageModel(settings, jnp.dtype(chosen.dtype), chosen.remat)
     return LanguageAgent(
         spec=spec,
-        model=LanguageModel(settings, dtype, config.remat),
+        model=model,
         heads=Heads(settings.width, configs),
-        candidates=padded(rows),
-        by_length=config.by_length,
-        source=folder if config.pretrained else None,
-        keep_embedding=folder if config.keep_embedding and not config.pretrained else None,
+        candidates=None if rows is None else padded(rows),
+        form=form_of(config),
+        by_length=chosen.by_length,
+        pad_plus_one=bool(config.compat.get("glam_pad_plus_one")),
+        source=folder if chosen.pretrained else None,
+        keep_embedding=folder if chosen.keep_embedding and not chosen.pretrained else None,
+        dropout=bool(config.compat.get("glam_untrained_dropout")) and not chosen.pretrained,
+        adaptation=_adaptation(config.lora, model),
     )
+
+
+def _candidate_rows(
+    config: ConfigDict, spec: EnvironmentSpec, tokenizer: Tokenizer
+) -> list[list[int]] | None:
+    """Tokens of the actions; None where every prompt shows its own."""
+    if CANDIDATES in spec.observation:
+        shape = spec.observation[CANDIDATES].shape
+        if len(shape) != 2 or shape[0] != spec.num_actions:
+            raise UserError(
+                f"the environment's {CANDIDATES} are {list(shape)}: they must be [{spec.num_actions} actions, tokens]"
+            )
+        return None
+    return candidate_rows(tokenizer, spec.action_names, bool(config.compat.get("glam_end_token")))
+
+
+def _adaptation(config: ConfigDict, model: LanguageModel) -> adapting.Adaptation:
+    """What `config.lora` says is learned.
+
+    Raises:
+      UserError: a pattern without a match, or a base that cannot be quantised.
+    """
+    adapting.check(config, jax.eval_shape(model.init, jax.random.key(0)))
+    return adapting.Adaptation(model, adapting.spec_of(config), config.base)
 
 
 def _with_embeddings(params: Any, found: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Log-probabilities of candidate texts after a prompt that is run once, in the forward pass and in the gradient."""
+"""Scores of candidate texts after a prompt that is run once, in the forward pass and in the gradient."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from motif_jax.algorithms.candidate_scores import LOG_PROBABILITY, candidate_scores
 from motif_jax.language.chunks import in_chunks
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.network import States
-from motif_jax.language.sampling import token_log_probs
 
 
 class Scores(NamedTuple):
     """What a model says of candidates.
 
     Attributes:
-      total: float32 [B, N], log-probability of each candidate.
-      tokens: float32 [B, N, S], of each of its tokens, 0 for padding.
+      total: float32 [B, N], score of each candidate, its log-probability unless another form is asked for.
+      tokens: float32 [B, N, S], log-probability of each of its tokens, 0 for padding.
       states: [B, D], the state after the last norm from which the first token of all candidates is predicted.
     """
 
@@ -36,6 +36,8 @@ def score(
     candidates: jax.Array,
     candidate_valid: jax.Array,
     by_length: bool = False,
+    form: str = LOG_PROBABILITY,
+    pad_plus_one: bool = False,
 ) -> Scores:
     """Scores candidates; the prompt's keys and values are computed once and shared by all of them.
 
@@ -46,6 +48,7 @@ def score(
       candidates: int32 [B, N, S], or [N, S] where all prompts have the same.
       candidate_valid: bool of the same shape, False for padding, on the right.
       by_length: divide each total by the candidate's number of tokens.
+      form, pad_plus_one: see `candidate_scores`.
     """
     chex.assert_equal_shape([prompt, prompt_valid])
     chex.assert_equal_shape([candidates, candidate_valid])
@@ -66,16 +69,17 @@ def score(
         first = last_state(states, prompt_valid).after
         after = model.extend(params, context, before, candidate_valid[..., :-1])[0].after
     # The first tokens of all candidates are predicted from one state: one row of logits a prompt.
-    logits = model.logits(params, first)[:, None]
-    opening = jax.nn.log_softmax(logits)
-    tokens = jnp.take_along_axis(opening, candidates[..., :1].swapaxes(1, 2), axis=-1).swapaxes(1, 2)
-    rest = token_log_probs(model.logits(params, after), candidates[..., 1:])
-    tokens = jnp.concatenate([tokens, rest], axis=-1)
-    tokens = jnp.where(candidate_valid, tokens, 0.0)
-    total = tokens.sum(axis=-1)
-    if by_length:
-        total /= jnp.maximum(candidate_valid.sum(axis=-1), 1)
-    return Scores(total, tokens, first)
+    opening = model.logits(params, first)[:, None]
+    logits = jnp.take_along_axis(opening, candidates[..., :1].swapaxes(1, 2), axis=-1).swapaxes(1, 2)
+    normaliser = jnp.broadcast_to(jax.nn.logsumexp(opening, axis=-1, keepdims=True), logits.shape)
+    rest = model.logits(params, after)
+    following = jnp.take_along_axis(rest, candidates[..., 1:, None], axis=-1)[..., 0]
+    logits = jnp.concatenate([logits, following], axis=-1)
+    normaliser = jnp.concatenate([normaliser, jax.nn.logsumexp(rest, axis=-1)], axis=-1)
+    total = candidate_scores(
+        logits, normaliser, candidate_valid, form, by_length=by_length, pad_plus_one=pad_plus_one
+    )
+    return Scores(total, jnp.where(candidate_valid, logits - normaliser, 0.0), first)
 
 
 def look(

@@ -101,15 +101,15 @@ class Tokenizer:
         self._backend.save(str(Path(folder) / FILE))
 
 
-def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """Tokens of texts between which a model chooses, without special ones.
+def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str], special: bool = False) -> list[list[int]]:
+    """Tokens of texts between which a model chooses; `special`: with those that the tokenizer puts round a text.
 
     Raises:
       UserError: there are none, one has no tokens, or two have the same.
     """
     if not texts:
         raise UserError("there are no candidates to choose between")
-    rows = tokenizer.encode(texts, special=False)
+    rows = tokenizer.encode(texts, special)
     places: dict[tuple[int, ...], str] = {}
     for text, row in zip(texts, rows, strict=True):
         if not row:

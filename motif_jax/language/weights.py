@@ -180,12 +180,24 @@ class Tensors:
                 raise UserError(f"{self._folder / shard} is not a safetensors file: {error}") from None
         return self._files[shard]
 
+    def _place(self, name: str) -> str | None:
+        """The name that a tensor has in the files, with or without the model's prefix in front."""
+        return next((each for each in (name, name.partition(".")[2]) if each in self._places), None)
+
     def find(self, name: str) -> np.ndarray | None:
         """The tensor of that name, with or without the model's prefix in front; None where there is none."""
-        for candidate in (name, name.partition(".")[2]):
-            if candidate in self._places:
-                return self._open(self._places[candidate]).get_tensor(candidate)
-        return None
+        place = self._place(name)
+        return None if place is None else self._open(self._places[place]).get_tensor(place)
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """The shape of the tensor that `find` would read; None where there is none."""
+        place = self._place(name)
+        return None if place is None else tuple(self._open(self._places[place]).get_slice(place).get_shape())
+
+
+def there(folder: str | Path) -> bool:
+    """Whether a folder holds weights; one that does not may be the shape of a fresh model."""
+    return any((Path(folder) / name).is_file() for name in (INDEX, SINGLE))
 
 
 def settle_head(folder: str | Path, config: ModelConfig) -> ModelConfig:
@@ -206,6 +218,30 @@ def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:
     if kernel is None or bias is None:
         return None
     return {"kernel": np.asarray(kernel.T, np.float32), "bias": np.asarray(bias, np.float32)}
+
+
+def check(folder: str | Path, config: ModelConfig) -> None:
+    """Raises UserError where `load` would, without a tensor being read."""
+    tensors, wanted = Tensors(folder), dict(_flat(_shapes(config)))
+    for entry in entries(config):
+        found = tensors.shape(entry.name)
+        if found is None:
+            raise _missing(folder, entry)
+        shape = found if entry.part is None else (*found[:-1], found[-1] // 3)
+        if (shape[::-1] if entry.transposed else shape) != wanted[entry.path].shape:
+            raise _other_shape(folder, entry, shape, wanted[entry.path].shape)
+
+
+def _missing(folder: str | Path, entry: Entry) -> UserError:
+    return UserError(f"{folder}: tensor {entry.name} is missing")
+
+
+def _other_shape(
+    folder: str | Path, entry: Entry, found: tuple[int, ...], wanted: tuple[int, ...]
+) -> UserError:
+    return UserError(
+        f"{folder}: tensor {entry.name} is {list(found)}, which does not fit config.json: {list(wanted)} expected"
+    )
 
 
 def load(
@@ -247,15 +283,12 @@ def collect(
     for entry in entries(config):
         found = find(entry.name)
         if found is None:
-            raise UserError(f"{source}: tensor {entry.name} is missing")
+            raise _missing(source, entry)
         if entry.part is not None:
             found = np.split(found, 3, axis=-1)[entry.part]
         value = np.asarray(found.T if entry.transposed else found, dtype or np.float32)
         if value.shape != shapes[entry.path].shape:
-            raise UserError(
-                f"{source}: tensor {entry.name} is {list(found.shape)}, which does not fit config.json: "
-                f"{list(shapes[entry.path].shape)} expected"
-            )
+            raise _other_shape(source, entry, found.shape, shapes[entry.path].shape)
         node = tree
         for part in entry.path[:-1]:
             node = node.setdefault(part, {})

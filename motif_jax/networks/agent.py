@@ -10,6 +10,7 @@ import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.envs.nethack.tiles import load_tiles
@@ -109,6 +110,14 @@ class AgentNetwork:
     def init(self, key: Array) -> Params:
         """Returns new parameters, a tree of float32 arrays."""
         return jax.jit(self.module.init)(key, *self._one_row())["params"]
+
+    def frozen(self) -> Mapping[str, Any]:
+        """Nothing: all is learned."""
+        return {}
+
+    def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """The observation as it is: nothing of it is padding."""
+        return observation
 
     def prepare(self, params: Params) -> Prepared:
         """Computes once what `apply` would compute from the parameters at every call.

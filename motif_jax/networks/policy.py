@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import jax
+import numpy as np
 
 from motif_jax.envs.spec import EnvironmentSpec
 
@@ -29,6 +30,15 @@ class PolicyNetwork(Protocol):
     def init(self, key: jax.Array) -> Any:
         """Returns new parameters, a tree of arrays."""
 
+    def frozen(self) -> Mapping[str, Any]:
+        """Returns what is read and never learned, numpy arrays; {} for nothing.
+
+        Where there is something, `init` gives a dict too, and `apply` takes the entries of both as one.
+        """
+
+    def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Returns fields [..., *shape] of a batch on the host without what is padding in all of its rows."""
+
     def prepare(self, params: Any) -> Any:
         """Returns what takes the parameters' place in `apply` when they act many times; a pure function."""
 
@@ -41,7 +51,7 @@ class PolicyNetwork(Protocol):
         """Runs over T rows of B environments.
 
         Args:
-          params: from `init`, or from `prepare`.
+          params: from `init` with what is `frozen`, or from `prepare`.
           observation: the fields in `fields`, [T, B, ...] each.
           state: before row 0; it is that of a new episode before row t where first[t] holds.
           first: bool [T, B].

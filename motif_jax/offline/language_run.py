@@ -17,10 +17,10 @@ from ml_collections import ConfigDict
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.sharding import Sharded
 from motif_jax.language import (
+    adapting,
     byte_pairs,
     folder,
     footprint,
-    linear,
     lora,
     making,
     masked_head,
@@ -100,28 +100,9 @@ def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfi
     return making.with_dropout(settings, config.dropout)
 
 
-def spec_of(config: ConfigDict) -> lora.Spec | None:
-    """The low-rank additions that are learned; None: the whole model is."""
-    patterns = tuple(part.strip() for part in config.lora.patterns.split(",") if part.strip())
-    return lora.Spec(patterns, config.lora.rank, config.lora.alpha) if patterns else None
-
-
 def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
     """Raises UserError for patterns without a match, a base that cannot be quantised, or rows longer than the model."""
-    spec = spec_of(config)
-    shapes = jax.eval_shape(LanguageModel(settings).init, jax.random.key(0))
-    if spec is not None:
-        linear.matching(shapes, spec.patterns)
-    if config.lora.base == "nf4":
-        bad = {
-            shape.shape[0]
-            for path, shape in linear.kernels(shapes)
-            if "block" in str(path) and shape.shape[0] % quantised.BLOCK
-        }
-        if bad:
-            raise UserError(
-                f"config.lora.base='nf4': needs layers of a multiple of {quantised.BLOCK} inputs, this model has some of {min(bad)}"
-            )
+    adapting.check(config.lora, jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)))
     most = settings.max_length
     if most is not None and config.length > most:
         raise UserError(f"config.length={config.length}: must be at most the {most} positions of the model")
@@ -165,7 +146,7 @@ class LanguageRun:
 
 def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
     """Raises UserError where a step needs more memory than a device says that it has; quantised bases are not counted."""
-    available, spec = footprint.device_memory(), spec_of(config)
+    available, spec = footprint.device_memory(), adapting.spec_of(config.lora)
     if available is None or config.lora.base in quantised.KINDS:
         return
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
@@ -235,7 +216,9 @@ def build(
         return TextBatches(getattr(data, part), *how)
 
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
-    adaptation = Adaptation(model, spec_of(config), config.lora.base, config.logits_chunk, config.dropout > 0)
+    adaptation = Adaptation(
+        model, adapting.spec_of(config.lora), config.lora.base, config.logits_chunk, config.dropout > 0
+    )
     learned, frozen = adaptation.arrange(*_parameters(config, model, source), _key(config, "additions"))
     found = {part: getattr(data, part).manifest["content"] for part in (text_data.TRAIN, text_data.HELD_OUT)}
     found |= {"tokenizer": data.train.manifest["tokenizer"], "base model": _digest(source)}

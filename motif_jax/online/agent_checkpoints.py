@@ -1,8 +1,8 @@
 """What an agent's checkpoint holds, and how it is written and read.
 
 Every part of a run gives items and takes its own: the learner `params` (the network's parameters, all that playing needs)
-and `learner` (optimiser, counts of updates and steps, random key, value statistics), a reward that changes `reward`, and
-the training `progress` (counters and episode statistics, JSON).
+and `learner` (optimiser, counts of updates and steps, random key, value statistics), a reward that changes `reward`, those
+who play in turns with it `play` (`play_state`), and the training `progress` (counters and episode statistics, JSON).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from motif_jax.support.errors import UserError
 
 FOLDER = "checkpoints"
 BEST_METRIC = "episode/return"
-_PARAMS, _LEARNER, _REWARD, _PROGRESS = "params", "learner", "reward", "progress"
+# Of a training state: what is read anew from where it came from.
+NOT_KEPT = ("reward_params", "frozen")
+_PARAMS, _LEARNER, _REWARD, _PLAY, _PROGRESS = "params", "learner", "reward", "play", "progress"
 
 
 def open_checkpoints(workdir: str | os.PathLike[str], keep: int) -> Checkpoints:
@@ -67,6 +69,10 @@ class Snapshot:
         self._left -= set(wanted)
         return self._checkpoints.restore(self.step, wanted)
 
+    def take_play(self) -> dict[str, Any] | None:
+        """The arrays of `play_state`; None where whoever wrote the checkpoint did not play in turns."""
+        return self.take({_PLAY: ANY})[_PLAY] if _PLAY in self._left else None
+
     def require_all_taken(self) -> None:
         """Raises UserError if there are items that no part of the run has taken."""
         if self._left:
@@ -82,7 +88,7 @@ def items_of_learner(state: Any) -> dict[str, Any]:
 
 
 def take_learner(snapshot: Snapshot, make_state: Callable[[], Any]) -> Any:
-    """The training state in `snapshot`, as numpy arrays, without reward parameters.
+    """The training state in `snapshot`, as numpy arrays, without what is not kept (`NOT_KEPT`).
 
     Args:
       snapshot: of the run.
@@ -99,6 +105,11 @@ def take_learner(snapshot: Snapshot, make_state: Callable[[], Any]) -> Any:
 def items_of_reward(reward: IntrinsicReward | None, number: int) -> dict[str, Any]:
     """The item of a reward that has something to keep, before batch `number`."""
     return {_REWARD: reward.state(number)} if reward is not None and reward.keeps_state else {}
+
+
+def items_of_play(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The item of what `play_state` gives."""
+    return {_PLAY: arrays} if arrays else {}
 
 
 def take_reward(snapshot: Snapshot, reward: IntrinsicReward | None) -> None:
@@ -130,7 +141,5 @@ def _without_params(state: Any) -> dict[str, Any]:
     """What is in a state besides parameters, by name, where there is anything: Orbax keeps no empty trees."""
     fields = state._asdict().items()
     return {
-        name: value
-        for name, value in fields
-        if name not in ("params", "reward_params") and jax.tree.leaves(value)
+        name: value for name, value in fields if name not in ("params", *NOT_KEPT) and jax.tree.leaves(value)
     }

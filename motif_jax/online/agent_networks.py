@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 from ml_collections import ConfigDict
 
+from motif_jax.devices.sharding import Sharded
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.networks import agent
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
 
 GAME, LANGUAGE = "game", "language"
 KINDS = (GAME, LANGUAGE)
@@ -40,11 +44,32 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
     """What the environment is to be told of the network, JSON-able: a language model's tokenizer."""
     if kind_of(config) == GAME:
         return {}
+    from motif_jax.language import agent as language_agent
     from motif_jax.language.text import fetch
     from motif_jax.language.tokens import FILE
 
     file = Path(fetch(config.network.model)) / FILE
-    return {"tokenizer": str(file.resolve()), "prompt_tokens": config.network.prompt_tokens}
+    special = config.network.special_tokens == language_agent.PROMPT or config.compat.get("glam_end_token")
+    return {
+        "tokenizer": str(file.resolve()),
+        "prompt_tokens": config.network.prompt_tokens,
+        "special_tokens": bool(special),
+    }
+
+
+def sharded(network: PolicyNetwork, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Sharded:
+    """Devices over which a language model is split, `sizes` of them along each axis of the mesh.
+
+    Raises:
+      UserError: the network is none.
+    """
+    from motif_jax.language.agent import LanguageAgent
+    from motif_jax.language.sharding import spec_of
+
+    if not isinstance(network, LanguageAgent):
+        raise UserError("config.sharding: language models are split over devices, networks of games are not")
+    settings = network.model.config
+    return Sharded(sizes, lambda path, shape: spec_of(path, shape, settings, sizes), devices)
 
 
 def reads_prompts(config: ConfigDict) -> bool:
@@ -69,7 +94,7 @@ def prompt_room(config: ConfigDict) -> int | None:
 
 
 def make(config: ConfigDict, spec: EnvironmentSpec) -> PolicyNetwork:
-    """The network of `config.network` for an environment.
+    """The network of `config.network` for an environment (a language model's with `config.lora` and `config.compat`).
 
     Raises:
       UserError: the environment does not show what the network reads.
@@ -78,4 +103,4 @@ def make(config: ConfigDict, spec: EnvironmentSpec) -> PolicyNetwork:
         return agent.make_agent_network(config.network, spec)
     from motif_jax.language import agent as language_agent
 
-    return language_agent.make(config.network, spec)
+    return language_agent.make(config, spec)

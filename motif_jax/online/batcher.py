@@ -7,7 +7,7 @@ import dataclasses
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -88,6 +88,7 @@ class Batcher:
       meters: where counts go.
       listeners: are told every batch.
       first: number of the first batch: as many updates lie before it.
+      crop: of the fields of a batch, see `PolicyNetwork.cropped`.
     """
 
     def __init__(
@@ -100,7 +101,9 @@ class Batcher:
         meters: Meters,
         listeners: Sequence[BatchListener] = (),
         first: int = 0,
+        crop: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]] = lambda fields: fields,
     ) -> None:
+        self._crop = crop
         self._spec, self._sources, self._columns = spec, list(sources), columns
         self._reward, self._meters = reward, meters
         self._listeners, self._number = tuple(listeners), first
@@ -108,6 +111,19 @@ class Batcher:
         self._waiting_columns = 0
         self._exponent = float(count_exponent)
         self._returns = ReturnSums(count_exponent)
+
+    def state(self) -> dict[str, Any]:
+        """What it needs to go on as if it had not stopped, JSON-able."""
+        parts = [[*part.finished, part.start, part.stop] for part in self._parts]
+        return {"parts": parts, "returns": self._returns.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Takes up what `state` gave."""
+        self._parts = deque(
+            _Part(Finished(source, slot), start, stop) for source, slot, start, stop in state["parts"]
+        )
+        self._waiting_columns = sum(part.stop - part.start for part in self._parts)
+        self._returns.restore(state["returns"])
 
     def add(self, finished: Finished) -> None:
         """Takes a finished slot."""
@@ -179,6 +195,7 @@ class Batcher:
             count = None if self._spec.count_field is None else observation[self._spec.count_field][:length]
             returns = self._returns.add(trajectories, count, envs, episode)
         self._number += 1
+        trajectories = trajectories._replace(observation=dict(self._crop(observation)))
         return HostBatch(trajectories, int((~last[:length]).sum()), returns, version)
 
     def _envs(self, parts: Sequence[_Part]) -> np.ndarray:
@@ -250,6 +267,14 @@ class ReturnSums:
     def __init__(self, count_exponent: float) -> None:
         self._exponent = count_exponent
         self._sums: dict[int, tuple[int, float]] = {}
+
+    def state(self) -> list[list[float]]:
+        """The sums so far, JSON-able."""
+        return [[env, episode, total] for env, (episode, total) in self._sums.items()]
+
+    def restore(self, state: Sequence[Sequence[float]]) -> None:
+        """Takes up what `state` gave."""
+        self._sums = {int(env): (int(episode), total) for env, episode, total in state}
 
     def add(
         self, batch: TrajectoryBatch, count: np.ndarray | None, envs: np.ndarray, episode: np.ndarray

@@ -133,6 +133,16 @@ class EpisodeLog:
         """What a resumed run needs, JSON-able."""
         return list(self._newest)
 
+    def waiting(self) -> dict[str, Any]:
+        """What of episodes is known by halves, JSON-able."""
+        returns = [[env, episode, value] for (env, episode), value in self._returns.items()]
+        return {"reports": list(self._reports.values()), "returns": returns}
+
+    def take_waiting(self, waiting: Mapping[str, Any]) -> None:
+        """Takes up what `waiting` gave."""
+        self._reports = {(int(each["env"]), int(each["episode"])): dict(each) for each in waiting["reports"]}
+        self._returns = {(env, episode): value for env, episode, value in waiting["returns"]}
+
     def close(self) -> None:
         """Closes the file; may be called twice."""
         if self._file is not None:

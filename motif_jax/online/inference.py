@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +18,7 @@ import numpy as np
 from motif_jax.actors.rollouts import Ready, Rollouts
 from motif_jax.devices.meters import Meters
 from motif_jax.networks.policy import PolicyNetwork
-from motif_jax.online.publishing import Publisher
-from motif_jax.support.interruption import never
+from motif_jax.online.publishing import Place, Publisher
 
 READY_SECONDS = 0.2
 
@@ -78,6 +77,15 @@ def _gather(slot_states: Any, rows: jax.Array) -> Any:
     return jax.tree.map(lambda kept: kept[rows], slot_states)
 
 
+def _put(tree: Any, leaves: Mapping[str, Any], device: Place) -> Any:
+    """`tree` with the leaves that hold something replaced by `leaves`, which are in their order."""
+    there, structure = jax.tree.flatten(tree)
+    found = iter(leaves[name] for name in sorted(leaves))
+    return jax.tree.unflatten(
+        structure, [jax.device_put(next(found), device) if x.size else x for x in there]
+    )
+
+
 class Inference:
     """Chooses actions for one set of actors on one device.
 
@@ -85,7 +93,7 @@ class Inference:
       network: the agent's network.
       actors: whose groups it serves.
       publisher: where the parameters come from.
-      device: where the network runs.
+      device: where the network runs, see `Publisher`.
       key: random key of this device's draws.
       meters: where times and counts go.
       counter: number of the first draw.
@@ -96,7 +104,7 @@ class Inference:
         network: PolicyNetwork,
         actors: Rollouts,
         publisher: Publisher,
-        device: jax.Device,
+        device: Place,
         key: jax.Array,
         meters: Meters,
         counter: int = 0,
@@ -114,9 +122,13 @@ class Inference:
         self.buckets = bucket_sizes(config.groups)
         self._held: list[Ready] = []
 
+    def params(self) -> Any:
+        """What acts now."""
+        return self._publisher.newest(self._device).params
+
     def compile(self) -> None:
         """Compiles the programs of all batch sizes, so that no group waits for a compiler later."""
-        params = self._publisher.newest(self._device).params
+        params = self.params()
         for bucket in self.buckets:
             fields = self._network.spec.observation
             observation = {
@@ -131,17 +143,28 @@ class Inference:
             )
             jax.block_until_ready(choice)
 
-    def serve(self, timeout: float = READY_SECONDS, hold: Callable[[], bool] = never) -> int:
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What it needs to go on as if it had not stopped: plain data, and arrays."""
+        plain = {"counter": self.counter, "held": [list(each) for each in self._held]}
+        return plain, {"table": self._table, "states": self._slot_states}
+
+    def restore(self, plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Takes up what `state` gave."""
+        self.counter, self._held = plain["counter"], [Ready(*each) for each in plain["held"]]
+        self._table = _put(self._table, arrays["table"], self._device)
+        self._slot_states = _put(self._slot_states, arrays["states"], self._device)
+
+    def serve(self, timeout: float = READY_SECONDS, hold: Callable[[Ready], bool] | None = None) -> int:
         """Waits for groups and chooses their actions; returns how many environments were served.
 
-        Where `hold` says so, now that their observations are there, they are left for the next call.
+        Groups of which `hold` says so, now that their observations are there, are left for a later call.
         """
         with self._meters.time("inference/wait"):
-            ready = self._held + list(self._actors.ready(timeout))
-        self._held = []
-        if hold():
-            self._held = ready
-            return 0
+            # What is held is served as soon as it may be, and nothing is waited for then.
+            held = self._held if hold is None else [each for each in self._held if not hold(each)]
+            ready = self._held + list(self._actors.ready(0 if held else timeout))
+        self._held = [] if hold is None else [each for each in ready if hold(each)]
+        ready = [each for each in ready if each not in self._held]
         largest = self.buckets[-1]
         for start in range(0, len(ready), largest):
             part = ready[start : start + largest]
@@ -174,6 +197,7 @@ class Inference:
             name: slots.observation[name][slot, row].reshape(-1, *self._network.spec.observation[name].shape)
             for name in self._network.fields
         }
+        observation = dict(self._network.cropped(observation))
         first = slots.first[slot, row].reshape(-1)
         if (row == 0).any():
             targets = np.where(row[:, None] == 0, slot[:, None] * envs + columns, self._rows).reshape(-1)

@@ -55,6 +55,7 @@ class Learner:
       parallel: the devices.
       publisher: gets a copy of the parameters after every update.
       meters: where times go.
+      lends: what never changes of the state is published as it lies here, because nobody acts while an update runs.
 
     Attributes:
       failures: updates that were not finite, for `guard.Guard`; known when their metrics are read.
@@ -67,8 +68,10 @@ class Learner:
         parallel: DataParallel,
         publisher: Publisher,
         meters: Meters,
+        lends: bool = False,
     ) -> None:
-        self._publisher, self._meters = publisher, meters
+        self._lends = lends
+        self._publisher, self._parallel, self._meters = publisher, parallel, meters
         # Updates behind the state.
         self.version = int(state.step)
         self.state: Any = parallel.replicate(state)
@@ -78,9 +81,12 @@ class Learner:
         def core(state: Any, batch: TrajectoryBatch) -> tuple[Any, jax.Array]:
             # The barrier keeps the numbers of an update what they are without the guard.
             new, metrics = jax.lax.optimization_barrier(update(state, batch, axis_name=AXIS))
-            finite = all_finite(new._replace(reward_params=()))
+            # What no update changes is not looked at.
+            fixed = {name: () for name in agent_checkpoints.NOT_KEPT if name in new._fields}
+            finite = all_finite(new._replace(**fixed))
             watched = [value for name, value in metrics.items() if name.startswith(_FINITE)]
-            kept = keep_if(finite & all_finite(watched), new, state)
+            kept = keep_if(finite & all_finite(watched), new._replace(**fixed), state._replace(**fixed))
+            kept = kept._replace(**{name: getattr(state, name) for name in fixed})
             counts = {name: getattr(new, name) for name in _COUNTS if name in new._fields}
             # One array instead of dozens: each is a transfer of its own.
             self._names[:] = sorted(metrics)
@@ -93,7 +99,7 @@ class Learner:
         self._launched = 0.0
         self._settled = False
         self._done: tuple[jax.Array, int, DeviceBatch] | None = None
-        publisher.publish(self.version, self.state.params)
+        self._publish()
 
     def items(self) -> dict[str, Any]:
         """What a checkpoint holds of it; the update that runs is part of it."""
@@ -123,12 +129,16 @@ class Learner:
         self._meters.add("learner/late", float(self._running.is_ready()))  # type: ignore[attr-defined]
         jax.block_until_ready(self._running)
         self._meters.add("learner/update", time.perf_counter() - self._launched)
-        self._publisher.publish(self.version, self.state.params)
+        self._publish()
         assert self._batch is not None
         self._done, self._running = (self._running, self.version - 1, self._batch), None
         if not self._settled:
             self._settled = True
             return_freed_memory()  # the compiler's
+
+    def _publish(self) -> None:
+        lent = [self._parallel.acting(self.state.frozen)] if self._lends else []
+        self._publisher.publish(self.version, self._parallel.acting(self.state.params), *lent)
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the newest update that is done and was not asked for yet; does not wait for a running one.

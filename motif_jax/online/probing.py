@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.envs.babyai_text.probes import Probe, read
+from motif_jax.envs.babyai_text.probes import OWN, Probe, read
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.language.agent import ACTIONS, TOKENS, LanguageAgent
 from motif_jax.online import settings
@@ -121,7 +121,13 @@ def make(config: ConfigDict, network: Any) -> Probing | None:
     if not isinstance(network, LanguageAgent) or network.candidates is None:
         raise UserError("config.probes.prompts: agents with one list of actions for all prompts are probed")
     language = config.environment.babyai_text.language or _language_of(config.environment.name)
-    return Probing(network, read(chosen.prompts), settings.environment_options(config), language)
+    probes = read(chosen.prompts)
+    if (
+        chosen.prompts == OWN
+    ):  # of ours those that the agent may meet: others than it are longer than its window
+        most = config.environment.babyai_text.observations
+        probes = [probe for probe in probes if len(probe.observations) <= most]
+    return Probing(network, probes, settings.environment_options(config), language)
 
 
 def _language_of(level: str) -> str:

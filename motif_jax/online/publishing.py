@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+
+# Where something lies: a device, or several that hold it together.
+Place: TypeAlias = jax.Device | jax.sharding.Sharding
 
 
 class Published(NamedTuple):
@@ -23,21 +27,35 @@ class Publisher:
     learner's own arrays, whose memory the next update takes over.
 
     Args:
-      devices: those that act.
+      devices: those that act; of a model that is split over devices, where what all of them hold lies.
       prepare: pure function of the parameters, whose result acts in their place (`AgentNetwork.prepare`).
+      frozen: what never changes, and acts with the parameters as one: a copy for each device. {} for nothing, or where `publish`
+        is given it.
     """
 
-    def __init__(self, devices: list[jax.Device], prepare: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        devices: Sequence[Place],
+        prepare: Callable[[Any], Any],
+        frozen: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self._devices = devices
+        self._frozen = {place: jax.device_put(dict(frozen), place) for place in devices}
         self._copy = jax.jit(lambda params: prepare(jax.tree.map(jnp.copy, params)))
-        self._published: dict[jax.Device, Published] = {}
+        self._published: dict[Place, Published] = {}
 
-    def publish(self, version: int, params: Any) -> None:
-        """Starts copying `params` (replicated over the learner's devices) and makes the copies the newest."""
-        copy = self._copy(jax.tree.map(lambda x: x.addressable_data(0), params))
+    def publish(self, version: int, params: Any, frozen: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Starts copying `params`, as one acting device has them, and makes the copies the newest.
+
+        `frozen` is lent until the next update: for learners beside which nobody acts.
+        """
+        copy = self._copy(params)
         for device in self._devices:
-            self._published[device] = Published(version, jax.device_put(copy, device))
+            # What is split over devices stays so.
+            there = jax.device_put(copy, device) if isinstance(device, jax.Device) else copy
+            fixed = self._frozen[device] or frozen
+            self._published[device] = Published(version, {**there, **fixed} if fixed else there)
 
-    def newest(self, device: jax.Device) -> Published:
+    def newest(self, device: Place) -> Published:
         """The newest parameters on `device`."""
         return self._published[device]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
@@ -19,9 +19,16 @@ from motif_jax.online.guard import Guard
 from motif_jax.online.learner import Averages
 from motif_jax.online.recordings import EpisodeRecorder
 from motif_jax.online.system import BatchStream, System
+from motif_jax.published.glam_log import GlamLog
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.metrics import MetricsWriter
 from motif_jax.support.progress import Progress
+
+if TYPE_CHECKING:
+    from motif_jax.online.probing import ProbeFiles
+
+# In the progress of a run that goes on with the same games: what of episodes is known by halves.
+_HALVES = "episode_halves"
 
 
 class Records:
@@ -70,12 +77,37 @@ class Records:
                 system.network.spec.episode_fields,
             )
         )
+        if _HALVES in progress:
+            self._episodes.take_waiting(progress[_HALVES])
         self._writer = first and self._stack.enter_context(
             MetricsWriter(workdir, resume, settings.wandb_options(config))
         )
         self._progress = first and self._stack.enter_context(
             Progress(clock.total, "steps", "train", clock.steps)
         )
+        self._probes, self._published = self._of_language(workdir, progress) if first else (None, None)
+        # Environment steps up to the update that runs.
+        self._learned = clock.steps
+
+    def _of_language(
+        self, workdir: Path, progress: dict[str, Any]
+    ) -> tuple[ProbeFiles | None, GlamLog | None]:
+        """What a language agent's run leaves besides, where the config asks for it."""
+        config, probes, published = self._config, None, None
+        if config.get("probes") is not None:
+            from motif_jax.online import probing
+
+            probes = probing.files(config, self._system.network, workdir, progress)
+        if config.get("published_files"):
+            coefficients = (config.algorithm.value_coefficient, config.algorithm.entropy_coefficient)
+            environments = config.actors.workers * config.actors.envs_per_worker * config.hosts.count
+            before = (progress.get("updates", 0), progress.get("episodes", []))
+            scale = config.reward.extrinsic_scale
+            published = GlamLog(workdir, environments, scale, coefficients, *before)
+        for file in (probes, published):
+            if file is not None:
+                self._stack.callback(file.close)
+        return probes, published
 
     def __enter__(self) -> Records:
         return self
@@ -87,12 +119,22 @@ class Records:
 
     def look(self) -> None:
         """Takes in the update that was waited for last: its metrics, or that it was not finite."""
-        self._averages.add(self._system.learner.metrics())
+        metrics = self._system.learner.metrics()
+        self._averages.add(metrics)
+        if self._published is not None and metrics:
+            update = self._system.learner.version - 1
+            self._published.write(update, self._learned, self._clock.seconds(), metrics)
         self.guard.look(self._system.learner)
+
+    def begin(self) -> None:
+        """Before an update is started: asks the policy that it learns from what it would do (`config.probes`)."""
+        if self._probes is not None:
+            params = self._system.sources[0].inference.params()
+            self._probes.look(params, self._system.learner.version, self._clock.steps)
 
     def add(self, step: int, batch: DeviceBatch) -> None:
         """Takes in a batch whose update was started, and the episodes that ended up to it, environment step `step`."""
-        self._reward_version = batch.reward_version
+        self._reward_version, self._learned = batch.reward_version, step
         self._keep(self._episodes.join(step, self._reports(step), batch.intrinsic_returns))
         if self._clock.show_is_due():
             self.show()
@@ -135,6 +177,7 @@ class Records:
             **of_all_hosts([host["system"] for host in everyone]),
             "actors/restarts": float(sum(host["restarts"] for host in everyone)),
             "actors/dropped_slots": float(sum(host["dropped_slots"] for host in everyone)),
+            "actors/rebuilt_environments": float(sum(host["rebuilt"] for host in everyone)),
             "time/seconds": self._clock.seconds(),
             "time/updates": float(system.learner.version),
             "throughput/env_steps_per_second": self._clock.logged(),
@@ -159,7 +202,9 @@ class Records:
             **self.guard.progress(),
         }
         metrics = self._episodes.means() if self._episodes.settled() else {}
-        items = self._system.items()
+        items, playing = self._system.items()
+        if playing:
+            progress |= {**playing, _HALVES: self._episodes.waiting()}
         agent_checkpoints.save(self._checkpoints, clock.steps, items, progress, metrics, asynchronous)
         clock.saved()
 
@@ -174,11 +219,12 @@ class Records:
                 "draws": self._system.draws(),
                 "restarts": sum(a.restarts for a in actors),
                 "dropped_slots": sum(a.dropped_slots for a in actors),
+                "rebuilt": sum(a.rebuilt for a in actors),
             }
         )
         self._unwritten = []
         for host in everyone:
-            self._episodes.write(host["episodes"])
+            self._write(host["episodes"])
         return everyone
 
     def _reports(self, step: int) -> list[dict[str, Any]]:
@@ -191,6 +237,11 @@ class Records:
     def _keep(self, rows: list[dict[str, Any]]) -> None:
         """Takes in this host's complete episodes."""
         if self._hosts.count == 1:
-            self._episodes.write(rows)
+            self._write(rows)
         else:
             self._unwritten += rows
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        self._episodes.write(rows)
+        if self._published is not None:
+            self._published.add(rows)

@@ -19,7 +19,7 @@ from motif_jax.algorithms import schedules
 from motif_jax.devices import hosts, memory, precision
 from motif_jax.envs import registry
 from motif_jax.networks.policy import PolicyNetwork
-from motif_jax.online import agent_networks
+from motif_jax.online import agent_networks, splitting
 from motif_jax.rewards.trained import cpu_device
 from motif_jax.support import capacity, metrics, nonfinite, seeds
 from motif_jax.support import config as checks
@@ -120,7 +120,7 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
     actors = config.actors
     first_env = config.hosts.index * actors.workers * actors.envs_per_worker
     workers = actors.workers // count
-    options, cores = training_options(config), actor_cores(config)
+    options, cores, remembered = training_options(config), actor_cores(config), _remembered(config)
     return [
         ActorsConfig(
             env=config.environment.name,
@@ -141,9 +141,16 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
             games_per_process=games_per_process(config),
             start_method=actors.start_method,
             cores=cores and cores[number * workers : (number + 1) * workers],
+            remembered=remembered,
         )
         for number in range(count)
     ]
+
+
+def _remembered(config: ConfigDict) -> int:
+    """Actions of an episode that are remembered, see `ActorsConfig`; games without seeds cannot be played again."""
+    wanted = config.serial or config.actors.get("rebuild", False)
+    return config.environment.max_episode_steps if wanted and not config.compat.get("seed_noop") else 0
 
 
 def games_per_process(config: ConfigDict) -> int | None:
@@ -186,6 +193,11 @@ def make_network(config: ConfigDict) -> PolicyNetwork:
     """
     spec = registry.spec(config.environment.name, **training_options(config))
     return agent_networks.make(config, spec)
+
+
+def takes_turns(config: ConfigDict) -> bool:
+    """Whether nobody acts while an update runs: in one thread, or on policy."""
+    return bool(config.serial or config.get("on_policy"))
 
 
 def make_optimizer(config: ConfigDict) -> Any:
@@ -335,7 +347,6 @@ def check(config: ConfigDict) -> ConfigDict:
     _divides(config, "actors.envs_per_worker", "actors.groups_per_worker")
     config = resolved(config)
     if config.get("on_policy"):
-        checks.require(config.serial, "on_policy", True, "False without config.serial")
         whole = rollout * config.actors.workers * config.actors.envs_per_worker * config.hosts.count
         allowed = f"{whole} with config.on_policy: a rollout of every environment"
         checks.require(batch == whole, "batch_size", batch, allowed)
@@ -354,6 +365,7 @@ def check(config: ConfigDict) -> ConfigDict:
 def check_devices(config: ConfigDict) -> None:
     """Raises UserError where a resolved config does not fit the devices that there are, the same on every host."""
     learners, actors = len(learner_devices(config)), len(actor_devices(config))
+    splitting.check(config, learners)
     count, minibatches = config.hosts.count, config.algorithm.get("minibatches", 1)
     rollouts = config.batch_size // config.rollout
     over = f"{count} hosts of {learners}" if count > 1 else str(learners)

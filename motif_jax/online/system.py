@@ -10,18 +10,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import jax
 from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.rollouts import Rollouts
+from motif_jax.actors.rollouts import Ready, Rollouts
 from motif_jax.algorithms.registry import Algorithm, algorithm_of
 from motif_jax.devices.meters import Meters
-from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.services import Services
-from motif_jax.online import agent_checkpoints, settings
+from motif_jax.devices.sharding import Sharded
+from motif_jax.online import agent_checkpoints, play_state, settings, splitting
 from motif_jax.online.agent_checkpoints import Snapshot
 from motif_jax.online.batcher import (
     Batcher,
@@ -35,8 +34,9 @@ from motif_jax.online.batcher import (
 )
 from motif_jax.online.inference import Inference
 from motif_jax.online.learner import Learner
-from motif_jax.online.publishing import Publisher
+from motif_jax.online.publishing import Place, Publisher
 from motif_jax.rewards import RunSetup
+from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import never
 
 _GET_SECONDS = 0.2
@@ -92,11 +92,18 @@ class System:
         algorithm = algorithm_of(config)
         state = self._make_state(algorithm, snapshot)
         update = algorithm.make_update(self.network, self.optimizer, config, reward_fn=reward_fn)
-        actor_devices = settings.actor_devices(config)
-        self.parallel = DataParallel(settings.all_learner_devices(config))
-        self.publisher = Publisher(actor_devices, self.network.prepare)
-        self.learner = Learner(update, state, self.parallel, self.publisher, self.meters)
+        self.parallel = splitting.make_parallel(config, self.network, settings.all_learner_devices(config))
+        actor_devices: Sequence[Place] = settings.actor_devices(config)
+        if isinstance(self.parallel, Sharded):
+            actor_devices = [self.parallel.everywhere]
+        frozen = self.network.frozen()
+        state = _with_frozen(state, frozen)
+        lends = bool(frozen) and settings.takes_turns(config)
+        self.publisher = Publisher(actor_devices, self.network.prepare, {} if lends else frozen)
+        self.learner = Learner(update, state, self.parallel, self.publisher, self.meters, lends)
         self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
+        self._noted: tuple[dict[str, Any], dict[str, Any]] | None = None
+        self._finished_slots = [[0] * source.actors.config.groups for source in self.sources]
         self.batcher = Batcher(
             self.network.spec,
             self.sources,
@@ -106,7 +113,11 @@ class System:
             self.meters,
             self._listeners.batch,
             self.learner.version,
+            # Several hosts run one program, of one length.
+            *([self.network.cropped] if config.hosts.count == 1 else []),
         )
+        if snapshot is not None:
+            self._restore_play(snapshot)
 
     def _make_state(self, algorithm: Algorithm, snapshot: Snapshot | None) -> Any:
         """The training state, new or from `snapshot`, of which learner and reward take their items."""
@@ -121,12 +132,13 @@ class System:
         else:
             state = agent_checkpoints.take_learner(snapshot, make)
             agent_checkpoints.take_reward(snapshot, self.reward)
+            self._play = snapshot.take_play()
             snapshot.require_all_taken()
         if self.reward is not None and self.reward.in_step is not None:
             state = state._replace(reward_params=self.reward.params)
         return state
 
-    def _make_sources(self, devices: Sequence[jax.Device], progress: Mapping[str, Any]) -> list[Source]:
+    def _make_sources(self, devices: Sequence[Place], progress: Mapping[str, Any]) -> list[Source]:
         sources = []
         kind = InlineActors if self.config.serial else ActorPool
         next_episode, draws = progress.get("next_episode", []), progress.get("draws", 0)
@@ -145,14 +157,47 @@ class System:
     def _finish(self, source: int, slot: int) -> None:
         """Takes a finished slot, on the thread of its source."""
         finished = Finished(source, slot)
+        self._finished_slots[source][self.sources[source].actors.group_of(slot)] += 1
         for listener in self._listeners.finished:
             listener(finished)
         self.finished.put(finished)
 
-    def items(self) -> dict[str, Any]:
-        """What a checkpoint holds of its parts."""
+    def note_play(self) -> None:
+        """Notes where playing stands, for the checkpoint of the update that comes: a batch has just been taken, nobody plays."""
+        if not self._remembers:
+            return
+        waiting = [self.finished.get() for _ in range(self.finished.qsize())]
+        for finished in waiting:
+            self.finished.put(finished)
+        self._noted = play_state.of(self.sources, self.batcher, waiting)
+
+    def rollouts_of(self, source: int, group: int) -> int:
+        """How many rollouts a group has finished since the system was made."""
+        return self._finished_slots[source][group]
+
+    def _restore_play(self, snapshot: Snapshot) -> None:
+        arrays, plain = self._play, snapshot.progress.get(play_state.ITEM)
+        if arrays is None or plain is None or not self._remembers:
+            return
+        for finished in play_state.restore(plain, arrays, self.sources, self.batcher) or ():
+            self.finished.put(finished)
+
+    @property
+    def _remembers(self) -> bool:
+        """Whether what is played is part of a checkpoint: games are remembered, and nobody plays while it is made."""
+        remembered = all(source.actors.config.remembered for source in self.sources)
+        return remembered and settings.takes_turns(self.config) and self.config.hosts.count == 1
+
+    def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What a checkpoint holds of its parts: items, and what stands in its progress."""
         of_reward = agent_checkpoints.items_of_reward(self.reward, self.learner.version)
-        return {**self.learner.items(), **of_reward}
+        items = {**self.learner.items(), **of_reward}
+        if self.config.serial:
+            self.note_play()
+        if self._noted is None:
+            return items, {}
+        plain, arrays = self._noted
+        return {**items, **agent_checkpoints.items_of_play(arrays)}, {play_state.ITEM: plain}
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
         """Starts the actors, and compiles inference and the reward while they start.
@@ -183,7 +228,7 @@ class System:
     @property
     def inference_threads(self) -> int:
         """How many threads choose actions: one for each device that acts, or the one that does everything in turns."""
-        return 1 if self.config.serial else len(self.sources)
+        return 1 if settings.takes_turns(self.config) else len(self.sources)
 
     def draws(self) -> int:
         """Random draws of inference so far (the most of any device)."""
@@ -201,7 +246,8 @@ class BatchStream:
     def __init__(self, system: System, stopped: Callable[[], bool] = never) -> None:
         self._system, self._stopped = system, stopped
         config = system.config
-        self._serial = config.serial
+        self._in_turns = settings.takes_turns(config)
+        self._batches = 0
         self._services = Services()
         self._prefetcher = Prefetcher(
             system.batcher, system.finished, system.parallel, config.max_waiting_batches, system.meters
@@ -213,7 +259,7 @@ class BatchStream:
         except BaseException:
             self._system.close()
             raise
-        if not self._serial:
+        if not self._in_turns:
             for number, source in enumerate(self._system.sources):
                 self._services.start(f"inference {number}", source.inference.serve)  # type: ignore[arg-type]
             self._services.start("batcher", self._prefetcher.work)
@@ -233,8 +279,8 @@ class BatchStream:
         Raises:
           ServiceFailedError: a thread failed.
         """
-        if self._serial:
-            return self._get_serial()
+        if self._in_turns:
+            return self._get_in_turn()
         self._services.check()
         batch = self._prefetcher.get(0)
         if batch is None:
@@ -243,18 +289,32 @@ class BatchStream:
                 batch = self._prefetcher.get(_GET_SECONDS)
         return batch
 
-    def _get_serial(self) -> DeviceBatch:
+    def _get_in_turn(self) -> DeviceBatch | None:
+        """The next batch; None where actors have nothing to say for a while."""
         system = self._system
         system.learner.settle()
-        # A slot's last observation is the next one's first: on policy, its action is left to the parameters that come.
-        hold = self._is_full if system.config.get("on_policy") else never
         while True:
             self._is_full()
             batch = system.batcher.next()
             if batch is not None:
+                self._batches += 1
+                if not system.config.serial:
+                    system.note_play()
                 return put(batch, system.parallel)
-            for source in system.sources:
-                source.inference.serve(0, hold)
+            served = 0
+            for number, source in enumerate(system.sources):
+                served += source.inference.serve(_GET_SECONDS / len(system.sources), self._hold(number))
+            if not served and not system.config.serial:
+                self._is_full()
+                if not system.batcher.is_full():
+                    return None
+
+    def _hold(self, source: int) -> Callable[[Ready], bool] | None:
+        """A slot's last observation is the next one's first: on policy, its action is left to the parameters that come."""
+        system = self._system
+        if not system.config.get("on_policy"):
+            return None
+        return lambda each: each.row == 0 and system.rollouts_of(source, each.group) > self._batches
 
     def _is_full(self) -> bool:
         """Gives the batcher what is finished; whether a batch is whole."""
@@ -271,3 +331,11 @@ class BatchStream:
         """Takes the batches that wait, for a learner that has ended; gives the intrinsic returns of their episodes."""
         batches = [self._prefetcher.get(0) for _ in range(self._prefetcher.waiting())]
         return [value for batch in batches if batch is not None for value in batch.intrinsic_returns]
+
+
+def _with_frozen(state: Any, frozen: Mapping[str, Any]) -> Any:
+    if not frozen:
+        return state
+    if "frozen" not in state._fields:
+        raise UserError("config.lora.patterns: low-rank additions are learned by config.algorithm.name=ppo")
+    return state._replace(frozen=frozen)

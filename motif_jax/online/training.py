@@ -159,6 +159,7 @@ class Loop:
             if batch is None:
                 continue
             self._profiler.step(learner.version)
+            self._records.begin()
             learner.step(batch)
             self._agreement.vote(self._ballot(batch, stop))
             self._records.add(clock.steps + batch.num_steps, batch)

@@ -37,6 +37,11 @@ class AgentPolicy:
         self._params = jax.device_put(params)
         self._apply = jax.jit(functools.partial(_act, network))
 
+    @property
+    def params(self) -> Any:
+        """Those that act."""
+        return self._params
+
     def initial_state(self, batch_size: int) -> Any:
         """Returns zeros, the state before an episode."""
         return self._network.initial_state(batch_size)
@@ -45,7 +50,7 @@ class AgentPolicy:
         self, observation: Mapping[str, np.ndarray], first: np.ndarray, state: Any
     ) -> tuple[np.ndarray, np.ndarray, Any]:
         """See `policies.BatchPolicy.act`."""
-        read = {name: observation[name] for name in self._network.fields}
+        read = self._network.cropped({name: observation[name] for name in self._network.fields})
         logits, values, state = self._apply(self._params, read, first, state)
         return np.asarray(logits), np.asarray(values), state
 
@@ -145,7 +150,7 @@ def load(
 
 
 def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tuple[Any, int]:
-    """Reads the parameters of `network` from an agent run; returns them and the step of their checkpoint.
+    """Reads the parameters of `network` from an agent run, with what is frozen; returns them and the step of their checkpoint.
 
     Args:
       folder, checkpoint: as of `load`.
@@ -160,10 +165,11 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
         if step == 0 and 0 not in checkpoints.steps():
             return _fresh_params(read_config(folder), network), 0
         params = agent_checkpoints.restore_params(checkpoints, step, network)
+        frozen = network.frozen()
         if not finite.all_finite(params):
             others = ", ".join(str(other) for other in checkpoints.steps() if other != step) or "none"
             raise UserError(
                 f"{folder} at step {step} has parameters that are not finite, its training had diverged: choose another "
                 f"checkpoint (there are {others}), or train again with a smaller learning rate"
             )
-    return params, step
+    return ({**params, **frozen} if frozen else params), step

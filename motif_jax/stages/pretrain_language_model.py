@@ -74,7 +74,7 @@ def _check_devices(config: ConfigDict, there: int) -> None:
 
 
 def _check_model(config: ConfigDict) -> None:
-    from motif_jax.language import byte_pairs
+    from motif_jax.language import adapting, byte_pairs
     from motif_jax.language.config import ARCHITECTURES
     from motif_jax.language.text import fetch
     from motif_jax.language.tokens import Tokenizer
@@ -109,7 +109,7 @@ def _check_model(config: ConfigDict) -> None:
         config.packing,
         "'windows' for spans; items are learned with config.objective=prefix",
     )
-    quantised = config.lora.base != "float32" and language_run.spec_of(config) is None
+    quantised = config.lora.base != "float32" and adapting.spec_of(config.lora) is None
     checks.require(
         not quantised,
         "lora.base",

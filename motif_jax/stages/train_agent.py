@@ -17,6 +17,7 @@ IDENTITY = (
     "seed",
     "environment",
     "network",
+    "lora",
     "algorithm",
     "optimizer",
     "reward",
@@ -44,6 +45,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     agent_networks.check(config)
     schedules.check(config)
     algorithm_of(config).check(settings.check(config))
+    if config.get("probes") is not None:
+        from motif_jax.online import probing
+
+        probing.make(config, settings.make_network(config))
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:

@@ -33,6 +33,12 @@ class Linear:
             "value": jax.random.normal(value, (WIDTH,)),
         }
 
+    def frozen(self) -> Any:
+        return {}
+
+    def cropped(self, observation: Any) -> Any:
+        return observation
+
     def prepare(self, params: Any) -> Any:
         return params
 
@@ -177,6 +183,21 @@ def test_devices_agree_and_learn_from_all_rows():
     np.testing.assert_allclose(both["loss/policy"][0], metrics["loss/policy"], rtol=1e-4)
 
 
+def test_an_update_ends_where_the_policy_is_too_far_from_the_one_that_played():
+    """The minibatches before the limit are taken as without one, the others are not even looked at."""
+    far, _ = run()
+    never, metrics = run(**{"algorithm.kl_limit": 1e9})
+    assert metrics["policy/minibatches_taken"] == 1
+    for one, other in zip(jax.tree.leaves(far.params), jax.tree.leaves(never.params), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    stopped, metrics = run(**{"algorithm.kl_limit": 1e-9})
+    begun, _ = compiled((("algorithm.kl_limit", 1e-9),))
+    assert metrics["policy/minibatches_taken"] == 0
+    assert int(stopped.step) == 1
+    for one, other in zip(jax.tree.leaves(begun.params), jax.tree.leaves(stopped.params), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
@@ -184,6 +205,7 @@ def test_devices_agree_and_learn_from_all_rows():
         ("algorithm.microbatch_size", 5, "algorithm.microbatch_size=5.*minibatch_size=12"),
         ("algorithm.gamma", 1.5, "algorithm.gamma"),
         ("algorithm.epochs", 0, "algorithm.epochs"),
+        ("algorithm.kl_limit", 0.0, "algorithm.kl_limit"),
         ("algorithm.entropy_coefficient", -1.0, "algorithm.entropy_coefficient"),
     ],
 )

@@ -62,6 +62,17 @@ def test_it_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
     assert {"loss/policy", "loss/value", "policy/ratio_max", "episode/success"} <= set(rows[-1])
     # Playing and learning take turns: what is learned from was played by the policy that learns.
     assert rows[-1]["lag/max"] == 0
+    # Before every update the policy was asked what it would do, and each has a row of the published log.
+    updates = int(rows[-1]["time/updates"])
+    probes = [json.loads(line) for line in (agent / "probes.jsonl").read_text().splitlines()]
+    assert [line["update"] for line in probes] == list(range(updates))
+    assert len((agent / "distrib.csv").read_text().splitlines()) == updates
+    assert len((agent / "log.csv").read_text().splitlines()) == 1 + updates
+
+    done = launch(tmp_path, "probe_language_agent.py", tmp_path / "probes", policy=agent, checkpoint="latest")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len((tmp_path / "probes" / "probes.jsonl").read_text().splitlines()) == 1
+    assert "goal ahead: " in done.stdout
 
     done = launch(tmp_path, "evaluate.py", tmp_path / "evaluation", policy=agent, episodes=3)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
+from tokenizers import Tokenizer, processors
 
 from motif_jax import language
+from motif_jax.algorithms.candidate_scores import candidate_scores
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
-from motif_jax.envs.spec import empty_observation
+from motif_jax.envs.spec import MASKED, ArraySpec, empty_observation
 from motif_jax.language import agent
+from motif_jax.online import agent_networks
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests.language import talkers
@@ -26,9 +32,12 @@ def folders(tmp_path_factory):
     return {name: talkers.write(root / name, name) for name in talkers.CONFIGS}
 
 
-def network(**changes) -> ConfigDict:
-    config = resources.config("train_language_agent", "smoke").network
-    config.update({"prompt_tokens": 160, **changes})
+def settings(**changes) -> ConfigDict:
+    config = resources.config("train_language_agent", "smoke")
+    config.network.prompt_tokens = 160
+    for key, value in changes.items():
+        section = next(part for part in (config.network, config.lora, config.compat) if key in part)
+        section[key] = value
     return config
 
 
@@ -54,7 +63,7 @@ def prompts(folder):
 @pytest.mark.slow
 def test_logits_are_the_scores_of_the_actions_and_values_come_from_the_first_state(folders, name):
     folder = folders[name]
-    one = agent.make(network(model=str(folder)), spec(folder))
+    one = agent.make(settings(model=str(folder)), spec(folder))
     params = one.init(jax.random.key(1))
     tokens, texts = prompts(folder)
     rows = jnp.asarray(tokens).reshape(2, 2, -1)  # time first
@@ -80,13 +89,13 @@ def test_logits_are_the_scores_of_the_actions_and_values_come_from_the_first_sta
 @pytest.mark.parametrize("name", talkers.CONFIGS)
 def test_a_head_can_be_the_policy(folders, name):
     folder = folders[name]
-    one = agent.make(network(model=str(folder), policy="actions"), spec(folder))
+    one = agent.make(settings(model=str(folder), policy="actions"), spec(folder))
     params = one.init(jax.random.key(1))
     tokens, _ = prompts(folder)
     logits, value = jax.jit(one.rows)(params, tokens)
     assert (logits.shape, value.shape) == ((4, 6), (4,))
     assert not np.allclose(logits[0], logits[1])
-    by_score = agent.make(network(model=str(folder)), spec(folder))
+    by_score = agent.make(settings(model=str(folder)), spec(folder))
     scored = by_score.rows({"model": params["model"], "heads": {"value": params["heads"]["value"]}}, tokens)
     np.testing.assert_allclose(value, scored[1], rtol=1e-4, atol=1e-5)
 
@@ -94,9 +103,9 @@ def test_a_head_can_be_the_policy(folders, name):
 def test_a_fresh_model_may_keep_the_embeddings(folders):
     folder, key = folders["t5"], jax.random.key(5)
     kept = language.load(folder).params
-    fresh = agent.make(network(model=str(folder), pretrained=False), spec(folder)).init(key)["model"]
+    fresh = agent.make(settings(model=str(folder), pretrained=False), spec(folder)).init(key)["model"]
     options = {"pretrained": False, "keep_embedding": True}
-    half = agent.make(network(model=str(folder), **options), spec(folder)).init(key)["model"]
+    half = agent.make(settings(model=str(folder), **options), spec(folder)).init(key)["model"]
     same = {True: 0, False: 0}
     for path, leaf in jax.tree_util.tree_leaves_with_path(half):
         embedding = "embed" in jax.tree_util.keystr(path)
@@ -114,7 +123,7 @@ def _at(tree, path):
 @pytest.mark.slow
 def test_a_row_of_nothing_is_finite(folders):
     folder = folders["gpt2"]
-    one = agent.make(network(model=str(folder)), spec(folder))
+    one = agent.make(settings(model=str(folder)), spec(folder))
     params = one.init(jax.random.key(1))
     for tokens in (jnp.zeros((1, 160), jnp.int32), jnp.full((1, 160), -1)):
         logits, value = one.rows(params, tokens)
@@ -132,15 +141,31 @@ def test_a_row_of_nothing_is_finite(folders):
         ({"dtype": "float16"}, {}, "network.dtype"),
         ({"prompt_tokens": 300}, {}, "network.prompt_tokens=300: the model has 256 positions"),
         ({}, {"actions": ("dance", "jump")}, "have the same tokens"),
+        ({"score": "sum"}, {}, "network.score='sum'.*log_probability, raw_logit, scaled_probability"),
+        ({"special_tokens": "both"}, {}, "network.special_tokens"),
+        (
+            {"glam_raw_logit_score": True, "glam_scaled_probability_score": True},
+            {},
+            "compat.glam_raw_logit_score=True: must be False",
+        ),
+        ({"glam_raw_logit_score": True, "score": "scaled_probability"}, {}, "compat.glam_raw_logit_score"),
+        ({"patterns": "*/nothing"}, {}, r"pattern '\*/nothing' matches no linear layer"),
+        (
+            {"patterns": "*/query", "base": "nf4"},
+            {},
+            "lora.base='nf4': needs layers of a multiple of 64 inputs",
+        ),
+        ({"patterns": "*/query", "base": "int3"}, {}, "lora.base='int3'"),
+        ({"patterns": "*/query", "pretrained": False}, {}, "network.pretrained=False"),
+        ({"base": "int8"}, {}, "lora.base='int8': must be 'float32' without config.lora.patterns"),
     ],
 )
 def test_bad_configs_are_one_line(folders, changes, options, said):
-    config = ConfigDict({"network": network(model=str(folders["gpt2"]))})
-    config.network.update(changes)
+    config = settings(**{"model": str(folders["gpt2"]), **changes})
 
     def try_it():
         agent.check(config)
-        agent.make(config.network, spec(folders["gpt2"], **options))
+        agent.make(config, spec(folders["gpt2"], **options))
 
     with pytest.raises(UserError, match=said) as caught:
         try_it()
@@ -149,7 +174,7 @@ def test_bad_configs_are_one_line(folders, changes, options, said):
 
 def test_an_environment_without_a_prompt_is_refused(folders):
     with pytest.raises(UserError, match="shows no tokens"):
-        agent.make(network(model=str(folders["t5"])), registry.spec("Recall-v0"))
+        agent.make(settings(model=str(folders["t5"])), registry.spec("Recall-v0"))
 
 
 def test_a_prompt_that_is_too_long_is_told(folders):
@@ -157,3 +182,130 @@ def test_a_prompt_that_is_too_long_is_told(folders):
     env = registry.make(LEVEL, **options)
     with pytest.raises(UserError, match="prompt_tokens=20: a prompt has"):
         env.reset(0, empty_observation(env.spec))
+
+
+def test_weights_of_other_shapes_are_told_before_they_are_read(folders, tmp_path):
+    folder = talkers.write(tmp_path / "t5")
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**values, "d_ff": 16}))
+    with pytest.raises(UserError, match=r"wi_0.weight is \[12, 8\], which does not fit"):
+        agent.make(settings(model=str(folder)), spec(folder))
+
+
+@pytest.mark.parametrize(
+    ("changes", "form", "pad"),
+    [
+        ({}, "log_probability", False),
+        ({"score": "scaled_probability"}, "scaled_probability", False),
+        ({"glam_raw_logit_score": True, "glam_pad_plus_one": True}, "raw_logit", True),
+        ({"glam_scaled_probability_score": True}, "scaled_probability", False),
+    ],
+)
+@pytest.mark.slow
+def test_the_published_scores_are_the_policys_logits(folders, changes, form, pad):
+    folder = folders["t5"]
+    one = agent.make(settings(model=str(folder), **changes), spec(folder))
+    params, (tokens, _) = one.init(jax.random.key(1)), prompts(folder)
+    logits, _ = jax.jit(one.rows)(params, tokens)
+    valid = tokens >= 0
+    _, context = one.model.prefill(params["model"], jnp.maximum(tokens, 0), valid)
+    words, there = (jnp.broadcast_to(part, (4, *part.shape)) for part in one.candidates)
+    inputs = jnp.pad(words[..., :-1], ((0, 0), (0, 0), (1, 0)))  # the start token is 0
+    states, _ = one.model.extend(params["model"], context, inputs, jnp.ones(inputs.shape, bool))
+    each = one.model.logits(params["model"], states.after)
+    chosen = jnp.take_along_axis(each, words[..., None], axis=-1)[..., 0]
+    wanted = candidate_scores(chosen, jax.nn.logsumexp(each, axis=-1), there, form, pad_plus_one=pad)
+    assert not there.all()
+    np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_end_tokens_stand_where_the_config_says(folders, tmp_path):
+    folder = talkers.write(tmp_path / "ends")
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    end = backend.token_to_id("</s>")
+    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
+    backend.save(str(folder / "tokenizer.json"))
+    found = {}
+    for name, changes in {
+        "default": {},
+        "released": {"special_tokens": "nowhere"},
+        "first": {"special_tokens": "nowhere", "glam_end_token": True},
+    }.items():
+        config = settings(model=str(folder), **changes)
+        env = registry.make(LEVEL, **agent_networks.environment_options(config))
+        out = empty_observation(env.spec)
+        env.reset(0, out)
+        row = out["tokens"][out["tokens"] >= 0]
+        made = agent.make(config, env.spec)
+        lasts = {int(words[good][-1]) for words, good in zip(*made.candidates, strict=True)}
+        found[name] = (row[-1] == end, end in lasts)
+    assert found == {"default": (True, False), "released": (False, False), "first": (True, True)}
+
+
+@pytest.mark.parametrize("name", talkers.CONFIGS)
+@pytest.mark.slow
+def test_a_prompt_may_have_its_own_actions(folders, name):
+    """Of two prompts with the actions in another order and one missing, the logits are the same in that order."""
+    folder = folders[name]
+    base = spec(folder)
+    plain = agent.make(settings(model=str(folder)), base)
+    words, there = plain.candidates
+    shape = ArraySpec(words.shape, "int32")
+    shown = dataclasses.replace(base, observation={**base.observation, "candidates": shape})
+    own = agent.make(settings(model=str(folder)), shown)
+    assert own.fields == ("tokens", "candidates")
+    tokens, _ = prompts(folder)
+    table = np.where(there, words, -1)
+    order = np.array([[0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4]])
+    candidates = table[order]
+    candidates[1, 3] = -1
+    params = plain.init(jax.random.key(1))
+    rows = {"tokens": tokens[None, :2], "candidates": jnp.asarray(candidates)[None]}
+    logits, value, _ = own.apply(params, rows, own.initial_state(2), jnp.zeros((1, 2), bool))
+    wanted, values = plain.rows(params, tokens[:2])
+    expected = np.take_along_axis(np.asarray(wanted), order, axis=1)
+    expected[1, 3] = MASKED
+    np.testing.assert_allclose(logits[0], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(value[0], values, rtol=1e-4, atol=1e-5)
+
+
+def test_prompts_are_cropped_to_few_lengths(folders):
+    one = agent.make(settings(model=str(folders["t5"])), spec(folders["t5"]))
+    for longest, wanted in ((3, 16), (16, 16), (17, 24), (100, 128), (150, 160)):
+        tokens = np.full((2, 3, 160), -1, np.int32)
+        tokens[1, 2, :longest] = 5
+        assert one.cropped({"tokens": tokens})["tokens"].shape == (2, 3, wanted)
+
+
+@pytest.mark.parametrize("base", ["float32", pytest.param("int8", marks=pytest.mark.slow)])
+def test_low_rank_additions_are_learned_to_a_frozen_base(folders, base):
+    folder = folders["t5"]
+    changes = {"patterns": "*/attention/query, */cross_attention/value", "rank": 2, "base": base}
+    one = agent.make(settings(model=str(folder), **changes), spec(folder))
+    plain = agent.make(settings(model=str(folder)), spec(folder))
+    learned, tokens = one.init(jax.random.key(1)), prompts(folder)[0]
+    frozen = jax.tree.map(jnp.asarray, one.frozen())
+    assert set(learned) == {"additions", "heads"}
+    assert not plain.frozen()
+    whole = {"model": plain.init(jax.random.key(1))["model"], "heads": learned["heads"]}
+    logits, value = jax.jit(one.rows)({**learned, **frozen}, tokens)
+    wanted, values = jax.jit(plain.rows)(whole, tokens)
+    tolerance = {"rtol": 1e-5, "atol": 1e-6} if base == "float32" else {"atol": 0.05}
+    np.testing.assert_allclose(logits, wanted, **tolerance)
+    np.testing.assert_allclose(value, values, **tolerance)
+    graded = jax.jit(jax.grad(lambda part: one.rows({**part, **frozen}, tokens)[0].var()))(learned)
+    assert sum(float(jnp.abs(leaf).sum()) for leaf in jax.tree.leaves(graded["additions"])) > 0
+
+
+@pytest.mark.slow
+def test_untrained_models_leave_out_as_published(folders):
+    folder = folders["t5"]
+    changes = {"pretrained": False, "keep_embedding": True, "glam_untrained_dropout": True}
+    one = agent.make(settings(model=str(folder), **changes), spec(folder))
+    params, tokens = one.init(jax.random.key(1)), prompts(folder)[0]
+    rows = jax.jit(one.rows)
+    first, again, other = (rows(params, seen)[0] for seen in (tokens, tokens, tokens[::-1]))
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other[::-1], atol=1e-4)
+    pretrained = agent.make(settings(model=str(folder), glam_untrained_dropout=True), spec(folder))
+    assert not pretrained.dropout

@@ -19,10 +19,10 @@ from tests.playing.agent_runs import recall_config
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-@pytest.mark.parametrize("on_policy", [True, False])
+@pytest.mark.parametrize(("serial", "on_policy"), [(True, True), (True, False), (False, True)])
 @pytest.mark.slow
 def test_the_parameters_behind_every_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_policy: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serial: bool, on_policy: bool
 ) -> None:
     lags: list[tuple[int, ...]] = []
     step = Learner.step
@@ -34,11 +34,11 @@ def test_the_parameters_behind_every_step(
 
     monkeypatch.setattr(Learner, "step", note)
     config = recall_config(
-        serial=True, on_policy=on_policy, batch_size=96, train_for_env_steps=300, algorithm__epochs=1
+        serial=serial, on_policy=on_policy, batch_size=96, train_for_env_steps=300, algorithm__epochs=1
     )
     train_agent.check(config, tmp_path)
     run_folder.prepare(tmp_path, config, train_agent.IDENTITY, settings.NEW_KEYS)
     assert Training(settings.resolved(config), tmp_path).run(Interruption())
     assert len(lags) > 2
-    # Without it the first step of a rollout is played while the rollout before ends.
+    # Each of the two groups of processes plays one rollout an update. Without it the first step of a rollout is played while the rollout before ends.
     assert set(lags[1:]) == ({(0,)} if on_policy else {(0, 1)})

@@ -91,8 +91,7 @@ def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.Mo
     ("changes", "message"),
     [
         ({"environment__name": "NetHackScore"}, "there is no environment 'NetHackScore'"),
-        ({"on_policy": True}, "config.on_policy=True: must be False without config.serial"),
-        ({"on_policy": True, "serial": True}, "config.batch_size=128: must be 96 with config.on_policy"),
+        ({"on_policy": True}, "config.batch_size=128: must be 96 with config.on_policy"),
         ({"network__kind": "brain"}, "config.network.kind='brain': must be one of game, language"),
         ({"batch_size": 100}, "config.batch_size=100: must be a multiple of config.rollout=8"),
         (

@@ -39,6 +39,7 @@ def make_spec(
     prompt_tokens: int = 0,
     change: str = "",
     distractors: int | None = None,
+    special_tokens: bool = True,
 ) -> EnvironmentSpec:
     """The spec of `BabyAIText` with these options.
 
@@ -156,6 +157,7 @@ class BabyAIText:
       prompt_tokens: tokens of the longest prompt.
       change: of the words of a prompt, one of `changes.CHANGES`, '' for none.
       distractors: objects besides those that a mission needs; None: the level's own number.
+      special_tokens: whether those that the tokenizer puts round a text stand round a prompt.
     """
 
     make_spec = staticmethod(make_spec)
@@ -175,6 +177,7 @@ class BabyAIText:
         prompt_tokens: int = 0,
         change: str = "",
         distractors: int | None = None,
+        special_tokens: bool = True,
     ) -> None:
         self.spec = make_spec(
             name,
@@ -189,6 +192,7 @@ class BabyAIText:
             prompt_tokens=prompt_tokens,
             change=change,
             distractors=distractors,
+            special_tokens=special_tokens,
         )
         level = catalogue.find(name)
         assert level is not None
@@ -204,7 +208,7 @@ class BabyAIText:
         self._fields = frozenset(fields)
         self._worlds: dict[str | None, Any] = {}
         self._bot: Any = None
-        self._tokenizer = PromptTokens(tokenizer, prompt_tokens) if tokenizer else None
+        self._tokenizer = PromptTokens(tokenizer, prompt_tokens, special_tokens) if tokenizer else None
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         """Starts the episode of `seed` and writes its first observation into `out`."""

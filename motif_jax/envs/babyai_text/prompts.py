@@ -75,21 +75,22 @@ class PromptTokens:
     Args:
       file: a tokenizer.json.
       most: tokens of the longest prompt.
+      special: whether the tokens that the tokenizer puts round a text (T5's end token) stand round a prompt.
     """
 
-    def __init__(self, file: str, most: int) -> None:
+    def __init__(self, file: str, most: int, special: bool = True) -> None:
         self._backend = Tokenizer.from_file(file)
         self._backend.no_padding()
         self._backend.no_truncation()
-        self._most = most
+        self._most, self._special = most, special
 
     def write(self, prompt: str, out: np.ndarray) -> None:
-        """Writes the prompt's tokens, with those that the tokenizer puts round a text, into int32 [most], -1 behind them.
+        """Writes the prompt's tokens into int32 [most], -1 behind them.
 
         Raises:
           UserError: they are more.
         """
-        tokens = self._backend.encode(prompt).ids
+        tokens = self._backend.encode(prompt, add_special_tokens=self._special).ids
         if len(tokens) > self._most:
             raise UserError(
                 f"config.network.prompt_tokens={self._most}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."

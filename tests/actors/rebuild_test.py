@@ -1,0 +1,84 @@
+"""Environments whose process died go on where they were, played again from seeds and actions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from motif_jax.actors.inline import InlineActors
+from motif_jax.actors.pool import ActorPool
+from motif_jax.actors.rollouts import ActorsConfig, Ready, Rollouts
+
+# An episode of 52 steps, in which the number of times that nothing was said is the number of blank steps.
+CONFIG = ActorsConfig(
+    env="Recall-v0",
+    options={"delay": 50, "max_episode_steps": 100},
+    seed=3,
+    workers=1,
+    groups_per_worker=1,
+    envs_per_group=3,
+    rollout=64,
+    games_per_process=1,
+    remembered=100,
+)
+
+
+def advance(actors: Rollouts, steps: int, slots: set[int] | None = None) -> Ready:
+    """Plays until so many rows are written of a slot that is none of `slots`; returns what waits for actions then."""
+    deadline = time.monotonic() + 120
+    while True:
+        assert time.monotonic() < deadline, "the actors did not get there"
+        for entry in actors.ready(0.2):
+            if entry.slot not in (slots or ()) and entry.row == steps:
+                return entry
+            actors.slots.action[entry.slot, entry.row] = entry.row % 4
+            actors.act([entry])
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_process_that_dies_costs_the_rollout_and_no_game(victim: int) -> None:
+    with ActorPool(CONFIG) as pool:
+        pool.start()
+        before = advance(pool, 20)
+        seen = {name: array[before.slot, 20].copy() for name, array in pool.slots.observation.items()}
+        episode = pool.slots.episode[before.slot, 20].copy()
+        assert (seen["sign_count"] == 20).all()
+        os.kill(pool.pids()[victim], signal.SIGKILL)
+        # The row that the dead process is to play comes to nothing; the others play it.
+        pool.slots.action[before.slot, 20] = 0
+        pool.act([before])
+        after = advance(pool, 0, {before.slot})
+        assert (pool.restarts, pool.dropped_slots, pool.rebuilt) == (1, 1, 1)
+        counts = pool.slots.observation["sign_count"][after.slot, 0]
+        assert counts[victim] in (20, 21)
+        assert set(counts.tolist()) <= {20, 21}
+        np.testing.assert_array_equal(pool.slots.episode[after.slot, 0], episode)
+        assert not pool.slots.first[after.slot, 0].any()
+        pool.slots.action[after.slot, 0] = 1
+        pool.act([after])
+        later = advance(pool, 10, {before.slot})
+        np.testing.assert_array_equal(pool.slots.observation["sign_count"][later.slot, 10], counts + 10)
+
+
+@pytest.mark.parametrize("kind", [InlineActors, ActorPool])
+def test_what_is_remembered_begins_where_another_process_left_it(kind: type[Rollouts]) -> None:
+    with InlineActors(CONFIG) as actors:
+        actors.start()
+        entry = advance(actors, 20)
+        state, block = actors.state(), actors.slots.dump()
+    with kind(CONFIG) as actors:
+        assert actors.restore(state, block)
+        actors.start()
+        if kind is InlineActors:
+            actors.slots.action[entry.slot, entry.row] = 0
+            actors.act([entry])
+            found = advance(actors, 21)
+            wanted = 21
+        else:
+            found, wanted = advance(actors, 0), 20
+        assert (actors.slots.observation["sign_count"][found.slot, found.row] == wanted).all()
+        assert actors.rebuilt == 3

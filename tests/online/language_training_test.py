@@ -1,0 +1,128 @@
+"""Language agents whose model is more than a device wants: split over several, or frozen under low-rank additions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax.devices.sharding import Sharded
+from motif_jax.online import settings
+from motif_jax.online.training import Training
+from motif_jax.playing import agent_policy
+from motif_jax.stages import train_agent
+from motif_jax.support import resources, run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import Interruption
+from motif_jax.support.metrics import read_metrics
+from tests.language import talkers
+
+STEPS = 128
+LORA = {
+    "lora.patterns": "*/attention/query,*/attention/value",
+    "lora.rank": 2,
+    "optimizer.learning_rate": 1e-2,
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_quickly() -> Iterator[None]:
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def config(tmp_path: Path, **changes: Any) -> Any:
+    made = resources.config("train_language_agent", "smoke")
+    made.network.model = str(talkers.write(tmp_path / "model"))
+    made.network.prompt_tokens = 160
+    made.compile_cache = made.probes.prompts = ""
+    made.devices.learner = "0"
+    made.train_for_env_steps, made.algorithm.epochs = STEPS, 1
+    made.update_from_flattened_dict(changes)
+    return made
+
+
+def train(made: Any, workdir: Path) -> Training:
+    train_agent.check(made, workdir)
+    run_folder.prepare(workdir, made, train_agent.IDENTITY, settings.NEW_KEYS)
+    training = Training(settings.resolved(made), workdir)
+    assert training.run(Interruption())
+    return training
+
+
+def host(tree: Any) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.slow
+def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
+    whole = train(config(tmp_path), tmp_path / "whole")
+    changes = {"sharding.fsdp": 2, "sharding.tensor": 2, "devices.learner": "0,1,2,3"}
+    split = train(config(tmp_path, **changes), tmp_path / "split")
+    assert whole.system is not None
+    assert split.system is not None
+    assert isinstance(split.system.parallel, Sharded)
+    kernels = jax.tree.leaves(split.system.learner.state.params["model"])
+    assert any(len({str(shard.index) for shard in kernel.addressable_shards}) > 1 for kernel in kernels)
+    for one, other in zip(
+        host(whole.system.learner.state.params), host(split.system.learner.state.params), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    rows = [list(read_metrics(tmp_path / name))[-1] for name in ("whole", "split")]
+    for name in ("loss/value", "policy/entropy", "optimizer/gradient_norm"):
+        assert rows[1][name] == pytest.approx(rows[0][name], rel=1e-3), name
+
+
+@pytest.mark.parametrize("serial", [True, False])
+@pytest.mark.slow
+def test_additions_are_learned_and_kept_and_the_base_is_read_again(tmp_path: Path, serial: bool) -> None:
+    """With processes in two groups too, which are stepped in turns: every step is by the policy that learns from it."""
+    changes = {**LORA, "lora.base": "int8", "serial": serial, "actors.groups_per_worker": 1 if serial else 2}
+    made = config(tmp_path, **changes)
+    training = train(made, tmp_path / "run")
+    assert training.system is not None
+    state = training.system.learner.state
+    assert set(state.params) == {"additions", "heads"}
+    assert any(
+        np.abs(leaf).max() > 0 for name, leaf in _named(state.params["additions"]) if name.endswith("b")
+    )
+    assert [row["lag/max"] for row in read_metrics(tmp_path / "run")][-1] == 0
+    policy, _ = agent_policy.load(tmp_path / "run")
+    assert {"additions", "heads", "model", "kernels"} == set(policy.params)
+    for one, other in zip(host(state.params["additions"]), host(policy.params["additions"]), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def _named(tree: Any) -> list[tuple[str, np.ndarray]]:
+    return [(str(path[-1].key), np.asarray(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sharding.fsdp": 3}, "config.sharding=.*must be sizes whose product divides the 1 devices"),
+        ({"sharding.tensor": 0}, "config.sharding.tensor=0"),
+        ({"algorithm.microbatch_size": 24}, "config.algorithm.microbatch_size=24"),
+        (
+            {"devices.learner": "0,1,2", "batch_size": 192, "actors.envs_per_worker": 12},
+            "config.algorithm.minibatch_size=32",
+        ),
+        ({"environment.name": "BabyAI-Nowhere-v0"}, "there is no environment 'BabyAI-Nowhere-v0'"),
+        ({"environment.babyai_text.kind": "fly"}, "babyai_text.kind=fly"),
+        ({"environment.babyai_text.actions": ("dance", "jump")}, "have the same tokens"),
+        ({"probes.prompts": "nowhere.json"}, "config.probes.prompts='nowhere.json'"),
+    ],
+)
+def test_what_does_not_fit_is_told_before_any_work(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        train_agent.check(config(tmp_path, **changes), tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()

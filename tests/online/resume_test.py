@@ -1,0 +1,102 @@
+"""Serial runs that are stopped and continued: they end as one that never was, bit for bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.online import agent_checkpoints, settings
+from motif_jax.online.training import Training
+from motif_jax.stages import train_agent
+from motif_jax.support import resources, run_folder
+from motif_jax.support.interruption import Interruption
+from tests.language import talkers
+from tests.playing.agent_runs import recall_config
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_quickly() -> Iterator[None]:
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+STEPS = {"recall": (450, 700), "babyai": (180, 256)}
+
+
+def recall(tmp_path: Path) -> ConfigDict:
+    """A recurrent agent off policy: batches are cut out of the middle of rollouts."""
+    del tmp_path
+    return recall_config(
+        serial=True,
+        batch_size=80,
+        algorithm__epochs=1,
+        actors__warmup_steps=3,
+        environment__recall__delay=9,
+        optimizer__schedule="constant",
+        save_every_steps=250,
+    )
+
+
+def babyai(tmp_path: Path) -> ConfigDict:
+    """A language model on policy."""
+    config = resources.config("train_language_agent", "smoke")
+    config.network.model = str(talkers.write(tmp_path / "model"))
+    config.network.prompt_tokens = 160
+    config.compile_cache = ""
+    config.devices.learner = "0"
+    config.optimizer.learning_rate = 1e-3
+    config.algorithm.epochs = 1
+    config.probes.prompts = ""
+    config.save_every_steps = 100
+    return config
+
+
+def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) -> Any:
+    """The run's state and episodes when it has so many steps; `saves`: there are checkpoints on the way."""
+    config = config.copy_and_resolve_references()
+    with config.unlocked():
+        config.train_for_env_steps = steps
+        if not saves:
+            config.save_every_steps = 1_000_000
+    train_agent.check(config, workdir)
+    run_folder.prepare(workdir, config, train_agent.IDENTITY, settings.NEW_KEYS)
+    training = Training(settings.resolved(config), workdir)
+    assert training.run(Interruption())
+    assert training.system is not None
+    state = training.system.learner.state
+    leaves = [
+        np.asarray(jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+        for x in jax.tree.leaves(state)
+    ]
+    rows = [json.loads(line) for line in (workdir / "episodes.jsonl").read_text().splitlines()]
+    return leaves, rows
+
+
+@pytest.mark.parametrize("make", [recall, pytest.param(babyai, marks=pytest.mark.slow)])
+def test_it_ends_with_the_same_bits_and_the_same_episodes(tmp_path: Path, make: Any) -> None:
+    config = make(tmp_path)
+    half, whole = STEPS[make.__name__]
+    straight, episodes = train(config, tmp_path / "straight", whole)
+    train(config, tmp_path / "parts", half, saves=True)
+    # A bit of the newest checkpoint is another: the one before it is gone on from.
+    newest = max(
+        (tmp_path / "parts" / agent_checkpoints.FOLDER).glob("[0-9]*"), key=lambda path: int(path.name)
+    )
+    file = max((path for path in newest.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(bytes(content))
+    parts, again = train(config, tmp_path / "parts", whole)
+    assert episodes == again
+    assert len(episodes) > 2
+    for one, other in zip(straight, parts, strict=True):
+        np.testing.assert_array_equal(one, other)
