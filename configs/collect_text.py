@@ -6,18 +6,20 @@
 goes on; the result depends neither on that nor on the number of workers.
 
 Variants: wordle (whole games), branch (an expert's games and others that leave it at every turn), adversarial (at the third guess),
-tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), scenes (synthetic pictures); babyai (the
+tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), scenes (synthetic pictures), reddit
+(replies to comments); babyai (the
 steps of 500 random episodes of BabyAI-Text, to make a language model of: docs/glam.md).
 """
 
 from __future__ import annotations
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.support.config import available_cores, compat, unknown_variant
 
-VARIANTS = ("", "wordle", "branch", "adversarial", "tweets", "smoke", "visdial", "scenes", "babyai")
+VARIANTS = ("", "wordle", "branch", "adversarial", "tweets", "smoke", "visdial", "scenes", "reddit", "babyai")
 # The published noisy data with expert .5: else a word that was guessed before.
 NOISY_EXPERT = "mixture(0.5, optimal, repeat(optimal))"
 
@@ -59,10 +61,10 @@ def get_config(variant: str | None = None) -> ConfigDict:
         {
             "stage": "collect_text",
             "seed": 1,
-            # A text task: 'wordle', 'visdial', 'scenes', 'babyai_text', or module:Class for one from outside the package (docs/ilql.md).
+            # A text task: 'wordle', 'visdial', 'scenes', 'reddit', 'babyai_text', or module:Class for one from outside (docs/ilql.md).
             "task": "wordle",
             # What is drawn, of those that the task knows. Wordle: 'games', 'branch', 'adversarial', 'tweets'; visdial and scenes:
-            # 'recorded', 'games' (talks with the server), 'reward_cache' (recorded ones, valued by the server).
+            # 'recorded', 'games' (talks with the server), 'reward_cache' (recorded ones, valued by the server); reddit: 'recorded', 'games'.
             # BabyAI-Text: 'games', or 'steps', each a dialogue of an agent's prompt, its action, and what is seen next; num_dialogues
             # counts episodes.
             "kind": "games",
@@ -130,11 +132,45 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 "observations": 3,  # in a prompt
                 "actions": ACTIONS,  # their names
             },
+            "reddit": {
+                # A folder with comments_positive.csv and comments_negative.csv; empty for num_comments made-up ones.
+                "folder": "",
+                # A JSON list of the rows that are used, counted through both files; empty for all.
+                "indexes": "",
+                # Shows what a reply is to.
+                "include_parent": True,
+                # 'toxicity' (0, 1, 2), 'toxicity_noised' (1 becomes 0 or 2), 'upvote' (the sign of its score, recorded replies alone),
+                # 'upvote_model' (whether a model expects that it is liked, by `scores`), 'none'.
+                "reward": "toxicity",
+                "reward_scale": -5.0,
+                "reward_shift": 0.0,
+                # Recorded replies that are paid less are left out.
+                "cutoff": placeholder(float),
+                # A JSON file, a text -> its score; empty to ask.
+                "scores": "",
+                "noise_seed": 0,
+                "num_comments": 2000,
+                "data_seed": 1,
+                "tokenizer": "",
+                "vocab_size": 512,
+                # Who says how toxic a text is: lexicon (a YAML file, empty: built in), or openai: any server of that protocol, with a model and a
+                # prompt file (empty: built in; answer_mode 'soft', 'verdict', 'analysis'). Answers go into `store`.
+                "annotator": "lexicon",
+                "lexicon": "",
+                "prompt": "",
+                "answer_mode": "soft",
+                "server": "",
+                "model": "",
+                "store": "runs/answer_store",
+            },
             # Processes; this one only hands out work.
             "workers": available_cores(),
             # Quirks of the published code: wordle_branch_restarts begins branches on an empty board, wordle_top_p_rows ranks a loss
-            # in six rows like a win in six, visdial_last_turn_free lets the tenth turn cost nothing where the goal was not reached.
-            "compat": compat("wordle_branch_restarts", "wordle_top_p_rows", "visdial_last_turn_free"),
+            # in six rows like a win in six, visdial_last_turn_free lets the tenth turn cost nothing where the goal was not reached,
+            # upvote_zero_one has upvote_model pay 1 and 0 for 1 and -1.
+            "compat": compat(
+                "wordle_branch_restarts", "wordle_top_p_rows", "visdial_last_turn_free", "upvote_zero_one"
+            ),
         }
     )
     if variant == "branch":
@@ -150,6 +186,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     if variant == "babyai":
         config.task, config.kind, config.policy = "babyai_text", "steps", "random"
         config.num_dialogues, config.babyai_text.observations = 500, 1
+    if variant == "reddit":
+        config.task, config.kind, config.num_dialogues, config.policy = "reddit", "recorded", 0, "recorded"
     if variant == "smoke":
         config.num_dialogues = 500
     return config

@@ -67,6 +67,10 @@ class DialogueRecorder:
     def __init__(self, setup: Mapping[str, Any]) -> None:
         self._plan: DialoguePlan = setup["plan"]
         self._task = registry.make(self._plan.task, self._plan.options)
+        if self._task.scored_by():
+            from motif_jax.playing import text_scores
+
+            text_scores.attach(self._task)
         self._stream = self._task.stream(self._plan.kind, self._plan.policy)
 
     def answer(self, request: int) -> int:
@@ -166,6 +170,11 @@ class Totals:
             self._returns.append(part.returns())
             self._turns.append(part.turns())
             yield part
+
+    @property
+    def any(self) -> bool:
+        """Whether there was a dialogue."""
+        return any(map(len, self._returns))
 
     def summary(self) -> dict[str, Any]:
         """Number of dialogues and actions; mean return with its standard error."""

@@ -18,9 +18,12 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
+from motif_jax.support.progress import Progress
 
 # Everything that decides what is drawn; only the number of workers may change.
-IDENTITY = "task kind policy options wordle visdial scenes babyai_text seed num_dialogues compat".split()
+IDENTITY = (
+    "task kind policy options wordle visdial scenes reddit babyai_text seed num_dialogues compat".split()
+)
 # What of those may change: where a server is, and how long it is waited for.
 _ADDRESSES = ("url", "timeout_seconds", "attempts")
 
@@ -56,6 +59,28 @@ def _identity(config: ConfigDict) -> list[str]:
     ]
 
 
+def _with_options(config: ConfigDict, options: dict[str, Any]) -> dict[str, Any]:
+    """What decided the data, with the options that name the files that were made for it: `registry.options_of` gives the task back."""
+    plain = run_folder.as_plain(config)
+    found = {key: plain[key] for key in IDENTITY}
+    if config.task in registry.names():
+        return {**found, config.task: options}
+    return {**found, "options": json.dumps(options)}
+
+
+def _with_scores(config: ConfigDict, options: dict[str, Any], workdir: Path) -> dict[str, Any]:
+    """The options with a file of what judges say of the recorded texts, where the task's rewards depend on that."""
+    task = registry.make(config.task, options)
+    if not task.scored_by() or not (texts := task.texts_to_score(config.kind)):
+        return options
+    from motif_jax.playing import text_scores
+
+    if not (workdir / text_scores.FILE).exists():
+        with Progress(len(texts), "texts", "score") as progress:
+            text_scores.write(task, texts, workdir, progress.update)
+    return {**options, "scores": str(workdir / text_scores.FILE)}
+
+
 def _count(config: ConfigDict, task: TextTask) -> int:
     """How many dialogues are drawn; raises UserError where that is not said and there is no end of them."""
     there = task.count(config.kind)
@@ -75,6 +100,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.choice(config, "kind", task.kinds)
     text_tokens.require_size(config.task, task.learned_tokens())
     task.check(config.kind, config.policy)
+    if task.scored_by():
+        from motif_jax.playing import text_scores
+
+        text_scores.check(task)
     if not config.num_dialogues:
         _count(config, task)
     if (workdir / dialogues.DIALOGUES).exists() and not (workdir / "config.json").exists():
@@ -92,6 +121,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             return None
         task = _task(config)
         options = task.prepare(config.kind, config.policy, workdir)
+        options = _with_scores(config, options, workdir)
         options = text_tokens.with_tokenizer(
             config.task, options, config.kind, config.policy, workdir, config.seed
         )
@@ -109,11 +139,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             folder=str(staging),
             patient=task.patient,
         )
-        plain = run_folder.as_plain(config)
         about = {
             "origin": "motif_jax collect_text",
-            "config": {key: plain[key] for key in IDENTITY},
-            "options": options,
+            "config": _with_options(config, options),
             "facts": task.facts(config.kind),
         }
         with Interruption() as stop:

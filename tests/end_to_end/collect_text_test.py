@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax.datasets.dialogues import parquet
+from motif_jax.envs.text import registry
 from motif_jax.stages import collect_text as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
@@ -226,4 +227,7 @@ def test_talks_with_a_server_that_is_killed(tmp_path):
     assert "120 dialogues" in said
     drawn = [list(parquet.read(tmp_path / name / "dialogues.parquet")) for name in ("here", "there")]
     assert drawn[0] == drawn[1]
-    assert json.loads((folder / "dialogues.json").read_text())["options"]["url"] == url
+    meta = json.loads((folder / "dialogues.json").read_text())
+    task = registry.make("scenes", registry.options_of(meta["config"]))
+    assert task.options["url"] == url
+    assert task.tokenizer().size > 300

@@ -6,7 +6,7 @@ An action is a text. All chance comes from the generator that an episode is give
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,6 +15,9 @@ import numpy as np
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
 from motif_jax.datasets.dialogues.items import TextTokenizer
 from motif_jax.support.errors import UserError
+
+# Texts -> a number of each, by whatever judges them: an annotator, a model.
+Scorer = Callable[[Sequence[str]], Sequence[float]]
 
 
 class Observation(ABC):
@@ -164,6 +167,19 @@ class TextTask(ABC):
     def learned_tokens(self) -> int:
         """Tokens of a tokenizer that is to be learned from the task's dialogues, and goes into its option `tokenizer`; 0 for none."""
         return 0
+
+    def scored_by(self) -> str:
+        """What scores texts that its rewards depend on (such as 'toxicity'), which `use_scorer` is given; '' for nothing."""
+        return ""
+
+    def use_scorer(self, scorer: Scorer) -> None:
+        """Takes what scores texts that are not known beforehand."""
+        raise NotImplementedError
+
+    def texts_to_score(self, kind: str) -> Sequence[str]:
+        """Distinct texts of the data of that kind whose scores are not known; they go into a file, the option `scores`."""
+        del kind
+        return ()
 
     def finish(self, kind: str, folder: Path) -> None:  # noqa: B027 (there may be nothing to do)
         """Makes files of all dialogues of that kind, once they are in `folder`."""

@@ -15,6 +15,7 @@ _TASKS = {
     "visdial": "motif_jax.envs.visdial.task:VisDial",
     "scenes": "motif_jax.envs.scenes.task:Scenes",
     "babyai_text": "motif_jax.envs.babyai_text.task:BabyAITextTask",
+    "reddit": "motif_jax.envs.reddit.task:Reddit",
 }
 _KEY = "task"
 

@@ -1,0 +1,81 @@
+"""The published files of comments: comments_positive.csv, then comments_negative.csv, and lists of the rows that are used."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from motif_jax.support.errors import UserError
+
+FILES = ("comments_positive.csv", "comments_negative.csv")
+# Columns, counted from 0, of the comment, its score and what it replies to.
+COMMENT, SCORE, PARENT = 4, 5, 10
+
+
+class Comment(NamedTuple):
+    """A comment.
+
+    Attributes:
+      text: of it.
+      score: upvotes less downvotes.
+      parent: the text that it replies to.
+    """
+
+    text: str
+    score: int
+    parent: str
+
+
+def read_comments(key: str, folder: str) -> list[Comment]:
+    """All comments of both files, the first row of each skipped.
+
+    Raises:
+      UserError: a file is not there, or a row has too few columns or no whole number as its score.
+    """
+    # Comments may be longer than a field of csv is taken to be.
+    csv.field_size_limit(1 << 27)
+    found = []
+    for name in FILES:
+        path = Path(folder) / name
+        if not folder or not path.is_file():
+            raise UserError(f"config.{key}='{folder}': must be a folder with {' and '.join(FILES)}")
+        try:
+            with path.open(encoding="utf-8", newline="") as file:
+                rows = csv.reader(file)
+                next(rows, None)
+                for row in rows:
+                    try:
+                        found.append(Comment(row[COMMENT], int(row[SCORE]), row[PARENT]))
+                    except (IndexError, ValueError):
+                        raise UserError(
+                            f"config.{key}={folder}: {name}, line {rows.line_num}: must have a comment in column {COMMENT}, its score, a "
+                            f"whole number, in column {SCORE}, and its parent in column {PARENT} (counted from 0)"
+                        ) from None
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise UserError(f"config.{key}={folder}: {name} cannot be read ({error})") from None
+    if not found:
+        raise UserError(f"config.{key}={folder}: there is no comment in {' or '.join(FILES)}")
+    return found
+
+
+def read_indexes(key: str, path: str, count: int) -> list[int]:
+    """A JSON list of rows, counted through both files.
+
+    Raises:
+      UserError: it is none, is empty, or names a row that is not there.
+    """
+    if not os.path.isfile(path):
+        raise UserError(f"config.{key}={path}: must be an existing file, or empty for all rows")
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"config.{key}={path}: cannot be read as JSON ({error})") from None
+    good = isinstance(found, list) and found and all(type(row) is int and 0 <= row < count for row in found)
+    if not good:
+        raise UserError(
+            f"config.{key}={path}: must be a list of whole numbers from 0 to {count - 1}, rows of the comments"
+        )
+    return found

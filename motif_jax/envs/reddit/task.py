@@ -1,0 +1,321 @@
+"""Replies to comments as a text task: one turn, paid by how toxic it is or how it was or would be liked."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
+from motif_jax.envs.reddit import data, made_up
+from motif_jax.envs.text.contract import Observation, Outcome, Scorer, TextEnvironment, TextPolicy, TextTask
+from motif_jax.envs.text.file_tokens import FileTokenizer
+from motif_jax.support import config as checks
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+
+RECORDED, GAMES = "recorded", "games"
+FOLDER = "comments"
+# What pays, and what scores texts for it.
+REWARDS = {
+    "none": "",
+    "toxicity": "toxicity",
+    "toxicity_noised": "toxicity",
+    "upvote": "",
+    "upvote_model": "",
+}
+
+
+class Reply(Observation):
+    """A comment, and what was replied; the comment is not shown where `parent` is None."""
+
+    def __init__(self, parent: str | None, text: str | None = None, reward: float = 0.0) -> None:
+        self.parent, self.text, self.reward = parent, text, reward
+
+    def to_sequence(self) -> Dialogue:
+        """The comment, and behind it the reply."""
+        texts = [text for text in (self.parent, self.text) if text is not None]
+        rewards = [None] * (self.parent is not None) + [self.reward] * (self.text is not None)
+        return Dialogue(tuple(texts), tuple(rewards), self.text is not None)
+
+
+class RedditEnvironment(TextEnvironment):
+    """Shows a comment and pays the reply."""
+
+    def __init__(self, task: Reddit) -> None:
+        self._task = task
+        self._now = Reply(None)
+
+    def reset(self, rng: np.random.Generator, start: Any = None) -> Reply:
+        """See `TextEnvironment`."""
+        shown = self._task.options["include_parent"]
+        comments = self._task.comments
+        self._now = (
+            Reply(comments[int(rng.integers(len(comments)))].parent if shown else None)
+            if start is None
+            else start
+        )
+        return self._now
+
+    def step(self, action: str) -> Outcome:
+        """See `TextEnvironment`."""
+        if self._now.text is not None:
+            raise ValueError("the reply has been made")
+        reward = self._task.rewards([action])[0]
+        self._now = Reply(self._now.parent, action, reward)
+        return Outcome(self._now, reward, True)
+
+
+class RecordedReplies(TextPolicy):
+    """Says what somebody once replied to anything ('recorded'), or something friendly."""
+
+    def __init__(self, comments: Sequence[data.Comment] | None) -> None:
+        self._comments = comments
+
+    def act(self, observation: Any, rng: np.random.Generator) -> str:
+        """See `TextPolicy`."""
+        del observation
+        if self._comments is None:
+            return made_up.friendly(rng)
+        return self._comments[int(rng.integers(len(self._comments)))].text
+
+
+class Reddit(TextTask):
+    """Comments by the published files, or made up on the spot."""
+
+    name = "reddit"
+    kinds = (RECORDED, GAMES)
+    switches = "upvote_"
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "folder": "",
+        "indexes": "",
+        "include_parent": True,
+        "reward": "toxicity",
+        "reward_scale": 1.0,
+        "reward_shift": 0.0,
+        "cutoff": None,
+        "scores": "",
+        "noise_seed": 0,
+        "num_comments": 2000,
+        "data_seed": 1,
+        "tokenizer": "",
+        "vocab_size": 512,
+        # What scores texts; see `collecting/text_scores.py`.
+        "annotator": "lexicon",
+        "lexicon": "",
+        "prompt": "",
+        "answer_mode": "soft",
+        "server": "",
+        "model": "",
+        "store": "runs/answer_store",
+        "zero_one": False,
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """See `TextTask`."""
+        super().__init__(options)
+        given = self.options
+        self._require(given["reward"] in REWARDS, "reward", f"one of {', '.join(REWARDS)}")
+        for key in ("reward_scale", "reward_shift"):
+            self._require(_finite(given[key]), key, "a finite number")
+        self._require(
+            given["cutoff"] is None or _finite(given["cutoff"]), "cutoff", "a finite number, or None"
+        )
+        for key, least in (("num_comments", 1), ("vocab_size", 1)):
+            good = type(given[key]) is int and given[key] >= least
+            self._require(good, key, f"a whole number of at least {least}")
+        folder = given["folder"]
+        self._require(not folder or os.path.isdir(folder), "folder", "an existing folder, or empty")
+        self._scorer: Scorer | None = None
+
+    def _require(self, condition: bool, key: str, allowed: str) -> None:
+        checks.require(condition, f"{self.name}.{key}", self.options[key], allowed)
+
+    def tokenizer(self) -> FileTokenizer:
+        """See `TextTask`."""
+        return FileTokenizer(f"{self.name}.tokenizer", self.options["tokenizer"])
+
+    def learned_tokens(self) -> int:
+        """See `TextTask`."""
+        return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])
+
+    def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
+        """See `TextTask`: made-up comments, where no folder has some."""
+        del kind, policy
+        if self.options["folder"]:
+            return self.options
+        made_up.write(folder / FOLDER, self.options["num_comments"], self.options["data_seed"])
+        return {**self.options, "folder": str(folder / FOLDER)}
+
+    @functools.cached_property
+    def comments(self) -> list[data.Comment]:
+        """Those that the indexes name."""
+        found = data.read_comments(f"{self.name}.folder", self.options["folder"])
+        path = self.options["indexes"]
+        if not path:
+            return found
+        return [found[row] for row in data.read_indexes(f"{self.name}.indexes", path, len(found))]
+
+    def scored_by(self) -> str:
+        """See `TextTask`."""
+        return REWARDS[self.options["reward"]]
+
+    def use_scorer(self, scorer: Scorer) -> None:
+        """See `TextTask`."""
+        self._scorer = scorer
+
+    def texts_to_score(self, kind: str) -> Sequence[str]:
+        """See `TextTask`."""
+        if kind != RECORDED or self.options["scores"]:
+            return ()
+        return tuple(dict.fromkeys(comment.text for comment in self.comments))
+
+    @functools.cached_property
+    def _known(self) -> dict[str, float]:
+        """Scores that were worked out before, by text."""
+        path = self.options["scores"]
+        if not path:
+            return {}
+        try:
+            found = json.loads(Path(path).read_text(encoding="utf-8"))
+            good = isinstance(found, dict) and all(map(_finite, found.values()))
+        except (OSError, ValueError) as error:
+            raise UserError(f"config.{self.name}.scores={path}: cannot be read as JSON ({error})") from None
+        self._require(good, "scores", 'a JSON object, a text -> its score, such as {"thanks": 0}')
+        return found
+
+    @functools.cached_property
+    def _votes(self) -> dict[str, list[int]]:
+        votes = defaultdict(list)
+        for comment in self.comments:
+            votes[comment.text].append(comment.score)
+        return votes
+
+    def rewards(self, texts: Sequence[str]) -> list[float]:
+        """What texts are paid.
+
+        Raises:
+          UserError: a text has no score, and there is nothing that scores it.
+        """
+        scores = self._upvotes(texts) if self.options["reward"] == "upvote" else self._scores(texts)
+        scale, shift = self.options["reward_scale"], self.options["reward_shift"]
+        return [scale * score + shift for score in scores]
+
+    def _upvotes(self, texts: Sequence[str]) -> list[float]:
+        """Whether texts were liked: of equal ones in the data one counts, drawn by the text."""
+        found = []
+        for text in texts:
+            votes = self._votes.get(text)
+            if votes is None:
+                raise UserError(
+                    f"config.{self.name}.reward=upvote: pays comments of its data alone, and {text[:40]!r} is none: for new ones use "
+                    "upvote_model"
+                )
+            drawn = votes[int(self._draw(text).integers(len(votes)))]
+            found.append(1.0 if drawn > 0 else -1.0)
+        return found
+
+    def _draw(self, text: str) -> np.random.Generator:
+        return seeds.rng(self.options["noise_seed"], "comment", text)
+
+    def _scores(self, texts: Sequence[str]) -> list[float]:
+        if self.options["reward"] == "none":
+            return [0.0] * len(texts)
+        missing = list(dict.fromkeys(text for text in texts if text not in self._known))
+        known = dict(self._known)
+        if missing:
+            if self._scorer is None:
+                raise UserError(
+                    f"config.{self.name}.scores={self.options['scores']}: has no score of {missing[0][:40]!r}, and nothing here scores it"
+                )
+            known |= dict(zip(missing, self._scorer(missing), strict=True))
+        found = [float(known[text]) for text in texts]
+        if self.options["reward"] == "toxicity_noised":
+            return [
+                2.0 * self._draw(text).integers(2) if score == 1 else score
+                for text, score in zip(texts, found, strict=True)
+            ]
+        if self.options["reward"] == "upvote_model":
+            low = 0.0 if self.options["zero_one"] else -1.0
+            return [1.0 if score >= 0.5 else low for score in found]
+        return found
+
+    def environment(self) -> RedditEnvironment:
+        """See `TextTask`."""
+        return RedditEnvironment(self)
+
+    def policy(self, name: str) -> TextPolicy:
+        """'recorded': a reply that somebody made to anything; 'friendly'."""
+        if name.strip() not in ("recorded", "friendly"):
+            raise UserError(f"config.policy={name}: must be recorded or friendly")
+        return RecordedReplies(self.comments if name.strip() == "recorded" else None)
+
+    def check(self, kind: str, policy: str) -> None:
+        """See `TextTask`; the files are read."""
+        super().check(kind, policy)
+        if kind == GAMES:
+            known = self.options["reward"] in ("upvote", "upvote_model")
+            self._require(not known, "reward", "another for games: this one knows recorded comments alone")
+            checks.require(
+                policy.strip() in ("recorded", "friendly"), "policy", policy, "recorded or friendly"
+            )
+        if self.options["folder"]:
+            len(self.comments)
+        elif self.options["indexes"]:
+            self._require(False, "folder", "a folder where indexes are given")
+        if self.options["scores"]:
+            len(self._known)
+        self._require(
+            self.options["reward"] != "upvote_model" or bool(self.options["scores"]),
+            "scores",
+            "a file with what a model expects of each comment, a probability, for reward=upvote_model",
+        )
+
+    @functools.cached_property
+    def _recorded(self) -> list[Reply]:
+        paid = self.rewards([comment.text for comment in self.comments])
+        shown, least = self.options["include_parent"], self.options["cutoff"]
+        found = [
+            Reply(comment.parent if shown else None, comment.text, reward)
+            for comment, reward in zip(self.comments, paid, strict=True)
+            if least is None or reward >= least
+        ]
+        if not found:
+            raise UserError(f"config.{self.name}.cutoff={least}: no comment is paid so much")
+        return found
+
+    def count(self, kind: str) -> int | None:
+        """See `TextTask`."""
+        if kind == GAMES:
+            return None
+        return len(self._recorded) if self.options["folder"] else self.options["num_comments"]
+
+    def stream(self, kind: str, policy: str) -> DialogueStream:
+        """See `TextTask`."""
+        return super().stream(kind, policy) if kind == GAMES else Recorded(self._recorded)
+
+    def at_a_time(self, kind: str) -> int:
+        """See `TextTask`."""
+        return 1024 if kind == RECORDED else 64
+
+
+class Recorded:
+    """A list of observations as a stream: those with the numbers that are asked for."""
+
+    def __init__(self, items: Sequence[Observation]) -> None:
+        self._items = items
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """See `DialogueStream`."""
+        del rng
+        return Dialogues.of(item.to_sequence() for item in self._items[first : first + count])
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))

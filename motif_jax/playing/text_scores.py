@@ -1,0 +1,162 @@
+"""Scores of texts for the rewards of text tasks: toxicity by an annotator, through the answer store."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.annotation import annotator as annotators
+from motif_jax.annotation import defaults, lexicon
+from motif_jax.annotation.annotator import Annotator, Question
+from motif_jax.annotation.prompts import FOLDER
+from motif_jax.annotation.questions import QuestionHasher
+from motif_jax.annotation.store import AnswerStore, StoredAnswer, cost_fields
+from motif_jax.datasets.verdicts import SINGLE, UNKNOWN, YES
+from motif_jax.envs.text.contract import Scorer, TextTask
+from motif_jax.support.config import compat
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_text
+
+FILE = "scores.json"
+RUDE, TOXIC = "rude", "toxic"
+# A yes to 'toxic' of less log-probability falls back to what 'rude' says (published: of the filter's label 2).
+TOXIC_THRESHOLD = -0.355
+# What a filter can read of a text; longer ones are cut, as published in its tokens, of about four characters each.
+MOST_CHARACTERS = 4 * 2042
+_TOGETHER = 256
+
+
+def annotator_config(options: Mapping[str, Any], goal: str) -> ConfigDict:
+    """What an annotator of single comments reads, from a task's options."""
+    reads_prompt = annotators.annotator_class(options["annotator"]).reads_prompt
+    config = ConfigDict({"seed": 0, "annotator": options["annotator"], "goal": goal})
+    config.captions = ConfigDict({"messages": True, "status": False})
+    own = str(FOLDER / "comments" / "toxicity.yaml")
+    config.prompt = ConfigDict(
+        {"version": "default", "file": (options["prompt"] or own) if reads_prompt else ""}
+    )
+    mode = options["answer_mode"] if reads_prompt else "analysis"
+    config.answer = ConfigDict({"mode": mode, "retry": True, "minimum_mass": 0.05})
+    config.sampling = ConfigDict(
+        {"temperature": 0.0, "top_k": 50, "top_p": 1.0, "max_tokens": 256, "seeded": True}
+    )
+    config.lexicon = ConfigDict({"file": options["lexicon"] or _built_in()})
+    config.vllm, config.openai = defaults.vllm(), defaults.openai()
+    config.vllm.model = config.openai.model = options["model"]
+    if options["server"]:
+        config.openai.base_url = options["server"]
+    config.compat = compat("answer_first_match")
+    return config
+
+
+def _built_in() -> str:
+    return str(Path(lexicon.__file__).parent / "lexicons" / "comments.yaml")
+
+
+class Toxicity:
+    """A `Scorer`: 0 friendly or neutral, 1 rude, 2 toxic, by two questions about each text.
+
+    Args:
+      options: of the task: annotator, lexicon, prompt, answer_mode, server, model, store.
+
+    Raises:
+      UserError: they do not fit.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+
+    def __call__(self, texts: Sequence[str]) -> list[float]:
+        """See `Scorer`."""
+        cut = [text[:MOST_CHARACTERS] for text in texts]
+        rude, toxic = (self._shares(goal, list(dict.fromkeys(cut))) for goal in (RUDE, TOXIC))
+        return [self._label(rude[text], toxic[text]) for text in cut]
+
+    @staticmethod
+    def _label(rude: float, toxic: float) -> float:
+        if toxic > 0.5 and math.log(toxic) >= TOXIC_THRESHOLD:
+            return 2.0
+        return 1.0 if rude > 0.5 else 0.0
+
+    def _shares(self, goal: str, texts: Sequence[str]) -> dict[str, float]:
+        """Text -> probability of yes."""
+        annotator = annotators.make_annotator(annotator_config(self._options, goal), SINGLE)
+        hasher = QuestionHasher(annotator.identity)
+        questions = [Question(hasher.items((text,), SINGLE), (text,), SINGLE) for text in texts]
+        with closing(AnswerStore(self._options["store"])) as store:
+            found = store.find({question.id for question in questions})
+            missing = [question for question in questions if question.id not in found]
+            if missing:
+                found |= dict(_asked(annotator, missing, store))
+        return {
+            question.items[0]: _share(goal, found[question.id], question.items[0]) for question in questions
+        }
+
+
+def _asked(
+    annotator: Annotator, questions: Sequence[Question], store: AnswerStore
+) -> Iterator[tuple[str, StoredAnswer]]:
+    """Asks, and keeps what is answered; yields (id, answer)."""
+    annotator.start()
+    with closing(annotator):
+        for first in range(0, len(questions), _TOGETHER):
+            part = questions[first : first + _TOGETHER]
+            for heard in annotator.annotate(part):
+                if heard is not None:
+                    question, answer = part[heard[0]], heard[1]
+                    kept = StoredAnswer.of(question, answer)
+                    store.add([(question.id, kept, cost_fields(answer))])
+                    yield question.id, kept
+
+
+def _share(goal: str, answer: StoredAnswer, text: str) -> float:
+    if answer.label == UNKNOWN:
+        raise UserError(
+            f"config.reddit.annotator: has no answer to whether {text[:40]!r} is {goal}: give another model or prompt"
+        )
+    return float((answer.probabilities or SINGLE.certain(answer.label))[YES])
+
+
+SCORERS: Mapping[str, Callable[[Mapping[str, Any]], Scorer]] = {"toxicity": Toxicity}
+
+
+def make(task: TextTask) -> Scorer:
+    """What scores texts for the task.
+
+    Raises:
+      UserError: its options do not fit.
+    """
+    return SCORERS[task.scored_by()](task.options)
+
+
+def check(task: TextTask) -> None:
+    """Raises UserError where what scores texts for the task cannot be used, as far as that is known without asking it."""
+    if task.scored_by() == "toxicity":
+        for goal in (RUDE, TOXIC):
+            annotators.check_annotator(annotator_config(task.options, goal), SINGLE)
+
+
+def attach(task: TextTask) -> TextTask:
+    """Gives the task what scores texts for it, where it needs that."""
+    if task.scored_by():
+        task.use_scorer(make(task))
+    return task
+
+
+def write(task: TextTask, texts: Sequence[str], folder: Path, told: Callable[[int], None]) -> Path:
+    """Scores texts into a file for the task's option `scores`; `told` hears how many are done."""
+    scorer, scores = make(task), {}
+    for first in range(0, len(texts), _TOGETHER):
+        part = texts[first : first + _TOGETHER]
+        scores |= dict(zip(part, scorer(part), strict=True))
+        told(len(scores))
+    path = folder / FILE
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(path, json.dumps(scores, ensure_ascii=False))
+    return path

@@ -1,0 +1,214 @@
+"""Replies to comments: the published files, what they are paid, and made-up ones."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from motif_jax.envs.reddit import made_up
+from motif_jax.envs.reddit.task import Reddit
+from motif_jax.envs.text import registry
+from motif_jax.envs.text.contract import interact
+from motif_jax.playing import text_scores
+from motif_jax.support.errors import UserError
+
+ROWS = [
+    # comment, score, parent; the first two in the file of liked ones
+    ("thanks a lot", 5, "here you are"),
+    ("same words", 3, "one"),
+    ("you idiot", -4, "two"),
+    ("that is boring", 0, "three,\nwith a comma"),
+    ("same words", -2, "four"),
+]
+SCORES = {"thanks a lot": 0, "same words": 1, "you idiot": 2, "that is boring": 1}
+
+
+def write(folder, rows=ROWS, cut=2):
+    for name, part in (("comments_positive.csv", rows[:cut]), ("comments_negative.csv", rows[cut:])):
+        with (folder / name).open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["header"] * 11)
+            for text, score, parent in part:
+                writer.writerow([*"abcd", text, score, *"fghi", parent])
+
+
+@pytest.fixture
+def options(tmp_path):
+    write(tmp_path)
+    (tmp_path / "scores.json").write_text(json.dumps(SCORES))
+    return {"folder": str(tmp_path), "scores": str(tmp_path / "scores.json")}
+
+
+def recorded(options):
+    task = Reddit(options)
+    return list(task.stream("recorded", "").sample(np.random.default_rng(0), task.count("recorded")))
+
+
+def returns(options):
+    return [dialogue.total for dialogue in recorded(options)]
+
+
+def test_both_files_one_behind_the_other(options):
+    found = recorded({**options, "reward_scale": -5.0, "reward_shift": 1.0})
+    assert [dialogue.texts for dialogue in found] == [(parent, text) for text, _, parent in ROWS]
+    assert [dialogue.rewards for dialogue in found] == [(None, 1 - 5 * SCORES[text]) for text, _, _ in ROWS]
+    assert all(dialogue.terminal for dialogue in found)
+
+
+def test_rows_parents_and_a_least_reward(tmp_path, options):
+    (tmp_path / "i.json").write_text("[4, 0, 2]")
+    chosen = {**options, "indexes": str(tmp_path / "i.json")}
+    assert [dialogue.texts[1] for dialogue in recorded(chosen)] == ["same words", "thanks a lot", "you idiot"]
+    alone = recorded({**chosen, "include_parent": False})
+    assert alone[0].texts == ("same words",)
+    assert alone[0].rewards == (1.0,)
+    assert returns({**options, "reward_scale": -1.0, "cutoff": -1.0}) == [0, -1, -1, -1]
+
+
+def test_noise_moves_the_middle(options):
+    seen = set()
+    for seed in range(8):
+        paid = returns({**options, "reward": "toxicity_noised", "noise_seed": seed})
+        assert (paid[0], paid[2]) == (0, 2)
+        assert paid[1] == paid[4]
+        seen.add((paid[1], paid[3]))
+    assert seen == {(0, 0), (0, 2), (2, 0), (2, 2)}
+
+
+def test_the_sign_of_votes(options):
+    assert [returns({**options, "reward": "upvote"})[row] for row in (0, 2, 3)] == [1, -1, -1]
+    drawn = {returns({**options, "reward": "upvote", "noise_seed": seed})[1] for seed in range(8)}
+    assert drawn == {1, -1}
+
+
+@pytest.mark.parametrize(("zero_one", "low"), [(False, -1.0), (True, 0.0)])
+def test_what_a_model_expects(tmp_path, options, zero_one, low):
+    (tmp_path / "scores.json").write_text(json.dumps(dict(zip(SCORES, (0.9, 0.5, 0.49, 0.0)))))
+    assert returns({**options, "reward": "upvote_model", "zero_one": zero_one}) == [1, 1, low, low, 1]
+
+
+def test_an_episode(options):
+    task = Reddit({**options, "reward_scale": -5.0})
+    task.use_scorer(lambda texts: [len(text) for text in texts])
+    environment = task.environment()
+    episode = interact(environment, task.policy("recorded"), np.random.default_rng(1))
+    assert episode.observation.to_sequence().texts[0] in {parent for _, _, parent in ROWS}
+    assert episode.steps[0].reward == -5 * SCORES[episode.steps[0].action]
+    environment.reset(np.random.default_rng(0))
+    assert environment.step("new").reward == -15
+    with pytest.raises(ValueError, match="has been made"):
+        environment.step("again")
+    assert (
+        Reddit({**options, "include_parent": False})
+        .environment()
+        .reset(np.random.default_rng(0))
+        .to_sequence()
+        .texts
+        == ()
+    )
+
+
+@pytest.fixture
+def judged(tmp_path, options):
+    return {**options, "scores": "", "store": str(tmp_path / "store")}
+
+
+def test_toxicity_by_the_lexicon_is_asked_once(tmp_path, judged, monkeypatch):
+    task = text_scores.attach(Reddit(judged))
+    assert task.texts_to_score("recorded") == tuple(SCORES)
+    path = text_scores.write(task, task.texts_to_score("recorded"), tmp_path / "run", lambda done: None)
+    assert json.loads(path.read_text()) == {**SCORES, "same words": 0}
+
+    def never(*_):
+        raise AssertionError("it was asked again")
+
+    monkeypatch.setattr("motif_jax.annotation.lexicon.LexiconAnnotator.annotate", never)
+    assert text_scores.Toxicity(Reddit(judged).options)(["you idiot", "thanks a lot"]) == [2, 0]
+
+
+def test_labels_fall_back_below_the_threshold():
+    """Published: a 2 of less than -0.355 becomes the likelier of the others."""
+    label = text_scores.Toxicity._label
+    assert [label(1.0, share) for share in (0.71, 0.70, 0.4)] == [2, 1, 1]
+    assert label(0.3, 0.69) == 0
+
+
+def test_a_long_text_is_cut(judged):
+    long = "fine " * 4000 + "you idiot"
+    assert text_scores.Toxicity(Reddit(judged).options)([long, "you idiot"]) == [0, 2]
+
+
+def refused(options, kind="recorded", policy="recorded"):
+    with pytest.raises(UserError) as error:
+        registry.make("reddit", options).check(kind, policy)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_files_that_do_not_fit(tmp_path, options):
+    for rows, told in (
+        ([["a"] * 10], "line 2"),
+        ([[*"abcd", "t", "1.5", *"fghij"]], "line 2"),
+        ([], "no comment"),
+    ):
+        for name in ("comments_positive.csv", "comments_negative.csv"):
+            with (tmp_path / name).open("w", newline="") as file:
+                csv.writer(file).writerows([["header"], *rows])
+        assert told in refused(options)
+    (tmp_path / "comments_negative.csv").unlink()
+    assert "must be a folder with comments_positive.csv and comments_negative.csv" in refused(options)
+
+
+@pytest.mark.parametrize("content", ["[5]", "[-1]", "[true]", "[]", "{}", "["])
+def test_rows_that_are_not_there(tmp_path, options, content):
+    (tmp_path / "i.json").write_text(content)
+    assert "config.reddit.indexes=" in refused({**options, "indexes": str(tmp_path / "i.json")})
+
+
+def test_values_that_are_not_allowed(tmp_path, options):
+    for option, value in (
+        ("reward", "likes"), ("reward_scale", float("inf")), ("cutoff", "a"), ("num_comments", 0), ("folder", "nowhere"),
+    ):  # fmt: skip
+        assert f"config.reddit.{option}=" in refused({**options, option: value})
+    for reward in ("upvote", "upvote_model"):
+        assert "knows recorded comments alone" in refused({**options, "reward": reward}, "games")
+    assert "config.reddit.scores=" in refused({**options, "reward": "upvote_model", "scores": ""})
+    assert "config.policy='best'" in refused(options, "games", "best")
+    (tmp_path / "scores.json").write_text('{"a": "b"}')
+    assert "config.reddit.scores=" in refused(options)
+    (tmp_path / "scores.json").write_text('{"thanks a lot": 1}')
+    with pytest.raises(UserError, match="has no score of 'same words'"):
+        recorded(options)
+    with pytest.raises(UserError, match="no comment is paid so much"):
+        recorded({**options, "reward": "none", "cutoff": 1.0})
+    with pytest.raises(UserError, match="lexicon nowhere"):
+        text_scores.check(Reddit({**options, "lexicon": "nowhere"}))
+    with pytest.raises(UserError, match=r"openai\.model"):
+        text_scores.check(Reddit({**options, "annotator": "openai"}))
+
+
+def test_a_made_up_corpus(tmp_path):
+    options = {"store": str(tmp_path / "store"), "num_comments": 300}
+    prepared = Reddit(options).prepare("recorded", "", tmp_path)
+    first = [
+        (tmp_path / "comments" / name).read_bytes()
+        for name in ("comments_positive.csv", "comments_negative.csv")
+    ]
+    task = Reddit(prepared)
+    assert len(task.comments) == 300
+    made_up.write(tmp_path / "again", 300, 1)
+    assert [
+        (tmp_path / "again" / name).read_bytes()
+        for name in ("comments_positive.csv", "comments_negative.csv")
+    ] == first
+    labels = text_scores.Toxicity(prepared)([comment.text for comment in task.comments])
+    scores = np.array([comment.score for comment in task.comments])
+    assert set(labels) == {0, 1, 2}
+    assert (
+        scores[np.equal(labels, 0)].mean()
+        > scores[np.equal(labels, 1)].mean()
+        > scores[np.equal(labels, 2)].mean()
+    )
