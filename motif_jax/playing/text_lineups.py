@@ -18,6 +18,7 @@ from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.decoding import Decoding
 from motif_jax.offline import agent_folder
+from motif_jax.playing import text_scores
 from motif_jax.playing.speakers import AgentSpeaker
 from motif_jax.playing.text_games import (
     AgentTalker,
@@ -86,6 +87,7 @@ def check(config: ConfigDict) -> None:
     about = agent_folder.describe(config.agent, "agent") if config.agent else None
     name, options = named_task(config, about)
     task = registry.make(name, options)
+    text_scores.check(task)
     _token_reward(config)
     if config.policy:
         task.policy(config.policy)
@@ -163,7 +165,7 @@ def open_lineup(config: ConfigDict) -> TextLineup:
     """
     about = agent_folder.describe(config.agent, "agent") if config.agent else None
     name, options = named_task(config, about)
-    task = registry.make(name, options)
+    task = text_scores.attach(registry.make(name, options))
     plan: dict[str, Any] = {"environment": name, "options": options, "seed": config.seed}
     if config.policy:
         talker: Talker = PolicyTalker(task.policy(config.policy), config.seed)

@@ -71,6 +71,7 @@ class Toxicity:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
+        self._known: dict[tuple[str, str], float] = {}
 
     def __call__(self, texts: Sequence[str]) -> list[float]:
         """See `Scorer`."""
@@ -86,6 +87,12 @@ class Toxicity:
 
     def _shares(self, goal: str, texts: Sequence[str]) -> dict[str, float]:
         """Text -> probability of yes."""
+        new = [text for text in texts if (goal, text) not in self._known]
+        if new:
+            self._known |= {(goal, text): share for text, share in self._judged(goal, new).items()}
+        return {text: self._known[goal, text] for text in texts}
+
+    def _judged(self, goal: str, texts: Sequence[str]) -> dict[str, float]:
         annotator = annotators.make_annotator(annotator_config(self._options, goal), SINGLE)
         hasher = QuestionHasher(annotator.identity)
         questions = [Question(hasher.items((text,), SINGLE), (text,), SINGLE) for text in texts]

@@ -1,0 +1,171 @@
+"""The published ILQL code's model.pkl: up to three GPT-2 and the heads of V and Q, read without running anything of the file."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from motif_jax.language import folder as folders
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
+from motif_jax.language.weights import SINGLE
+from motif_jax.published import torch_file
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json
+
+# Trunks and heads here -> what their tensors' names begin with there. `pi` is another name of the policy's head.
+_TRUNKS = {VALUES: "model.", POLICY: "lm_policy.", TARGET: "lm_target."}
+_HEADS = {"v": "v.", "q1": "q.", "q2": "q2."}
+_TARGETS = {"q1": "target_q.", "q2": "target_q2."}
+_PREFIX = "reward_emb."
+# Masks that PyTorch's GPT-2 keeps among its tensors.
+_MASK = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
+_LAYER = re.compile(r"(?:transformer\.)?h\.(\d+)\.")
+# The width of a head of attention in every published size of GPT-2.
+_HEAD_WIDTH = 64
+
+
+class PublishedAgent(NamedTuple):
+    """What a checkpoint holds.
+
+    Attributes:
+      config: of all trunks.
+      design: which parts there are.
+      params: as `TextAgent` has them, numpy arrays.
+      left_over: names of tensors that are not used.
+    """
+
+    config: ModelConfig
+    design: Design
+    params: dict[str, Any]
+    left_over: tuple[str, ...]
+
+
+def read(path: str | Path, heads: int = 0) -> PublishedAgent:
+    """Reads a checkpoint of BC (`model.` alone), DT, ILQL, CQL, Psi or utterance ILQL.
+
+    Args:
+      path: of model.pkl.
+      heads: of attention; 0: one for 64 numbers of the width, as GPT-2 has.
+
+    Raises:
+      UserError: it is damaged, none of these, or its parts do not fit each other.
+    """
+    tensors = {
+        name.removeprefix("module."): array
+        for name, array in torch_file.tensors(torch_file.read_checkpoint(path))
+    }
+    try:
+        return _assembled(tensors, heads)
+    except (KeyError, IndexError, ValueError) as error:
+        raise UserError(
+            f"{path} is no checkpoint of the published ILQL code ({type(error).__name__}: {error})"
+        ) from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def _part(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
+
+
+def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
+    parts = {name: _part(tensors, start) for name, start in _TRUNKS.items()}
+    parts = {name: part for name, part in parts.items() if part}
+    if VALUES not in parts:
+        raise UserError("has no tensor named model.*")
+    used = {name for name in tensors if name.startswith(tuple(_TRUNKS.values()))}
+    params: dict[str, Any] = {}
+    if not _part(tensors, _HEADS["q1"]):
+        # Without values the model is the policy itself.
+        parts = {POLICY: parts[VALUES]}
+        prefix = _part(tensors, _PREFIX)
+        design = Design(q="none", prefix=bool(prefix))
+        if prefix:
+            params["prefix"] = {
+                "kernel": _float32(prefix["weight"]).reshape(-1),
+                "bias": _float32(prefix["bias"]),
+            }
+            used |= {f"{_PREFIX}{name}" for name in prefix}
+    else:
+        double = bool(_part(tensors, _HEADS["q2"]))
+        names = ("q1", "q2") if double else ("q1",)
+        online = {name: _head(tensors, _HEADS[name]) for name in ("v", *names)}
+        params["heads"] = online
+        params["target_heads"] = {name: _head(tensors, _TARGETS[name]) for name in names}
+        starts = (*(_HEADS[name] for name in ("v", *names)), *(_TARGETS[name] for name in names))
+        used |= {name for name in tensors if name.startswith(starts)}
+        utterance = online["q1"]["output"]["bias"].shape == (1,)
+        design = Design(
+            q="utterance" if utterance else "token",
+            double_q=double,
+            separate_policy=POLICY in parts,
+            separate_target=TARGET in parts,
+        )
+    found = {name: _trunk(part, heads) for name, part in parts.items()}
+    configs = {name: config for name, (config, _) in found.items()}
+    config = next(iter(configs.values()))
+    if any(other != config for other in configs.values()):
+        raise UserError("its trunks are of different sizes")
+    params["trunks"] = {name: trunk for name, (_, trunk) in found.items()}
+    # `pi` is an alias, saved beside what it stands for.
+    left = tuple(name for name in tensors if name not in used and not name.startswith("pi."))
+    return PublishedAgent(config, design, params, left)
+
+
+def _head(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, Any]:
+    """A linear layer, ReLU, and another: numbers 0 and 2 of a sequence; PyTorch has kernels as [out, in]."""
+    return {
+        layer: {
+            "kernel": np.ascontiguousarray(_float32(tensors[f"{start}{place}.weight"]).T),
+            "bias": _float32(tensors[f"{start}{place}.bias"]),
+        }
+        for layer, place in (("hidden_0", 0), ("output", 2))
+    }
+
+
+def _float32(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array, np.float32)
+
+
+def _trunk(part: Mapping[str, np.ndarray], heads: int) -> tuple[ModelConfig, Any]:
+    """A GPT-2 and its config, by way of a folder as transformers has it."""
+    plain = {name.removeprefix("transformer."): value for name, value in part.items()}
+    plain = {name: value for name, value in plain.items() if not _MASK.fullmatch(name)}
+    vocab, width = plain["wte.weight"].shape
+    head = plain.pop("lm_head.weight", None)
+    tied = head is None or np.array_equal(head, plain["wte.weight"])
+    layers = 1 + max(int(found[1]) for name in plain if (found := _LAYER.match(name)))
+    heads = heads or width // _HEAD_WIDTH
+    if not heads or width % heads:
+        raise UserError(f"a width of {width} does not divide into {heads} heads: give config.heads")
+    values = {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "vocab_size": vocab,
+        "n_positions": plain["wpe.weight"].shape[0],
+        "n_embd": width,
+        "n_layer": layers,
+        "n_head": heads,
+        "n_inner": plain["h.0.mlp.c_fc.bias"].shape[0],
+        "tie_word_embeddings": tied,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        named = {
+            f"transformer.{name}": np.ascontiguousarray(_float32(array)) for name, array in plain.items()
+        }
+        if not tied:
+            named["lm_head.weight"] = np.ascontiguousarray(_float32(head))
+        save_file(named, Path(folder) / SINGLE)
+        atomic_write_json(Path(folder) / "config.json", values)
+        try:
+            found_folder = folders.read(folder)
+        except UserError as error:
+            raise UserError(str(error).replace(f"{folder}: ", "").replace(folder, "trunk")) from None
+    return found_folder.config, found_folder.params
