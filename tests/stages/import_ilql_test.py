@@ -58,9 +58,11 @@ def ilql(outputs=TOKENS):
     return found | {"pi.weight": found["lm_policy.lm_head.weight"], "extra.weight": np.zeros(2, np.float32)}
 
 
-def config_of(tmp_path, content, **values):
+def config_of(tmp_path, content=None, **values):
+    """Of the import of a file with `content`, or of the one that is there."""
     path = tmp_path / "model.pkl"
-    torch_files.write(path, {name: torch_files.tensor(array) for name, array in content.items()})
+    if content is not None:
+        torch_files.write(path, {name: torch_files.tensor(array) for name, array in content.items()})
     config = resources.config("import_ilql")
     config.file, config.heads = str(path), 2
     for key, value in values.items():
@@ -96,12 +98,12 @@ def test_every_part_lands_where_it_belongs(tmp_path, capsys):
             np.testing.assert_array_equal(layers[layer]["bias"], content[f"{start}.{number}.bias"])
     said = capsys.readouterr().out
     assert "not used: extra.weight" in said
-    config = config_of(tmp_path, content)
+    config = config_of(tmp_path)
     stage.check(config, tmp_path / "run")
     stage.run(config, tmp_path / "run")
     assert "already" in capsys.readouterr().out
     with pytest.raises(UserError, match="holds another import"):
-        stage.check(config_of(tmp_path, content, discount=0.5), tmp_path / "run")
+        stage.check(config_of(tmp_path, discount=0.5), tmp_path / "run")
     tokens, valid = jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool)
     out = agent.network.run(jax.tree.map(jnp.asarray, agent.params), tokens, valid)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(out))
