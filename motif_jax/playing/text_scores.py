@@ -158,7 +158,8 @@ def attach(task: TextTask) -> TextTask:
 
 def write(task: TextTask, texts: Sequence[str], folder: Path, told: Callable[[int], None]) -> Path:
     """Scores texts into a file for the task's option `scores`; `told` hears how many are done."""
-    scorer, scores = make(task), {}
+    scorer = make(task)
+    scores: dict[str, float] = {}
     for first in range(0, len(texts), _TOGETHER):
         part = texts[first : first + _TOGETHER]
         scores |= dict(zip(part, scorer(part), strict=True))

@@ -160,7 +160,7 @@ def _trunk(part: Mapping[str, np.ndarray], heads: int) -> tuple[ModelConfig, Any
         named = {
             f"transformer.{name}": np.ascontiguousarray(_float32(array)) for name, array in plain.items()
         }
-        if not tied:
+        if head is not None and not tied:
             named["lm_head.weight"] = np.ascontiguousarray(_float32(head))
         save_file(named, Path(folder) / SINGLE)
         atomic_write_json(Path(folder) / "config.json", values)
