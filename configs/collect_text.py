@@ -7,8 +7,7 @@ goes on; the result depends neither on that nor on the number of workers.
 
 Variants: wordle (whole games), branch (an expert's games and others that leave it at every turn), adversarial (at the third guess),
 tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), scenes (synthetic pictures), reddit
-(replies to comments); babyai (the
-steps of 500 random episodes of BabyAI-Text, to make a language model of: docs/glam.md).
+(replies to comments); babyai (the steps of 500 random episodes of BabyAI-Text, to make a language model of: docs/glam.md).
 """
 
 from __future__ import annotations
