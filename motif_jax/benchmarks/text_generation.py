@@ -51,6 +51,7 @@ def check(config: ConfigDict) -> None:
     """Raises UserError for what cannot be measured."""
     for key in ("width", "layers", "vocabulary"):
         checks.positive(config, f"options.{key}")
+    checks.positive(config, "options.advantage_weight", allow_zero=True)
     checks.choice(config, "options.dtype", ("float32", "bfloat16"))
 
 

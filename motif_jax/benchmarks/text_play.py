@@ -54,7 +54,7 @@ def options() -> ConfigDict:
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for what cannot be measured."""
-    for key in ("plain_games", "width", "layers", "large_plain_games"):
+    for key in ("plain_games", "width", "layers", "num_words", "large_plain_games"):
         checks.positive(config, f"options.{key}")
     checks.positive(config, "options.large_games", allow_zero=True)
     checks.choice(config, "options.dtype", ("float32", "bfloat16"))

@@ -71,7 +71,7 @@ def test_defaults_are_allowed_and_repeats_are_needed(
 def test_every_number_of_a_benchmark_is_checked() -> None:
     """Those that zero means something to are listed here."""
     zero = {"train.warmup_seconds", "scale.warmup_seconds", "endurance.warmup_share", "reward.epochs_pairs"}
-    zero |= {"reward.parity_steps"}
+    zero |= {"reward.parity_steps", "text_generation.advantage_weight", "text_play.large_games"}
     # Told where they are read, with the rest of a reward training's config.
     elsewhere = {"reward.parity_eps", "reward.learning_rate"}
     for name in names():
