@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,8 @@ from motif_jax.offline import agent_folder
 from motif_jax.stages import train_text as stage
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import load_config
+from tests.processes import REPOSITORY
+from tests.reward_fixtures import environment, load_config
 
 TOY = "tests.toy_text:Task"
 TINY = {
@@ -148,3 +152,96 @@ def test_runs_of_other_tokens_are_refused(tmp_path: Path, cloned: Path) -> None:
     shutil.rmtree(copy / "agent")
     with pytest.raises(UserError, match="its training has not ended"):
         stage.check(config_of("ilql", **{"initial.policy": str(copy)}), tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_micro_batches_devices_and_a_mesh_take_the_same_steps(tmp_path: Path, data: Path) -> None:
+    """20 steps on 1, 2 and 4 devices, and split over a mesh; dialogues of unequal lengths, so that parts weigh unequally."""
+    more = {"data": str(data), "dropout": 0.0, "max_steps": 20, "evaluate_every": 20, "chunk_steps": 4}
+    ways = {
+        "one": {},
+        "two": {"num_devices": 2, "accumulate": 2},
+        "four": {"num_devices": 4},
+        "mesh": {"num_devices": 4, "sharding.fsdp": 2, "sharding.tensor": 2},
+    }
+    agents = {
+        name: agent_folder.load(train(tmp_path / name, "ilql", **more, **way)).params
+        for name, way in ways.items()
+    }
+    start = agent_folder.load(train(tmp_path / "start", "ilql", **{**more, "max_steps": 1, "evaluate_every": 1})).params  # fmt: skip
+    flat = {
+        name: np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(each)])
+        for name, each in (*agents.items(), ("start", start))
+    }
+    went = np.linalg.norm(flat["one"] - flat["start"])
+    for name in ("two", "four", "mesh"):
+        assert np.linalg.norm(flat[name] - flat["one"]) < 1e-2 * went, name
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from motif_jax.offline import agent_folder, dialogue_data, text_task
+from motif_jax.stages import train_text as stage
+from tests.stages.train_text_test import config_of
+where, data, workdir = sys.argv[1:]
+config = config_of("ilql", data=data, save_every_seconds=0.000001)
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+if where == "tokens":
+    dialogue_data._TOGETHER = dialogue_data._SAVED_EVERY = 1
+    add, calls = dialogue_data.token_columns.add, []
+    dialogue_data.token_columns.add = lambda *given: die() if len(calls) > 20 else (calls.append(1), add(*given))
+elif where == "export":
+    agent_folder.atomic_write_json = die
+elif where != "never":
+    made = text_task.TextTraining.batches
+    text_task.TextTraining.batches = lambda self, first, count: die() if first >= int(where) else made(self, first, count)
+stage.check(config, Path(workdir))
+sys.exit(stage.run(config, Path(workdir)))
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_place_it_ends_with_the_same_bits(tmp_path: Path, data: Path) -> None:
+    def start(where: str, workdir: Path, code: int = -signal.SIGKILL) -> None:
+        given = {**environment(), "PYTHONPATH": str(REPOSITORY), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+        command = [sys.executable, "-c", KILLED, where, str(data), str(workdir)]
+        done = subprocess.run(
+            command, env=given, cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False
+        )
+        assert done.returncode == code, done.stderr[-2000:]
+
+    for where in ("tokens", "2", "export"):
+        start(where, tmp_path / "killed")
+    start("never", tmp_path / "killed", code=0)
+    start("never", tmp_path / "whole", code=0)
+    files = sorted(path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole/agent").rglob("*.safetensors"))  # fmt: skip
+    assert len(files) == 5  # three trunks, heads and their targets
+    for file in files:
+        assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [
+        ("bc_top", {"filter.top": 0.5}),
+        ("ilql_utterance", {"method.policy.beta": 1.0}),
+        ("dt", {}),
+        ("ilql", {"lora.patterns": "*/attention/query", "dtype": "bfloat16"}),
+        ("ilql", {"method.separate_policy": False, "method.separate_target": False, "method.advanced_mlp": True}),
+    ],
+)  # fmt: skip
+def test_every_kind_of_agent_trains_on_a_task_from_outside(
+    tmp_path: Path, data: Path, method: str, more: dict[str, Any]
+) -> None:
+    agent = agent_folder.load(train(tmp_path, method, data=str(data), max_steps=2, **more))
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    losses = [row["validation/loss"] for row in rows if "validation/loss" in row]
+    assert losses[-1] < losses[0]
+    look = agent.network.look(
+        agent.params, jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool), jnp.zeros(1)
+    )
+    assert np.isfinite(look.logits).all()
+    assert (look.target_q is None) == (method in ("bc_top", "dt"))

@@ -2,7 +2,7 @@
 # A reward that is learned while the agent plays (ONI), on this machine's CPU, in 5 to 15 minutes on 2 cores: train with the lexicon
 # as annotator, play held-out games, check that the reward says what the annotator says, report.
 #
-#   bash launch/oni_quickstart.sh [FOLDER]      FOLDER: where everything goes, runs/oni_quickstart by default
+#   bash launch/quickstart_oni.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart_oni by default
 #
 # Stop it anywhere and run it again: every stage goes on where it was, and a finished one says so at once. It ends with an error
 # where reward and annotator agree on fewer than 95 % of the messages that were met at least 3 times.
@@ -13,7 +13,7 @@ cd "$repository"
 make_environment "$repository/.venv"
 install_package "$repository/.venv" ""
 
-runs=${1:-runs/oni_quickstart}
+runs=${1:-runs/quickstart_oni}
 stage oni.py:quickstart "$runs/agent" --config.annotator.store_dir="$runs/answers"
 stage evaluate.py:quickstart "$runs/evaluate" --config.policy=agent --config.agent.dir="$runs/agent" --config.seed=77003
 stage check_reward.py:quickstart "$runs/check" --config.reward.dir="$runs/agent" --config.evaluation="$runs/evaluate"
