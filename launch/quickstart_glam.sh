@@ -20,17 +20,6 @@ seed=${QUICKSTART_SEED:-1}
 # Episodes for the final evaluation: seeds that nothing was tuned on and that training does not meet.
 evaluation_seed=${QUICKSTART_EVALUATION_SEED:-77015}
 
-stage() {
-  local config=$1 folder=$2 status=0
-  shift 2
-  printf '\n== %s -> %s\n' "$config" "$folder"
-  "$repository/.venv/bin/python" -m motif_jax.launch --config="configs/$config" --workdir="$folder" "$@" || status=$?
-  if [ "$status" -eq 75 ]; then
-    printf '\nstopped; run the same command again to go on\n' >&2
-  fi
-  [ "$status" -eq 0 ] || exit "$status"
-}
-
 stage collect_text.py:babyai "$runs/text" --config.seed="$seed"
 stage pretrain_language_model.py:babyai "$runs/language" --config.seed="$seed" --config.texts="$runs/text"
 stage train_language_agent.py:quickstart "$runs/agent" --config.seed="$seed" \

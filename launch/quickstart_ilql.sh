@@ -24,17 +24,6 @@ seed=${QUICKSTART_SEED:-1}
 evaluation_seed=${QUICKSTART_EVALUATION_SEED:-77003}
 noisy_expert='mixture(0.4, optimal, repeat(optimal))'
 
-stage() {
-  local config=$1 folder=$2 status=0
-  shift 2
-  printf '\n== %s -> %s\n' "$config" "$folder"
-  "$repository/.venv/bin/python" -m motif_jax.launch --config="configs/$config" --workdir="$folder" "$@" || status=$?
-  if [ "$status" -eq 75 ]; then
-    printf '\nstopped; run the same command again to go on\n' >&2
-  fi
-  [ "$status" -eq 0 ] || exit "$status"
-}
-
 train() {
   local method=$1
   shift
