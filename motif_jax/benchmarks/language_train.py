@@ -102,6 +102,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         training = training_config(config, Path(temporary))
         system = System(training)
         rates, alone, parts = [], [], []
+        chooser = jax.jit(functools.partial(inference.choose, system.network))
         with BatchStream(system) as stream:
             batch = _play(system, stream, 0.0)[1]
             # Lengths of prompts differ from batch to batch: what is compiled is compiled before anything is measured.
@@ -109,7 +110,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
             for _ in range(config.repeats):
                 rate, batch = _play(system, stream, chosen.seconds)
                 rates.append(rate)
-                scoring, learning = _alone(system, batch)
+                scoring, learning = _alone(system, batch, chooser)
                 parts.append((scoring, learning))
                 alone.append(1.0 / (1.0 / scoring + 1.0 / learning))
         scoring, learning = (float(np.median([part[i] for part in parts])) for i in range(2))
@@ -147,9 +148,9 @@ def _play(system: System, stream: BatchStream, seconds: float) -> tuple[float, D
     return steps / (time.perf_counter() - start), newest
 
 
-def _alone(system: System, batch: DeviceBatch) -> tuple[float, float]:
+def _alone(system: System, batch: DeviceBatch, chooser: Any) -> tuple[float, float]:
     """Steps a second of scoring the batch's rows again, and of updating by it again."""
-    call, rows = _scoring(system, batch)
+    call, rows = _scoring(system, batch, chooser)
 
     def learn() -> Any:
         system.learner.step(batch)
@@ -160,13 +161,12 @@ def _alone(system: System, batch: DeviceBatch) -> tuple[float, float]:
     return rows * _agents.calls_per_second(call, 2.0), batch.num_steps * _agents.calls_per_second(learn, 2.0)
 
 
-def _scoring(system: System, batch: DeviceBatch) -> tuple[Any, int]:
+def _scoring(system: System, batch: DeviceBatch, chooser: Any) -> tuple[Any, int]:
     """Scores of one row of the batch's environments and its number of rows."""
     network = system.network
     fields = jax.device_get({name: batch.trajectories.observation[name] for name in network.fields})
     row = {name: values[0, 0] for name, values in fields.items()}
     envs = np.arange(len(batch.trajectories.action[0, 0]), dtype=np.int32)
-    chooser = jax.jit(functools.partial(inference.choose, network))
     table, first, key = (
         network.initial_state(len(envs) + 1),
         np.zeros(len(envs), np.uint8),
