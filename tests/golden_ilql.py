@@ -19,6 +19,12 @@ from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.offline.dialogue_batches import Layout
 
 GOLDEN = Path(__file__).parent / "golden"
+FILES = (("ilql_loss.json", "ilql_loss.npz"), ("ilql_loss_extra.json", "ilql_loss_extra.npz"))
+NAMES = """
+00_wordle_config 01_exp_beta1 02_exp_beta4_clip 03_sign_weights_beta0p7 04_transition_weight 05_single_q 06_tau0p9_gamma1
+07_cql_temp2_margin 08_value_clip 09_monte_carlo_v 10_max_len_20 11_token_reward 12_zero_action_item
+00_cql_double 01_cql_single 02_utterance_double 03_utterance_single_tau0p9 04_utterance_token_reward 05_utterance_monte_carlo
+""".split()
 PUBLISHED = Quirks(padded_positions=True, whole_rewards=True, utterances_by_tokens=True)
 
 
@@ -46,15 +52,16 @@ class Case(NamedTuple):
 @functools.cache
 def cases() -> list[Case]:
     found = []
-    for name in ("ilql_loss", "ilql_loss_extra"):
-        arrays = dict(np.load(GOLDEN / f"{name}.npz"))
-        for case in json.loads((GOLDEN / f"{name}.json").read_text())["cases"]:
+    for told, numbers in FILES:
+        arrays = dict(np.load(GOLDEN / numbers))
+        for case in json.loads((GOLDEN / told).read_text())["cases"]:
             prefix = case["prefix"]
             own = {key.removeprefix(prefix): x for key, x in arrays.items() if key.startswith(prefix)}
             texts = case.get("texts") or [each["text"] for each in case["datapoints"]]
             kind = case.get("kind", "PerTokenIQL")
             values = (kind, case["config"], case["options"], case["loss"], case.get("n"), texts, own)
             found.append(Case(prefix.rstrip("/"), *values))
+    assert [case.name for case in found] == NAMES
     return found
 
 
@@ -100,13 +107,14 @@ def settings_of(case: Case) -> Settings:
     )
 
 
-def batch_of(case: Case, quirks: Quirks = PUBLISHED) -> TextBatch:
-    """The case's games as a batch, made by the package from their texts."""
+def batch_of(case: Case, quirks: Quirks = PUBLISHED, utterance: bool | None = None) -> TextBatch:
+    """The case's games as a batch, made by the package from their texts; by `utterance`s or not where that is given."""
     paid = case.arrays["batch/rewards"]
     items = [
         item_of(text, case.options.get("tr", 0.0), each) for text, each in zip(case.texts, paid, strict=True)
     ]
-    plan = Layout(WordleTokenizer().delimiters.pad, case.utterance, case.options.get("max_len"), quirks)
+    by_utterance = case.utterance if utterance is None else utterance
+    plan = Layout(WordleTokenizer().delimiters.pad, by_utterance, case.options.get("max_len"), quirks)
     items = [plan.cut(item) for item in items]
     width = max(len(item.tokens) for item in items)
     tokens = max(len(item.action_indices) for item in items)

@@ -28,6 +28,7 @@ NOT_COMPARED = {
     "policy": "who played an episode",
     "bot_error": "where the published bot failed; the one here is minigrid's",
     "bot_failures": "as bot_error",
+    "empty": "that a game has no action, which its text shows",
     "log_probs": "made up for the published collector, which computes nothing from them",
     "fields": "where the fields are described",
     "tty_cursor": "published as an input; neither the picture nor the features depend on it",

@@ -89,6 +89,21 @@ def test_batches_are_the_published_ones(case: Case) -> None:
         assert batch.live.sum() == case.n
 
 
+@by_case
+def test_utterances_are_the_published_ones(case: Case) -> None:
+    """Published, a cut dialogue keeps states behind its last action; no loss reads them."""
+    batch = batch_of(case, utterance=True)
+    for name, ours in (
+        ("u_state_idxs", batch.states),
+        ("u_action_idxs", batch.actions),
+        ("u_terminals", batch.terminals),
+        ("u_rewards", batch.rewards),
+    ):
+        golden = case.arrays[f"batch/{name}"]
+        assert golden.shape[1] == ours.shape[1] or case.name == "10_max_len_20"
+        np.testing.assert_allclose(ours, golden[:, : ours.shape[1]], rtol=1e-7)
+
+
 @by_few_cases
 def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None:
     arrays = inputs(case)
@@ -97,10 +112,16 @@ def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None
         batch, settings = batch_of(case), settings_of(case)
         estimates = estimates_of(case, arrays, batch, settings)
         weights = implicit_q.token_weights(batch, estimates.advantages, settings)
-        return terms_of(case, arrays), weights
+        return terms_of(case, arrays), (weights, estimates.target_q)
 
-    terms, back, weights = jax.vjp(computed, arrays, has_aux=True)
+    terms, back, (weights, target_q) = jax.vjp(computed, arrays, has_aux=True)
     np.testing.assert_allclose(weights, case.arrays["out/weights"], rtol=1e-4, atol=1e-6)
+    live = batch_of(case).live
+    if "out/selected_target_q" in case.arrays:
+        np.testing.assert_allclose(target_q[live], case.arrays["out/selected_target_q"][live], rtol=1e-6)
+    if "total" in case.loss:
+        whole = terms.v + terms.q + terms.policy + 1e-4 * terms.conservative
+        np.testing.assert_allclose(whole, case.loss["total"], rtol=1e-5)
     for name, ours in NAMES.items():
         if name not in case.loss:
             continue

@@ -12,11 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.algorithms.implicit_q import target_of
+from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.language import decoding as decodings
 from motif_jax.language import generation
 from motif_jax.language.decoding import Decoding, TokenOutputs
 from motif_jax.language.sampling import Limits
 from motif_jax.support.errors import UserError
+from tests.golden_ilql import Case, batch_of, cases, settings_of
 
 VOCAB, PAD, STOP = 7, 6, 5
 
@@ -189,3 +192,38 @@ def test_facts_without_values_are_zero() -> None:
     facts = decodings.token_facts(outputs, outputs.logits, jnp.zeros(2, jnp.int32), PAD)
     assert not np.asarray(facts.q).any()
     assert not np.asarray(facts.v).any()
+
+
+# The decodings of the golden scores.
+PUBLISHED_SCORES = {
+    "perturbed_w16_clip0": Decoding("greedy", advantage_weight=16.0, advantage_clip=0.0),
+    "w1": Decoding("greedy", advantage_weight=1.0),
+    "advantage_only": Decoding("greedy", advantage_weight=2.0, logits=False),
+    "logits_temp": Decoding("greedy", advantages=False, temperature=0.5, top_k=5),
+}
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in cases() if "score/w1" in case.arrays], ids=lambda case: case.name
+)
+@pytest.mark.parametrize("name", PUBLISHED_SCORES)
+def test_scores_of_actions_are_the_published_ones(name: str, case: Case) -> None:
+    """Those are log-probabilities, ours are logits: equal up to a number for each state. Published, padding may be said."""
+    batch, arrays = batch_of(case, Quirks()), case.arrays
+    places, live = arrays["batch/action_idxs"], np.asarray(batch.live)
+    targets = [arrays[f"in/tq{n}"] for n in (("1", "2") if case.config["double_q"] else ("1",))]
+    q = target_of(targets, settings_of(case))
+    z = np.take_along_axis(arrays["in/logits"], places[..., None], axis=1)
+    pad = 29
+    outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(arrays["in/v"][:, :-1]))
+    ours = np.delete(decodings.steered(outputs, PUBLISHED_SCORES[name], pad), pad, axis=-1)
+    theirs = np.take_along_axis(arrays[f"score/{name}"], places[..., None], axis=1)
+    if name == "logits_temp":  # where padding is not among the five
+        live = live & ~np.isfinite(theirs[..., pad])
+        assert live.sum() > 10
+    ours, theirs = ours[live], np.delete(theirs, pad, axis=-1)[live]
+    said = theirs > -1e6
+    np.testing.assert_array_equal(ours > -1e6, said)
+    np.testing.assert_allclose(
+        (ours - ours.max(-1, keepdims=True))[said], (theirs - theirs.max(-1, keepdims=True))[said], atol=2e-4
+    )
