@@ -157,7 +157,8 @@ def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> L
             "a copy"
         )
     architecture, members = architecture_of_run(config)
-    met = TextsMet.unpack(np.asarray(state["met"]))
+    # What was imported from the published system does not say what was met.
+    met = TextsMet.unpack(np.asarray(state["met"])) if "met" in state else TextsMet()
     own = book["own"] or {}
     mean, variance, _ = own.get("moments", (0.0, 1.0, 0.0))
     statistics = {
