@@ -154,7 +154,7 @@ def test_comparison_of_methods_with_published_curves(repository, tmp_path):
         (
             "compare.py",
             ["--config.methods=a=/nowhere"],
-            "neither a finished evaluation nor a run of train_agent",
+            "neither a finished evaluation, a run of train_agent",
         ),
         (
             "compare.py",
