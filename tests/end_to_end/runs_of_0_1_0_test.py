@@ -122,12 +122,13 @@ def test_an_agent_is_evaluated_as_it_is(runs):
     assert len(episodes(runs / "of_the_agent" / "episodes.jsonl")) == 2
 
 
-def test_the_readme_says_how_to_read_them(runs, monkeypatch):
-    (blocks,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / "README.md").read_text(), re.DOTALL)
+def test_the_pages_say_how_to_read_them(runs, monkeypatch):
     (runs / "runs").symlink_to(runs)
     monkeypatch.chdir(runs)
     names: dict[str, object] = {}
-    exec(blocks, names)
+    for page in ("README.md", "docs/library.md"):
+        blocks = re.findall(r"```python\n(.*?)```", (REPOSITORY / page).read_text(), re.DOTALL)
+        exec(blocks[-1], names)  # of the library's page the last one reads a checkpoint
     assert "actor" in names["params"]
     assert names["reward"]("It's a wall.") < 0
 
