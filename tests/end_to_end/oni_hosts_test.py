@@ -67,6 +67,7 @@ class Run:
 def assert_alike(one: dict[int, int], other: dict[int, int]) -> None:
     """Both learned from the same versions at the same updates, of which there were several."""
     both = one.keys() & other.keys()
+    # What was waited for, but for the last that one of them may not have written.
     assert len({one[update] for update in both}) > 2
     assert {update: one[update] for update in both} == {update: other[update] for update in both}
 
@@ -79,9 +80,9 @@ def test_two_hosts_learn_a_reward_together_and_go_on_when_one_was_killed(tmp_pat
         def learned() -> bool:
             codes = [program.process.poll() for program in programs]
             assert codes == [None, None], [program.text()[-3000:] for program in programs]
-            return run.newest() > 0 and any(
-                isinstance(r, Training) for r in read_log(tmp_path / "run" / FILE)
-            )
+            several = all(len(set(run.versions(index).values())) > 3 for index in range(2))
+            trained = any(isinstance(r, Training) for r in read_log(tmp_path / "run" / FILE))
+            return run.newest() > 0 and several and trained
 
         wait_until(learned, "a checkpoint, and a reward that was trained")
         programs[1].send(signal.SIGKILL)
@@ -96,7 +97,7 @@ def test_two_hosts_learn_a_reward_together_and_go_on_when_one_was_killed(tmp_pat
     one, other = (run.versions(index, lines[index]) for index in range(2))
     assert one.keys() == other.keys()
     assert one == other
-    assert len(set(one.values())) > 1, "it went on learning"
+    assert max(one.values()) > 0, "it went on with what was learned"
     assert any(isinstance(record, Training) for record in read_log(tmp_path / "run" / FILE))
     items = [label.items for label in run.labels()]
     assert len(set(items)) == len(items) >= 5

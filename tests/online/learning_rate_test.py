@@ -42,7 +42,7 @@ def test_the_last_updates_of_a_run_learn_and_a_run_that_goes_on_has_the_same_rat
     first = System(config)
     done, before = play(first, 0, TOTAL // 2)
     with agent_checkpoints.open_checkpoints(tmp_path, 1) as checkpoints:
-        agent_checkpoints.save(checkpoints, 1, first.items(), {}, {}, asynchronous=False)
+        agent_checkpoints.save(checkpoints, 1, *first.items(), {}, asynchronous=False)
         second = System(config, agent_checkpoints.Snapshot(checkpoints, 1))
     done, after = play(second, done, TOTAL)
     assert len(after) > 2
