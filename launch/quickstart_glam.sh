@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A language model learns to play, on this machine's CPU, from an empty clone to a report, in 10 to 20 minutes on 2 cores:
+# A language model learns to play, on this machine's CPU, from an empty clone to a report, in an estimated 10 to 20 minutes on 2 cores:
 # play BabyAI-Text at random, make a small T5 of the text, train it by PPO to find what its mission names, evaluate, report.
 #
 #   bash launch/quickstart_glam.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart_glam by default

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ILQL from an empty clone to a report, in at most 15 minutes on 2 cores without a GPU: games of Wordle by a noisy expert, whose
+# ILQL from an empty clone to a report, in an estimated 10 to 13 minutes on 2 cores without a GPU: games of Wordle by a noisy expert, whose
 # commonest guess is a bad one; an agent that imitates them (behaviour cloning); ILQL started from it; 1,024 seeded games each of the
 # data's policy, the imitator sampled and greedy, ILQL, and as yardsticks words that fit and the expert.
 #

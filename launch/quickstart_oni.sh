@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A reward that is learned while the agent plays (ONI), on this machine's CPU, in 5 to 15 minutes on 2 cores: train with the lexicon
+# A reward that is learned while the agent plays (ONI), on this machine's CPU, in an estimated 5 to 15 minutes on 2 cores: train with the lexicon
 # as annotator, play held-out games, check that the reward says what the annotator says, report.
 #
 #   bash launch/quickstart_oni.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart_oni by default

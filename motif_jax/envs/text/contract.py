@@ -173,8 +173,8 @@ class TextTask(ABC):
         return ""
 
     def use_scorer(self, scorer: Scorer) -> None:
-        """Takes what scores texts that are not known beforehand."""
-        raise NotImplementedError
+        """Takes what scores texts that are not known beforehand; of tasks alone whose `scored_by` names something."""
+        raise TypeError(f"{type(self).__name__} has rewards that no scorer decides: scored_by() gives ''")
 
     def texts_to_score(self, kind: str) -> Sequence[str]:
         """Distinct texts of the data of that kind whose scores are not known; they go into a file, the option `scores`."""
