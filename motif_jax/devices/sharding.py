@@ -15,13 +15,30 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from ml_collections import ConfigDict
 
 from motif_jax.devices.parallel import AXIS, DataParallel, in_turn
 from motif_jax.language.sharding import AXES, BATCH, path_names
+from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
 # (names on an array's path, its shape) -> how it is split
 SpecOf = Callable[[tuple[str, ...], tuple[int, ...]], PartitionSpec]
+
+
+def check_config(config: ConfigDict, there: int) -> None:
+    """Raises UserError where `num_devices`, `sharding`, `batch_size` and `accumulate` do not fit each other and the devices `there`."""
+    devices, sharding = config.num_devices or there, config.sharding
+    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
+    for key in sharding:
+        checks.positive(config, f"sharding.{key}")
+    split = sharding.fsdp * sharding.tensor
+    allowed = f"sizes whose product divides the {devices} devices"
+    checks.require(devices % split == 0, "sharding", sharding.to_dict(), allowed)
+    # Devices along `tensor` work on the same rows.
+    parts = devices // sharding.tensor * config.accumulate
+    allowed = f"a multiple of {parts}: {config.accumulate} micro-batches on each of {devices // sharding.tensor} devices"
+    checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
 
 
 def mesh_of(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:

@@ -26,7 +26,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     import jax
 
     from motif_jax.algorithms import schedules
-    from motif_jax.devices import precision
+    from motif_jax.devices import precision, sharding
 
     if workdir is not None:
         run_folder.check_identity(workdir, config, IDENTITY)
@@ -54,28 +54,11 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     checks.check_profile(config)
     nonfinite.check(config)
     precision.set_matmul_precision(config)
-    _check_devices(config, jax.local_device_count())
+    sharding.check_config(config, jax.local_device_count())
     if config.wandb.enabled:
         metrics.import_wandb()
     _check_method(config)
     _check_data(config)
-
-
-def _check_devices(config: ConfigDict, there: int) -> None:
-    devices, sharding = config.num_devices or there, config.sharding
-    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
-    for key in sharding:
-        checks.positive(config, f"sharding.{key}")
-    split = sharding.fsdp * sharding.tensor
-    checks.require(
-        devices % split == 0,
-        "sharding",
-        sharding.to_dict(),
-        f"sizes whose product divides the {devices} devices",
-    )
-    parts = devices // sharding.tensor * config.accumulate
-    allowed = f"a multiple of {parts}: {config.accumulate} micro-batches on each of {devices // sharding.tensor} devices"
-    checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
 
 
 def _check_method(config: ConfigDict) -> None:
