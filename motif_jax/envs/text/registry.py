@@ -45,8 +45,11 @@ def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
     if name not in _TASKS:
         return dict(json.loads(values["options"] or "{}"))
     prefix = load(name).switches
+    # Every name begins with the empty prefix of a task that has no switches.
     switches = {
-        key.removeprefix(prefix): on for key, on in values["compat"].items() if key.startswith(prefix)
+        key.removeprefix(prefix): on
+        for key, on in values["compat"].items()
+        if prefix and key.startswith(prefix)
     }
     return {**values[name], **switches}
 

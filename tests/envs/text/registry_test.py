@@ -1,0 +1,25 @@
+"""Every variant of a text config gives its task options that it knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from configs import collect_text
+from motif_jax.envs.text import registry
+
+
+@pytest.mark.parametrize("variant", collect_text.VARIANTS)
+def test_the_task_of_every_variant_takes_its_options_and_its_kind(variant):
+    config = collect_text.get_config(variant)
+    task = registry.load(config.task)
+    options = registry.options_of(config.to_dict())
+    assert set(options) <= set(task.defaults)
+    assert config.kind in task.kinds
+
+
+def test_only_the_switches_of_a_task_are_among_its_options():
+    config = collect_text.get_config("wordle").to_dict()
+    config["compat"]["wordle_branch_restarts"] = True
+    assert registry.options_of(config)["branch_restarts"] is True
+    config["task"] = "babyai_text"
+    assert set(registry.options_of(config)) == set(config["babyai_text"])
