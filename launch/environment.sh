@@ -1,17 +1,28 @@
 # Sourced by the scripts beside it: makes and fills a Python environment of the project's own.
 # The system's Python is only ever asked to make it. Needs `set -o pipefail` in the script that sources it.
 
-repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+repository=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)  # with CDPATH set, cd prints the folder too
 
 die() {
   printf 'error: %s\n' "$*" >&2
   exit 2
 }
 
+# folder_of GIVEN DEFAULT: the folder that a script was given, as its caller means it, whose own folder need not be the repository.
+# To be asked before the script goes there.
+folder_of() {
+  case $1 in
+    '') printf '%s\n' "$2" ;;
+    /*) printf '%s\n' "$1" ;;
+    *) if [ "$PWD" -ef "$repository" ]; then printf '%s\n' "$1"; else printf '%s\n' "$PWD/$1"; fi ;;
+  esac
+}
+
 # The first Python of 3.11 or 3.12, which the tests run with (MOTIF_JAX_PYTHON chooses one of them).
 find_python() {
-  local candidate
-  for candidate in ${MOTIF_JAX_PYTHON:-python3.12 python3.11 python3 python}; do
+  local candidate candidates=(python3.12 python3.11 python3 python)
+  [ -z "${MOTIF_JAX_PYTHON:-}" ] || candidates=("$MOTIF_JAX_PYTHON")
+  for candidate in "${candidates[@]}"; do
     if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' >/dev/null 2>&1; then
       printf '%s\n' "$candidate"
       return 0
@@ -26,6 +37,8 @@ make_environment() {
   if [ -x "$folder/bin/python" ] && "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
     return 0
   fi
+  # One that somebody made without pip, or whose making was killed, keeps what is in it.
+  if [ -x "$folder/bin/python" ] && "$folder/bin/python" -m ensurepip >/dev/null 2>&1; then return 0; fi
   python=$(find_python) || exit 2
   rm -rf "$folder"
   if "$python" -m venv "$folder" >/dev/null 2>&1; then return 0; fi

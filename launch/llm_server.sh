@@ -11,7 +11,7 @@
 #   python -m motif_jax.launch --config=configs/oni.py --workdir=runs/oni --config.annotator.kind=openai \
 #     --config.annotator.openai.base_url=http://HOST:8000/v1 --config.annotator.openai.model=Meta-Llama-3.1-8B-Instruct
 set -euo pipefail
-repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+repository=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 die() {
   printf 'error: %s\n' "$*" >&2

@@ -7,12 +7,12 @@
 # Stop it anywhere and run it again: every stage goes on where it was, and a finished one says so at once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+runs=$(folder_of "${1:-}" runs/quickstart)
 cd "$repository"
 
 make_environment "$repository/.venv"
 install_package "$repository/.venv" ""
 
-runs=${1:-runs/quickstart}
 # Games for the final evaluation: seeds that nothing was tuned on and that training does not meet.
 evaluation_seed=${QUICKSTART_EVALUATION_SEED:-77003}
 

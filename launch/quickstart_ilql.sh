@@ -12,12 +12,12 @@
 # Stop it anywhere and run it again: every stage goes on where it was, and a finished one says so at once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+runs=$(folder_of "${1:-}" runs/quickstart_ilql)
 cd "$repository"
 
 make_environment "$repository/.venv"
 install_package "$repository/.venv" ""
 
-runs=${1:-runs/quickstart_ilql}
 words=${QUICKSTART_WORDS:-100}
 seed=${QUICKSTART_SEED:-1}
 # Games that no training meets.
@@ -51,8 +51,9 @@ evaluate bc_greedy --config.agent="$runs/bc" --config.decode.kind=greedy --confi
 evaluate fitting --config.agent="$runs/ilql" --config.policy=fitting
 evaluate expert --config.agent="$runs/ilql" --config.policy=optimal
 
-evaluations=$(printf "$runs/evaluate_%s," ilql data bc_sampled bc_greedy fitting expert)
-stage report.py "$runs/report" --config.title="ILQL quickstart" --config.text.dir="$runs/ilql" --config.evaluations="${evaluations%,}"
+evaluations=''
+for name in ilql data bc_sampled bc_greedy fitting expert; do evaluations+=,$runs/evaluate_$name; done
+stage report.py "$runs/report" --config.title="ILQL quickstart" --config.text.dir="$runs/ilql" --config.evaluations="${evaluations#,}"
 
 "$repository/.venv/bin/python" - "$runs" <<'PYTHON'
 """Says whether ILQL is better than what it was trained on, with intervals that do not touch."""

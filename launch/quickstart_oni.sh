@@ -8,12 +8,12 @@
 # where reward and annotator agree on fewer than 95 % of the messages that were met at least 3 times.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+runs=$(folder_of "${1:-}" runs/quickstart_oni)
 cd "$repository"
 
 make_environment "$repository/.venv"
 install_package "$repository/.venv" ""
 
-runs=${1:-runs/quickstart_oni}
 stage oni.py:quickstart "$runs/agent" --config.annotator.store_dir="$runs/answers"
 stage evaluate.py:quickstart "$runs/evaluate" --config.policy=agent --config.agent.dir="$runs/agent" --config.seed=77003
 stage check_reward.py:quickstart "$runs/check" --config.reward.dir="$runs/agent" --config.evaluation="$runs/evaluate"

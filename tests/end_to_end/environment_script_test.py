@@ -1,4 +1,4 @@
-"""launch/environment.sh takes the Pythons that README and setup.cfg name."""
+"""launch/environment.sh takes the Pythons that README and setup.cfg name, and folders as whoever calls a script means them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def find_python(tmp_path: Path, version: tuple[int, int]) -> subprocess.CompletedProcess[str]:
-    """Asks the script about an interpreter that says it is of `version`."""
-    fake = tmp_path / "python"
+    """Asks the script about an interpreter that says it is of `version`, in a folder with a blank in its name."""
+    fake = tmp_path / "a clone" / "python"
+    fake.parent.mkdir()
     pretend = f"import sys; sys.version_info = {(*version, 0, 'final', 0)}; exec(sys.argv[1])"
     fake.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{pretend}" "$2"\n')
     fake.chmod(0o755)
@@ -31,9 +32,38 @@ def find_python(tmp_path: Path, version: tuple[int, int]) -> subprocess.Complete
 def test_which_pythons_are_taken(tmp_path: Path, version: tuple[int, int], taken: bool) -> None:
     done = find_python(tmp_path, version)
     assert (done.returncode == 0) == taken
-    if not taken:
+    if taken:
+        assert done.stdout == f"{tmp_path}/a clone/python\n"
+    else:
         assert "Python 3.11 or 3.12 is needed" in done.stderr
     setup = configparser.ConfigParser()
     setup.read(REPOSITORY / "setup.cfg")
     named = f"Programming Language :: Python :: {version[0]}.{version[1]}" in setup["metadata"]["classifiers"]
     assert named == taken
+
+
+def test_a_folder_is_where_the_caller_means_it(tmp_path: Path) -> None:
+    def folder(caller: Path, given: str) -> str:
+        script = "launch/environment.sh" if caller == REPOSITORY else f"{REPOSITORY}/launch/environment.sh"
+        done = subprocess.run(
+            ["bash", "-c", f'. "{script}"; folder_of "$1" runs/quickstart', "bash", given],
+            cwd=caller, env={"PATH": "/usr/bin:/bin", "CDPATH": "."}, capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        return done.stdout.rstrip("\n")
+
+    assert folder(tmp_path, "my runs") == f"{tmp_path}/my runs"
+    assert folder(REPOSITORY, "runs/mine") == "runs/mine"
+    assert folder(tmp_path, "/elsewhere") == "/elsewhere"
+    assert folder(tmp_path, "") == "runs/quickstart"
+
+
+def test_an_environment_without_pip_keeps_what_is_in_it(tmp_path: Path) -> None:
+    python = tmp_path / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\ncase "$2" in pip) test -e "$0.pip" ;; ensurepip) touch "$0.pip" ;; esac\n')
+    python.chmod(0o755)
+    (tmp_path / "environment" / "mine").touch()
+    line = f'. "{REPOSITORY}/launch/environment.sh"; make_environment "{tmp_path}/environment"'
+    subprocess.run(["bash", "-c", line], timeout=60, check=True)
+    assert (tmp_path / "environment" / "mine").exists()
+    assert (python.parent / "python.pip").exists()
