@@ -99,6 +99,8 @@ class CaptionReader:
     def _one(self, messages: np.ndarray, blstats: np.ndarray | None, row: int, side: int) -> str:
         if blstats is not None:
             return caption(messages[row, side], blstats[row, side], self._use_messages)
+        if messages.shape[2] > 1:  # hardly any comes twice, and each would be kept
+            return caption(messages[row, side])
         key = messages[row, side].tobytes()
         text = self._cache.get(key)
         if text is None:

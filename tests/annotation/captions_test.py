@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 
 from motif_jax.annotation import captions, shards
@@ -63,3 +65,15 @@ def test_reader_is_the_caption_of_each_pair():
             for side in range(2):
                 state = None if status is None else status[pair, side]
                 assert got[pair][side] == captions.caption(messages[pair, side], state)
+
+
+def test_reader_keeps_no_sub_sequence_of_several_steps():
+    messages = np.random.default_rng(0).integers(1, 256, (300, 2, 8, 256), np.uint8)
+    reader = captions.CaptionReader(messages, None, block=7)
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in reader) == 300
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < messages.nbytes / 10
