@@ -201,7 +201,7 @@ def _as_bytes(array: np.ndarray) -> np.ndarray:
         raise UserError(f"an array {array.dtype} {list(array.shape)}: {_ALLOWED}")
     if array.size and (array.min() < 0 or array.max() > 255):
         raise UserError(f"an array with values from {array.min()} to {array.max()}: {_ALLOWED}")
-    return array.astype(np.uint8)
+    return array.astype(np.uint8, order="C")  # whatever order the axes lie in: rows become names
 
 
 def _of_texts(texts: Sequence[Any]) -> np.ndarray:

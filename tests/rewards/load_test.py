@@ -33,6 +33,7 @@ def test_a_message_is_computed_once_however_it_is_given(trained, monkeypatch) ->
     rows = as_rows(texts)[0].reshape(2, 2, 256)
     np.testing.assert_array_equal(reward(rows), first.reshape(2, 2))
     np.testing.assert_array_equal(reward(rows[..., :64]), first.reshape(2, 2))
+    np.testing.assert_array_equal(reward(np.asfortranarray(rows)), first.reshape(2, 2))
     # Bytes are names of their own in the table; of them, too, each is asked for once.
     reward([text.encode() for text in texts] * 2)
     assert asked == [3, 3]
