@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shutil
@@ -160,7 +161,7 @@ def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
     """Returns the steps of a film as an MP4 (H.264) made by ffmpeg.
 
     Raises:
-      UserError: there is no ffmpeg, the film has no screen, or there are no steps.
+      UserError: there is no ffmpeg, or it fails; the film has no screen, or there are no steps.
     """
     if not has_ffmpeg():
         raise UserError("MP4 needs ffmpeg, which is not installed: install it, or ask for a GIF")
@@ -175,13 +176,21 @@ def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
             "ffmpeg", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}",
             "-r", str(frames_per_second), "-i", "-", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path),
         ]  # fmt: skip
-        process = subprocess.Popen(command, stdin=subprocess.PIPE)
-        assert process.stdin is not None
-        for array in (first, *frames):
-            process.stdin.write(np.ascontiguousarray(array[:height, :width]).tobytes())
-        process.stdin.close()
-        if process.wait() != 0:
-            raise RuntimeError(f"ffmpeg ended with {process.returncode}")
+        with open(Path(folder) / "said", "w+", encoding="utf-8", errors="replace") as said:
+            # One that ends early closes the pipe, and says why.
+            with (
+                contextlib.suppress(BrokenPipeError),
+                subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said) as process,
+            ):
+                assert process.stdin is not None
+                for array in (first, *frames):
+                    process.stdin.write(np.ascontiguousarray(array[:height, :width]).tobytes())
+            if process.returncode != 0:
+                said.seek(0)
+                reason = " ".join(said.read().split())[:200]
+                raise UserError(
+                    f"ffmpeg ended with {process.returncode} ({reason}): ask for a GIF, or install another ffmpeg"
+                )
         return path.read_bytes()
 
 

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
-from motif_jax.support.files import FolderLock
+from motif_jax.support.files import FolderLock, append_lines
 
 MODES = ("with", "against", "answer")
 GAMES = "games.jsonl"
@@ -38,7 +38,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
     with FolderLock(workdir):
         run_folder.prepare(workdir, config)
         path = workdir / GAMES
-        begun = len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+        append_lines(path, keep=lambda line: True).close()
+        begun = len(path.read_text(encoding="utf-8").splitlines())
         for game in range(begun, begun + config.games):
             try:
                 found: list[dict[str, Any]] = table.play(game, config.mode)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import NO_LOCKS
 
 _KEY = slice(9, 41)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -71,7 +72,7 @@ class LineWriter:
 
         Raises:
           BlockingIOError: another process writes it.
-          UserError: the folder cannot be written.
+          UserError: the folder cannot be written, or its file system has no locks.
         """
         self.path = path
         try:
@@ -81,9 +82,11 @@ class LineWriter:
             raise _unwritable(path, error) from None
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
             os.close(self._descriptor)
-            raise
+            if isinstance(error, BlockingIOError):
+                raise
+            raise UserError(f"{path} {NO_LOCKS} ({error.strerror})") from None
         self._torn = self._ends_torn()
 
     def _ends_torn(self) -> bool:

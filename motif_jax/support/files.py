@@ -20,6 +20,10 @@ from motif_jax.support.errors import UserError
 
 # What the system says where there is no room: on the disk, in a quota, below a limit of the process (ulimit -f).
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# What is said of a file that cannot be locked.
+NO_LOCKS = (
+    "lies on a file system without locks: mount it with them (Lustre: -o flock), or choose another folder"
+)
 
 
 @contextlib.contextmanager
@@ -209,7 +213,7 @@ def FolderLock(folder: str | os.PathLike[str], name: str = ".lock") -> Iterator[
     """Holds `folder` for this process; the system lets go of it however the process ends.
 
     Raises:
-      UserError: another process holds it (its host and process id are named), or it cannot be made.
+      UserError: another process holds it (its host and process id are named), or it cannot be made or locked.
     """
     folder = Path(folder)
     with contextlib.ExitStack() as stack:
@@ -226,6 +230,8 @@ def FolderLock(folder: str | os.PathLike[str], name: str = ".lock") -> Iterator[
             raise UserError(
                 f"{folder} is in use by {holder}: wait for it, stop it, or choose another folder"
             ) from None
+        except OSError as error:  # some network file systems are mounted without locks
+            raise UserError(f"{folder} {NO_LOCKS} ({error.strerror})") from None
         file.seek(0)
         file.truncate()
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")

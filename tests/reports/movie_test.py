@@ -92,6 +92,15 @@ def test_mp4_needs_ffmpeg(monkeypatch):
     assert movie.mp4(film(), list(range(10)))[4:8] == b"ftyp"
 
 
+def test_an_ffmpeg_that_fails_says_why(tmp_path, monkeypatch):
+    program = tmp_path / "ffmpeg"
+    program.write_text("#!/bin/sh\necho 'Unknown encoder' >&2\nexit 8\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(UserError, match=r"ffmpeg ended with 8 \(Unknown encoder\)"):
+        movie.mp4(film(), [0, 1, 2])
+
+
 def test_no_screen_no_movie():
     with pytest.raises(UserError, match="no screen"):
         movie.gif(film(40, 3, False), [0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from motif_jax.support import files
+from motif_jax.support.checked_lines import LineWriter
 from motif_jax.support.errors import UserError
 from tests.processes import wait_until
 
@@ -76,6 +78,17 @@ def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
         holder.wait()
         with files.FolderLock(tmp_path):
             pass
+
+
+def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(UserError, match=rf"{tmp_path} .*without locks.*No locks"), files.FolderLock(tmp_path):
+        pass
+    with pytest.raises(UserError, match=r"a\.jsonl .*without locks.*No locks"):
+        LineWriter(tmp_path / "a.jsonl")
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
