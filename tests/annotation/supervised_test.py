@@ -89,7 +89,7 @@ def meet(source, *names):
     source.meet([(name,) for name in names], [1] * len(names), None, 0)
 
 
-def labelled(source, count, seconds=60.0):
+def labelled(source, count, seconds=240.0):
     """The next `count` labels."""
     told = []
     wait_until(lambda: told.extend(source.poll()) or len(told) >= count, "labels", seconds, 0.01)

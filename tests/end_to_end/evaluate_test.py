@@ -95,7 +95,7 @@ def test_a_killed_evaluation_continues_and_says_the_same(repository, tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGKILL if number == 0 else signal.SIGTERM)
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate(timeout=240)
         assert process.returncode == (-signal.SIGKILL if number == 0 else 75), out + error
         assert not (killed / evaluation_files.SUMMARY).exists()
         before = len(rows_of(killed))

@@ -41,7 +41,7 @@ class Wire:
     """Two hosts in threads; `gather` and `broadcast` as `devices.hosts.Hosts` has them."""
 
     def __init__(self) -> None:
-        self.barrier, self.values = threading.Barrier(2, timeout=60), [None, None]
+        self.barrier, self.values = threading.Barrier(2, timeout=240), [None, None]
 
     def end(self, index: int) -> Any:
         wire = self
