@@ -198,6 +198,9 @@ def test_the_stage_table_has_every_stage() -> None:
     assert not [name for name in named if f"`{name}`" not in readme]
     files = (REPOSITORY / "docs" / "files.md").read_text(encoding="utf-8")
     assert not [name for name in named if f"`{name}`" not in files]
+    rows = re.findall(r"^\|([^|]*)\|", files[files.index("| stage | files |") :], flags=re.MULTILINE)
+    cells = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row)]
+    assert not [name for name in named if cells.count(name) > 1], "a row for each"
 
 
 def test_the_site_has_every_page() -> None:
