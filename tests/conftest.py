@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,18 @@ import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
 REPOSITORY = Path(__file__).parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What one test, or a process that it starts, has compiled, all others find; it is theirs alone, and nothing stays.
+
+    jax is not imported yet. The processes of xdist are started later, and find the folder in their environment.
+    """
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="motif-programs-")
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

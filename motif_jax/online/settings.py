@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +15,7 @@ from motif_jax.actors.launchers import METHODS
 from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.actors.slots import require_memory
 from motif_jax.algorithms import schedules
-from motif_jax.devices import hosts, memory, precision
+from motif_jax.devices import compiled_programs, hosts, memory, precision
 from motif_jax.envs import registry
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.online import agent_networks, splitting
@@ -240,18 +239,9 @@ def configure_jax(config: ConfigDict) -> None:
     if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
         memory.keep_freed_memory()
     precision.set_matmul_precision(config)
-    folder = cache_folder(config.compile_cache)
+    folder = compiled_programs.folder_of(config.compile_cache)
     if folder is not None:
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-
-
-def cache_folder(value: str) -> Path | None:
-    """The folder of compiled programs that `config.compile_cache` means."""
-    if value == "auto":
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Path(home) / "motif_jax" / "compiled"
-    return Path(value) if value else None
+        compiled_programs.keep_in(folder)
 
 
 def all_learner_devices(config: ConfigDict) -> list[jax.Device]:

@@ -1,0 +1,76 @@
+"""Compiled programs that are kept on disk, so that a stage that starts again need not compile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from pathlib import Path
+
+import jax
+
+_ENTRIES = "*-cache"
+# Everything that is older was found whole before.
+_LOOKED_AT = "looked_at"
+# A clock of a file system shared by machines may be behind; seconds.
+_SLACK = 600.0
+_ZLIB = b"\x78"
+
+
+def folder_of(value: str) -> Path | None:
+    """The folder that a config's `compile_cache` means: 'auto' is in the user's cache folder, '' is none."""
+    if value == "auto":
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(home) / "motif_jax" / "compiled"
+    return Path(value) if value else None
+
+
+def keep_in(folder: Path) -> None:
+    """Has jax keep the programs of this process in `folder`, and find those that are there."""
+    remove_torn(folder)
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def remove_torn(folder: Path) -> int:
+    """Removes programs that a killed process wrote a part of; returns how many.
+
+    jax writes an entry in place, warns of a torn one at every start, and never writes it anew, so that its program would
+    be compiled each time. Only what was written since the last look is read.
+    """
+    looked_at = folder / _LOOKED_AT
+    with contextlib.suppress(FileNotFoundError):
+        since = looked_at.stat().st_mtime - _SLACK if looked_at.exists() else 0.0
+        entries = [path for path in folder.glob(_ENTRIES) if _written(path) >= since]
+        torn = [path for path in entries if not _is_whole(path)]
+        for path in torn:
+            path.unlink(missing_ok=True)
+        if folder.is_dir():
+            looked_at.touch()
+        return len(torn)
+    return 0
+
+
+def _written(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether an entry of this library's form is complete; other forms (zstd, where that is installed) end with no mark and count as whole."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return True
+    if not content:
+        return False
+    if not content.startswith(_ZLIB):
+        return True
+    stream = zlib.decompressobj()
+    try:
+        stream.decompress(content)
+    except zlib.error:
+        return False
+    return stream.eof

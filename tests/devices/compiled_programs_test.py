@@ -1,0 +1,74 @@
+"""Programs that are kept on disk: torn ones go, whole ones are found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from motif_jax.devices import compiled_programs
+from tests.processes import REPOSITORY
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import jax
+from jax import monitoring
+from motif_jax.devices import compiled_programs
+found = []
+monitoring.register_event_listener(lambda event, **_: found.append(event))
+compiled_programs.keep_in(Path(sys.argv[1]))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.jit(lambda x: x * 3 + 1)(2.0).block_until_ready()
+print(found.count("/jax/compilation_cache/cache_hits"), found.count("/jax/compilation_cache/cache_misses"))
+"""
+
+
+def compute(folder: Path) -> tuple[int, int, str]:
+    """Programs that a fresh process finds and compiles, and what it says besides."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder)],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=True,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(REPOSITORY)},
+    )  # fmt: skip
+    hits, misses = map(int, done.stdout.split())
+    return hits, misses, done.stderr
+
+
+def test_a_torn_program_is_compiled_once_more_and_then_found_again(tmp_path: Path) -> None:
+    hits, compiled, _ = compute(tmp_path)
+    assert not hits
+    assert compiled
+    for path in tmp_path.glob("*-cache"):
+        path.write_bytes(path.read_bytes()[:-30])
+    assert compute(tmp_path) == (0, compiled, "")
+    assert compute(tmp_path) == (compiled, 0, "")
+
+
+@pytest.mark.parametrize("left", [b"", b"\x78\x9c\x03", b"\x78\x9c\xff\xff\xff"])
+def test_parts_of_an_entry_are_removed_and_nothing_else(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / "a-cache").write_bytes(left)
+    (tmp_path / "b-cache").write_bytes(b"\x28\xb5\x2f\xfd of another form")
+    (tmp_path / "notes").write_bytes(left)
+    assert compiled_programs.remove_torn(tmp_path) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"b-cache", "notes", "looked_at"}
+
+
+def test_what_was_looked_at_is_not_read_again_and_no_folder_is_made(tmp_path: Path) -> None:
+    assert compiled_programs.remove_torn(tmp_path / "none") == 0
+    assert not (tmp_path / "none").exists()
+    compiled_programs.remove_torn(tmp_path)
+    old = tmp_path / "old-cache"
+    old.write_bytes(b"")
+    os.utime(old, (time.time() - 86_400,) * 2)
+    assert compiled_programs.remove_torn(tmp_path) == 0
+
+
+def test_auto_is_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compiled_programs.folder_of("auto") == tmp_path / "motif_jax" / "compiled"
+    assert compiled_programs.folder_of("") is None
