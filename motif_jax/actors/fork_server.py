@@ -57,10 +57,11 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | Non
 
 
 def preload(config: ActorsConfig) -> None:
-    """Imports what making the environments would import, so that no actor has to."""
+    """Imports what making the environments would import, so that no actor has to, and prepares what they have in common."""
     spec = registry.spec(config.env, **config.options)
     for name in (*spec.modules, *([spec.group.partition(":")[0]] if spec.group else [])):
-        importlib.import_module(name)
+        module = importlib.import_module(name)
+        getattr(module, "preload", lambda: None)()
 
 
 class ForkServer:
@@ -152,9 +153,9 @@ class ForkServer:
 
     def _wait_for_all(self) -> None:
         """Members see by themselves that the parent is gone; those that are stuck are ended by the kernel."""
-        for pid in self._children:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.wait()
         if not self._dismissed:
             folders.remove_pool(Path(self._setup["folders"]))
 

@@ -1,8 +1,8 @@
 """An actor process, a member of its group's ring.
 
 It plays its games whenever a round comes down the ring, hands the round on, and ends when its pipe of commands is closed:
-when the parent is done with it or no longer there, for the end goes down the ring as a round does. Where an engine that is
-stuck keeps it from seeing that, the kernel ends it.
+when the parent is done with it, for the end goes down the ring as a round does. When the parent is no longer there a signal
+says so, whatever the other members do. Where an engine that is stuck keeps it from hearing that, the kernel ends it.
 
 Members are forked from a server (`fork_server`), or, where that is not to be had, started each by itself:
 `python -m motif_jax.actors.member`, its orders as a line of JSON on standard input, which stays open.
@@ -14,7 +14,6 @@ import contextlib
 import fcntl
 import json
 import os
-import select
 import signal
 import struct
 import sys
@@ -29,13 +28,17 @@ from motif_jax.actors.rollouts import END_ROW, RESET_ROW, ActorsConfig
 from motif_jax.actors.slots import WAITING, Slots
 from motif_jax.actors.teams import Member, members
 from motif_jax.envs import registry
-from motif_jax.support.lifeline import end_with_parent
+from motif_jax.support import lifeline
 
 # Fixed-size records; a pipe passes writes below 4096 bytes on as a whole.
 COMMAND = struct.Struct("<3i")  # generation, slot, row whose actions lie ready
 RECORD = struct.Struct("<4i")  # generation, group, slot, row that has been written
 _PIPE_ATOMIC = 4096
 _TRACEBACK_LIMIT = 3000
+
+
+class ParentGoneError(BaseException):
+    """The parent is gone: nothing that environments catch."""
 
 
 def run(orders: Mapping[str, Any]) -> bool:
@@ -172,34 +175,33 @@ def serve(orders: Mapping[str, Any]) -> int:
     ignore_signals_to_the_group()
     parent_lives = False
     try:
-        end_with_parent(orders["lifeline"])
+        lifeline.end_with_parent(orders["lifeline"])
         try:
+            lifeline.hear_of_end(orders["lifeline"], _parent_is_gone)
             # Its process id does not say whether the parent lives: one that is killed closes its pipes before its
             # children get another parent.
             parent_lives = run(orders)
-        except BrokenPipeError:
-            return 0  # the parent is gone
+        except (BrokenPipeError, ParentGoneError):
+            return 0
         except Exception:
-            parent_lives = not hung_up(orders["lifeline"])
+            parent_lives = not lifeline.hung_up(orders["lifeline"])
             text = traceback.format_exc().encode("ascii", "replace").decode()[-_TRACEBACK_LIMIT:]
             report(orders["reports"], {"error": text, "member": orders["member"]})
             return 1
     finally:
+        lifeline.deaf()
         folders.remove_own(Path(orders["folder"]), parent_lives)
     return 0
+
+
+def _parent_is_gone() -> None:
+    raise ParentGoneError
 
 
 def ignore_signals_to_the_group() -> None:
     """A batch system's signals reach the whole process group: the parent decides what they mean."""
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
-
-
-def hung_up(lifeline: int) -> bool:
-    """Whether nobody holds the writing end of a pipe any more."""
-    watched = select.poll()
-    watched.register(lifeline, 0)
-    return bool(watched.poll(0))
 
 
 def main() -> int:

@@ -18,6 +18,7 @@ from typing import Any
 from motif_jax.actors import folders, launchers
 from motif_jax.actors.cores import Cores
 from motif_jax.actors.launchers import Death, ExecLauncher, ForkLauncher, Launcher, ServerLostError
+from motif_jax.actors.lives import Lives
 from motif_jax.actors.member import COMMAND, RECORD
 from motif_jax.actors.rings import Rings
 from motif_jax.actors.rollouts import END_ROW, HELLO_ROW, ActorsConfig, Ready, Rollouts, SlotListener
@@ -65,7 +66,7 @@ class ActorPool(Rollouts):
         self._cores: Cores | None = None
         self._launcher: Launcher | None = None
         self._pids: list[int] = []
-        self._alive: set[int] = set()
+        self._lives = Lives(0)
         # Deaths in each group, and how many there were when it was started. Commands carry that: one that was decided on before
         # a process died must not be its successor's first.
         self._generation = [0] * config.groups
@@ -75,14 +76,9 @@ class ActorPool(Rollouts):
         # By that clock: the commands that have no answer yet, and the last time that no record was left unread.
         self._commanded_at: list[float | None] = [None] * config.groups
         self._all_read_at = 0.0
-        # Of each process: when it was started, if it is not up yet, the generation then, and its deaths in a row.
-        self._started_at: list[float | None] = []
-        self._launched: list[int] = []
-        self._failures: list[int] = []
         self._server_failures = 0
         self._slots_finished = [0] * config.groups
         self._episodes: list[dict[str, Any]] = []
-        self._errors: dict[int, str] = {}
         self._failure: str | None = None
         self._closing = threading.Event()
         self._closed = False
@@ -102,8 +98,7 @@ class ActorPool(Rollouts):
         if config.cores is None:
             self._cores = Cores(config.workers)
             self.config = config = dataclasses.replace(config, cores=self._cores.numbers)
-        count = len(self._members)
-        self._started_at, self._launched, self._failures = [None] * count, [0] * count, [0] * count
+        self._lives = Lives(len(self._members))
         self._folder, self._folder_lock = folders.create()
         reason = launchers.no_use_of_forks() if config.start_method == "auto" else None
         if config.start_method != "exec" and reason is None:
@@ -111,11 +106,11 @@ class ActorPool(Rollouts):
                 self._launcher = self._fork_launcher()
             except launchers.RefusedError as error:
                 reason = str(error)
-        size = f"at most {config.games_per_process} games in a process"
-        if self._launcher is not None:
-            return size
-        self._launcher = ExecLauncher(*self._setup())
-        return f"{size}, started one by one, which is slower" + (f" ({reason})" if reason else "")
+        manner = [f"at most {config.games_per_process} games in a process"]
+        if self._launcher is None:
+            self._launcher = ExecLauncher(*self._setup())
+            manner.append("started one by one, which is slower" + (f" ({reason})" if reason else ""))
+        return ", ".join(filter(None, [*manner, super().prepare()]))
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
         """Starts the processes and the thread that watches them; see `Rollouts.start`."""
@@ -211,11 +206,12 @@ class ActorPool(Rollouts):
     def _end_all(self, launcher: Launcher) -> None:
         deadline = time.monotonic() + _CLOSE_SECONDS
         with contextlib.suppress(ServerLostError):  # and its members with it
-            while self._alive:
+            alive = self._lives.alive
+            while alive:
                 for death in launcher.deaths():
-                    self._alive.discard(death.member)
+                    alive.discard(death.member)
                 if time.monotonic() > deadline:
-                    for number in self._alive:
+                    for number in alive:
                         launchers.end(self._pids[number])
                     deadline = float("inf")
                 time.sleep(0.002)
@@ -241,19 +237,19 @@ class ActorPool(Rollouts):
         assert self._launcher is not None
         assert self._rings is not None
         number, generation = member.number, self._generation[member.group]
-        self._started_at[number], self._launched[number] = self._clock, generation
+        self._lives.begin(number, generation, self._clock)
         orders = {
             "member": number,
             "generation": generation,
             "folder": str(folders.renew(self._folder, number)),
             "resumes": self._resumes,
             # Where the games that are remembered end the process again, others are begun.
-            "anew": self._failures[number] > 1,
+            "anew": self._lives.failures[number] > 1,
         }
         if self.config.remembered and (generation or self._resumes):
             self.rebuilt += member.stop - member.start
         pid = self._launcher.start(orders | self._rings.descriptors(member))
-        self._alive.add(number)
+        self._lives.alive.add(number)
         return pid
 
     def _read(self, timeout: float) -> list[tuple[int, ...]]:
@@ -300,11 +296,11 @@ class ActorPool(Rollouts):
                 return
         number = message["member"]
         if "error" in message:
-            self._errors[number] = message["error"]
-        elif message["generation"] == self._launched[number]:
-            self._started_at[number] = None
+            self._lives.blame(number, message["error"])
+        elif message["generation"] == self._lives.launched[number]:
+            self._lives.came_up(number)
             group = self._members[number].group
-            if all(self._started_at[member.number] is None for member in self._ring(group)):
+            if self._lives.is_up(member.number for member in self._ring(group)):
                 self._say(RECORD.pack(self._generation[group], group, -1, HELLO_ROW))
 
     def _ring(self, group: int) -> list[Member]:
@@ -312,43 +308,32 @@ class ActorPool(Rollouts):
         return self._members[group * size : (group + 1) * size]
 
     def _end_those_that_hang(self) -> None:
-        config, all_read_at = (
-            self.config,
-            self._all_read_at,
-        )  # before the commands: those that were answered by then are gone
-        for number, started_at in enumerate(self._started_at):
-            if started_at is not None and (
-                self._clock - started_at > config.start_timeout_seconds + config.warmup_seconds
-            ):
-                self._end(number, f"it was not up after {config.start_timeout_seconds:g} seconds")
+        # Before the commands: those that were answered by then are gone.
+        config, all_read_at = self.config, self._all_read_at
+        seconds = config.start_timeout_seconds
+        for number in self._lives.late(self._clock, seconds + config.warmup_seconds):
+            self._end(number, f"it was not up after {seconds:g} seconds")
         for group, since in enumerate(self._commanded_at):
             if since is None or all_read_at - since <= config.timeout_seconds:
                 continue
             ring, place = self._ring(group), int(self.slots.turn[group])
-            if place != WAITING and all(self._started_at[member.number] is None for member in ring):
+            if place != WAITING and self._lives.is_up(member.number for member in ring):
                 self._commanded_at[group] = None
                 self._end(ring[place].number, f"it did not answer for {config.timeout_seconds:g} seconds")
 
     def _end(self, number: int, reason: str) -> None:
-        self._errors[number] = reason
-        self._started_at[number] = None
+        self._lives.blame(number, reason)
+        self._lives.came_up(number)  # it is not to be ended twice
         launchers.end(self._pids[number])
 
     def _replace(self, death: Death) -> None:
-        number, code = death.member, death.code
-        if death.generation != self._launched[number]:
+        member = self._members[death.member]
+        reason = self._lives.end(death, works=bool(self._slots_finished[member.group]))
+        if reason is None:
             return
-        self._alive.discard(number)
-        member, error = self._members[number], self._errors.pop(number, None)
-        reason = f"signal {-code}" if code < 0 else f"exit code {code}"
-        if error is not None:
-            reason += f"\n{error}"
-        group = member.group
-        self._failures[number] = 0 if self._slots_finished[group] else self._failures[number] + 1
-        if self._failures[number] >= self.config.max_failures:
-            self._fail(
-                f"actor {number} died {self._failures[number]} times before it finished a rollout: {reason}"
-            )
+        number, failures = member.number, self._lives.failures[member.number]
+        if failures >= self.config.max_failures:
+            self._fail(f"actor {number} died {failures} times before it finished a rollout: {reason}")
             self._closing.set()
             return
         print(f"actor {number} died ({reason}); it is replaced", file=sys.stderr, flush=True)
@@ -363,7 +348,7 @@ class ActorPool(Rollouts):
                     f"the process that actors are forked from died before a rollout was finished: {error}"
                 )
                 self._closing.set()
-                self._alive.clear()
+                self._lives.alive.clear()
                 return
             print(
                 f"the process that actors are forked from died ({error}); all are replaced",
@@ -371,7 +356,7 @@ class ActorPool(Rollouts):
                 flush=True,
             )
             launchers.wait_until_gone(self._pids, _CLOSE_SECONDS)
-            self._alive.clear()
+            self._lives.alive.clear()
             try:
                 self._launcher = self._fork_launcher()
                 self._renew(self._members)

@@ -177,8 +177,8 @@ class Rollouts(abc.ABC):
         self._free[self.group_of(slot)].append(slot)
 
     def prepare(self) -> str:
-        """Gets ready for `start`, which does it otherwise; returns how the environments are run, '' for in this process."""
-        return ""
+        """Gets ready for `start`, which does it otherwise; returns what is to be said of how the environments are run."""
+        return registry.spec(self.config.env, **self.config.options).remark
 
     @abc.abstractmethod
     def start(self, stopped: Callable[[], bool] = never) -> None:

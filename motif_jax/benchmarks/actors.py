@@ -6,9 +6,10 @@
 Value: steps a second of one worker's processor time (everything that its processes do: engine, rules, rows, hand-over);
 yardstick: the bare engine with the same observations, prompts dismissed, as many games in turns as a worker has, timed
 by processor time too, alternating. Besides: the bare engine with one game a core, which has the caches to itself, nle's
-gymnasium class, the pool's steps a second by the clock, the memory of an actor's game, the share of the time that new
+gymnasium class, the pool's steps a second by the clock, the memory of an actor's game, the share of a worker's time that new
 episodes' starts take, and what a step costs the parent: the hand-over with the actors, gathering a row for inference,
-copying it into a batch, and handing that to the device. About a minute. `sweep` repeats it briefly for numbers of environments
+copying it into a batch, and handing that to the device. A parent with one worker sleeps between rounds, and being woken is
+most of its cost; so it is also measured with the rounds of many groups lying ready at once. About a minute. `sweep` repeats it briefly for numbers of environments
 of a worker (`sweep_envs`), of games of a process (`sweep_games`), for processes that are not forked, and for 1, 2, 4, ...
 workers up to the cores.
 """
@@ -30,7 +31,7 @@ from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.actors.tuning import processor_seconds
 from motif_jax.benchmarks import result
-from motif_jax.benchmarks.engine import Bare, GymnasiumClass, write_script
+from motif_jax.benchmarks.engine import Bare, BareSharedCode, GymnasiumClass, write_script
 from motif_jax.envs.nethack.tasks import PLAIN_TASKS
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
@@ -39,6 +40,8 @@ from motif_jax.support.config import available_cores, default_workers
 _AS_MANY = "bare engine, same observations, prompts dismissed, as many games a core"
 _ONE = "the same with one game a core"
 _PARENT_SECONDS = 0.2
+# Groups of one small environment each, whose rounds lie ready after the pause.
+_MANY_WORKERS, _MANY_ROUNDS, _PAUSE_SECONDS = 8, 800, 0.004
 
 
 def options() -> ConfigDict:
@@ -83,7 +86,7 @@ class Measured:
       bare: the bare engine with as many games as a worker has.
       one: the bare engine with one game.
       memory: bytes of an actor's game: proportional set size of all processes that are not this one, over the games.
-      restarts: share of the bare engine's time, with one game, that starting episodes takes.
+      restarts: share of a worker's time that starting episodes takes.
     """
 
     pool: float
@@ -106,13 +109,16 @@ class Measured:
 def run(config: ConfigDict) -> dict[str, Any]:
     """Returns the fields of the JSON line; rates are steps per second of processor time."""
     options = config.options
-    found, gymnasium = [], []
+    found, gymnasium, together = [], [], []
     for repeat in range(config.repeats):
         seed = seeds.derive(config.seed, "actors", repeat)
         found.append(_measure(options, seed))
+        together.append(_together(seed) / (options.envs_per_worker // 2))
         script = write_script(options.env, options.envs_per_worker, options.steps, seed)
         gymnasium.append(_side(GymnasiumClass(options.env, script, seed), script))
     ours = [one.pool for one in found]
+    parent = {part: 1e6 * _median(found, part) for part in ("hand_over", "gather", "copy", "transfer")}
+    busy = parent | {"hand_over": 1e6 * float(np.median(together))}
     more = {"sweep": _sweep(options, config.seed)} if options.sweep else {}
     return result(
         "actors",
@@ -125,7 +131,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
         ratio_to_gymnasium_class=float(np.median(ours) / np.median(gymnasium)),
         steps_per_second_by_the_clock=_median(found, "clock"),
         parent_microseconds_per_step=1e6 * _median(found, "parent"),
-        parent_parts={part: 1e6 * _median(found, part) for part in ("hand_over", "gather", "copy", "transfer")},
+        parent_parts=parent,
+        busy_parent_microseconds_per_step=sum(busy.values()),
+        busy_parent_parts=busy,
         megabytes_per_game=_median(found, "memory") / 1e6,
         restart_share=_median(found, "restarts"),
         **more,
@@ -143,10 +151,12 @@ def _measure(options: ConfigDict, seed: int) -> Measured:
     script = write_script(options.env, options.envs_per_worker, options.steps, seed)
     # As many steps, by a game that has the core's caches to itself.
     one = write_script(options.env, 1, options.envs_per_worker * options.steps, seed)
-    alone = Bare(options.env, one, seed)
-    rate = _side(alone, one)
+    rate = _side(Bare(options.env, one, seed), one)
+    kept = BareSharedCode(options.env, one, seed)
+    _side(kept, one)
+    pool = steps / played.workers
     return Measured(
-        pool=steps / played.workers,
+        pool=pool,
         clock=steps / played.clock,
         hand_over=played.parent / steps,
         gather=played.gather,
@@ -155,7 +165,7 @@ def _measure(options: ConfigDict, seed: int) -> Measured:
         bare=_side(Bare(options.env, script, seed), script),
         one=rate,
         memory=played.memory,
-        restarts=alone.start_seconds * rate / len(one[0]),
+        restarts=kept.start_seconds * pool / len(one[0]),
     )
 
 
@@ -261,6 +271,27 @@ def _parent(pool: ActorPool) -> tuple[float, float, float]:
         _seconds(copy) / steps,
         _seconds(lambda: jax.block_until_ready(jax.device_put(batch))) / steps,
     )
+
+
+def _together(seed: int) -> float:
+    """Seconds of the parent's processor time for a round, where the rounds of many groups lie ready when it looks."""
+    config = ActorsConfig(
+        env="Recall-v0", options={}, seed=seed, workers=_MANY_WORKERS, envs_per_group=1, rollout=32
+    )
+    spent, rounds = [], 0
+    with ActorPool(config, listeners=[lambda slot: pool.release(slot)]) as pool:
+        pool.start()
+        while rounds < _MANY_ROUNDS:
+            time.sleep(_PAUSE_SECONDS)
+            start = time.process_time()
+            ready = pool.ready(0.0)
+            for entry in ready:
+                pool.slots.action[entry.slot, entry.row] = 0
+            pool.act(ready)
+            if ready:
+                spent.append((time.process_time() - start) / len(ready))
+                rounds += len(ready)
+    return float(np.median(spent))
 
 
 def _seconds(call: Callable[[], Any]) -> float:

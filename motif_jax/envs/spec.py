@@ -55,7 +55,9 @@ class EnvironmentSpec:
         group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None: any number of single
             environments, one after the other.
         modules: what making the environment imports besides its own module. The process that actors are forked from imports it
-            once for all of them; an import that starts threads keeps them from being forked.
+            once for all of them, and calls their functions `preload()` where they have one; what starts threads keeps them from being
+            forked.
+        remark: what is worth knowing of how it runs on this machine; '' for nothing.
     """
 
     observation: Mapping[str, ArraySpec]
@@ -74,6 +76,7 @@ class EnvironmentSpec:
     renderer: str | None = None
     group: str | None = None
     modules: tuple[str, ...] = ()
+    remark: str = ""
 
     def __post_init__(self) -> None:
         for name in (self.text_field, self.count_field, self.mask_field):

@@ -7,9 +7,12 @@ import fcntl
 import os
 import select
 import signal
+from collections.abc import Callable
 
 # The signal that starts the seconds of grace, whose number they are: see `end_with_parent`.
 GRACE_SIGNAL = signal.SIGIO
+# Tells a process that is well; nothing else sends it.
+_GONE_SIGNAL = signal.SIGURG
 _PR_SET_PDEATHSIG = 1
 
 
@@ -28,13 +31,40 @@ def end_with_parent(lifeline: int) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, GRACE_SIGNAL})
     library.signal(GRACE_SIGNAL, ctypes.cast(library.alarm, ctypes.c_void_p))
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(lifeline, fcntl.F_SETSIG, GRACE_SIGNAL)
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    _signal_at_the_end(lifeline, GRACE_SIGNAL)
+    if hung_up(lifeline):
+        signal.alarm(GRACE_SIGNAL)  # it came before
+
+
+def hear_of_end(lifeline: int, gone: Callable[[], None]) -> None:
+    """From now on `gone` is called in the main thread, as soon as it runs Python or waits, when the writers of the pipe are gone.
+
+    It may raise. `deaf` ends that.
+    """
+    signal.signal(_GONE_SIGNAL, lambda number, frame: gone())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {_GONE_SIGNAL})
+    # An open file sends one signal.
+    _signal_at_the_end(os.open(f"/proc/self/fd/{lifeline}", os.O_RDONLY | os.O_NONBLOCK), _GONE_SIGNAL)
+    if hung_up(lifeline):
+        gone()
+
+
+def deaf() -> None:
+    """Ends what `hear_of_end` began."""
+    signal.signal(_GONE_SIGNAL, signal.SIG_IGN)
+
+
+def hung_up(lifeline: int) -> bool:
+    """Whether nobody holds the writing end of a pipe any more."""
     watched = select.poll()
     watched.register(lifeline, 0)  # a hang-up is always told
-    if watched.poll(0):
-        signal.alarm(GRACE_SIGNAL)  # it came before
+    return bool(watched.poll(0))
+
+
+def _signal_at_the_end(descriptor: int, number: int) -> None:
+    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(descriptor, fcntl.F_SETSIG, number)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def told_of_parents_end() -> None:

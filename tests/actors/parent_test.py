@@ -20,7 +20,14 @@ from motif_jax.actors import folders
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig
-from tests.processes import REPOSITORY, still_there, unused_shared_memory, wait_until
+from tests.processes import (
+    REPOSITORY,
+    descendants,
+    process_table,
+    still_there,
+    unused_shared_memory,
+    wait_until,
+)
 
 # Plays for ever; a line with the process ids of the actors for every line of input, the first when an episode has ended.
 PARENT = """
@@ -42,14 +49,15 @@ while True:
         print(json.dumps({"pids": pool.pids(), "restarts": pool.restarts}), flush=True)
 """
 
-# The second step never comes back, and never lets another thread of Python run. It has 5 seconds, the number of SIGTRAP, not 29.
+# The second step of one environment never comes back, and never lets another thread of Python run. Its process has as many
+# seconds as the number of the signal in GRACE, not 29.
 STUCK = """
-import collections, itertools, os, signal
+import collections, itertools, os
 from motif_jax.envs import registry
 from motif_jax.envs.recall import Recall
 from motif_jax.support import lifeline
 
-lifeline.GRACE_SIGNAL = signal.SIGTRAP
+lifeline.GRACE_SIGNAL = int(os.environ["GRACE"])
 
 class Stuck(Recall):
     def __init__(self, *args, **options):
@@ -57,8 +65,10 @@ class Stuck(Recall):
         open(os.path.join(os.environ["TMPDIR"], "file of an engine"), "w").close()
 
     def step(self, action, out):
-        if self._steps:
-            open(os.environ["STUCK"], "w").close()
+        if self._steps and not os.path.exists(os.environ["STUCK"]):
+            with open(os.environ["STUCK"] + ".new", "w") as file:
+                file.write(str(os.getpid()))
+            os.rename(file.name, os.environ["STUCK"])
             collections.deque(itertools.repeat(0), maxlen=0)
         return super().step(action, out)
 
@@ -152,28 +162,50 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-def test_a_stuck_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+@contextmanager
+def killed_beside_a_stuck_worker(
+    tmp_path: Path, grace: int, **orders: object
+) -> Iterator[tuple[set[int], int, Path]]:
+    """The processes that a killed parent leaves, the one of them that is stuck, and the folder of temporary files."""
     (tmp_path / "sitecustomize.py").write_text(STUCK)
     temporary, stuck = tmp_path / "temporary", tmp_path / "stuck"
     temporary.mkdir()
     environment = {"TMPDIR": str(temporary), "PYTHONPATH": f"{tmp_path}:{REPOSITORY}", "STUCK": str(stuck)}
-    orders = config(env="Stuck-v0", workers=1)
-    with playing(orders, **environment) as parent:
+    environment["GRACE"] = str(grace)
+    with playing(config(env="Stuck-v0", workers=1, **orders), **environment) as parent:
         wait_until(stuck.exists, "a worker that is stuck", 60)
-        children = Path(f"/proc/{parent.pid}/task").glob("*/children")
-        pids = {int(pid) for path in children for pid in path.read_text().split()}
-        assert len(pids) == 1
-        time.sleep(1.0)
+        left = descendants(parent.pid)
+        time.sleep(1.0)  # until the others wait
         parent.kill()
         parent.wait()
-        wait_until(lambda: not still_there(pids), "the worker's end", 60)
-    # The fork server removes the files of those that were killed; if it could not, the next start does.
-    code = "from motif_jax.actors import folders; folders.sweep()"
-    subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, cwd=REPOSITORY, check=True
-    )
-    assert list(temporary.iterdir()) == []
+        try:
+            yield left, int(stuck.read_text()), temporary
+        finally:
+            for pid in still_there(left):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_stuck_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    with killed_beside_a_stuck_worker(tmp_path, 5) as (left, _, temporary):
+        wait_until(lambda: not still_there(left), "the workers' end", 60)
+        # The fork server removes the files of those that were killed; if it could not, the next start does.
+        code = "from motif_jax.actors import folders; folders.sweep()"
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        subprocess.run([sys.executable, "-c", code], env=environment, cwd=REPOSITORY, check=True)
+        assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "exec"])
+def test_workers_that_wait_beside_a_stuck_one_end_with_the_parent(tmp_path: Path, method: str) -> None:
+    """One waits for the stuck one to hand the round on, others of the second group for their turn."""
+    orders = {"games_per_process": 1, "start_method": method}
+    with killed_beside_a_stuck_worker(tmp_path, 60, **orders) as (left, stuck, _):
+        others = left - {stuck, process_table()[stuck][0]}  # and the server that waits for it
+        assert len(others) == 5
+        wait_until(lambda: not still_there(others), "the others' end", 40)
+        assert stuck in still_there(left)
 
 
 @pytest.mark.parametrize("orders", ["", '{"parent":'], ids=["none", "a part"])
@@ -209,15 +241,17 @@ def test_the_last_worker_removes_the_pools_folder_unless_the_pool_is_there_to_do
         "import sys; from motif_jax.actors import member; member.run = lambda orders: orders['dismissed'];"
         "sys.exit(member.main())"
     )
-    subprocess.run(
-        [sys.executable, "-c", code],
-        input=json.dumps({"parent": os.getpid(), "dismissed": dismissed}) + "\n",
-        text=True,
-        cwd=REPOSITORY,
-        env={**os.environ, "TMPDIR": str(own)},
-        timeout=60,
-        check=True,
-    )
+    environment = {**os.environ, "TMPDIR": str(own)}
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, text=True, cwd=REPOSITORY, env=environment
+    ) as worker:
+        assert worker.stdin is not None
+        worker.stdin.write(json.dumps({"dismissed": dismissed}) + "\n")
+        worker.stdin.flush()
+        if not dismissed:
+            worker.stdin.close()
+        assert worker.wait(60) == 0
     assert [path.name for path in tmp_path.rglob("*")] == (["pool", "lock"] if dismissed else [])
 
 

@@ -10,18 +10,15 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from motif_jax.actors import folders, launchers, member
+from motif_jax.actors import folders, member
 from motif_jax.actors.group import episode_seed
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Ready, Rollouts
-from motif_jax.envs.recall import Recall
-from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support.interruption import StoppedError
 from tests.processes import still_there
 
@@ -274,30 +271,6 @@ def test_backpressure_stops_the_actors_until_a_slot_comes_back() -> None:
         assert [(entry.slot, entry.row) for entry in ready] == [(finished[0], 0)]
 
 
-def test_a_killed_process_is_replaced_in_its_ring_and_its_groups_unfinished_slot_is_dropped() -> None:
-    with ActorPool(config(games_per_process=1)) as pool:
-        pool.start()
-        episodes: list[dict[str, float]] = []
-        play(pool, lambda: min(pool.next_episode()) > 2)
-        episodes += pool.episodes()
-        before = pool.pids()
-        victim = before[1]  # neither the first nor the last of the first group's ring
-        os.kill(victim, signal.SIGKILL)
-        play(pool, lambda: pool.restarts == 1 and pool.dropped_slots == 1)
-        after = pool.pids()
-        assert victim not in after
-        assert [*after[:1], *after[2:]] == [*before[:1], *before[2:]]
-        begun = pool.next_episode()
-        finished = play(pool, lambda: min(pool.next_episode()) > max(begun) + 4)
-        assert {pool.group_of(slot) for slot in finished} == set(range(4))
-        assert (pool.restarts, pool.dropped_slots) == (1, 1)
-        episodes = [e for e in episodes + pool.episodes() if e["env"] < 3]
-        assert len({(e["env"], e["episode"]) for e in episodes}) == len(episodes), (
-            "an episode was played twice"
-        )
-    assert not still_there({victim, *after})
-
-
 def test_workers_that_still_start_do_not_hear_ctrl_c() -> None:
     with ActorPool(config()) as pool:
         pool.start()
@@ -307,104 +280,11 @@ def test_workers_that_still_start_do_not_hear_ctrl_c() -> None:
         assert pool.restarts == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_process_that_does_not_answer_is_cut_out_of_its_ring_wherever_it_is(place: int) -> None:
-    with ActorPool(config(workers=1, timeout_seconds=2.0, games_per_process=1)) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
-        before = pool.pids()
-        os.kill(before[place], signal.SIGSTOP)
-        play(pool, lambda: pool.restarts == 1)
-        after = pool.pids()
-        assert [one == other for one, other in zip(before, after, strict=True)] == [
-            number != place for number in range(6)
-        ]
-        begun = pool.next_episode()
-        play(pool, lambda: min(pool.next_episode()) > max(begun) + 1)
-        assert pool.restarts == 1
-
-
-@pytest.mark.slow
-def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spawned: list[subprocess.Popen[bytes]] = []
-
-    class Stopped(subprocess.Popen[bytes]):
-        """The first one is stopped before it has got its orders: without them it is not up, however fast it starts."""
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            if not spawned:
-                self.send_signal(signal.SIGSTOP)
-            spawned.append(self)
-
-    monkeypatch.setattr(launchers.subprocess, "Popen", Stopped)
-    # Long enough for its successor to be up in, on a busy machine too.
-    with ActorPool(config(workers=1, start_timeout_seconds=10.0, start_method="exec")) as pool:
-        pool.start()
-        play(pool, lambda: pool.restarts == 1)
-        play(pool, lambda: len(pool.episodes()) > 0)
-    assert "it was not up after 10 seconds" in capfd.readouterr().err
-
-
-@pytest.mark.slow
-def test_workers_that_nobody_reads_are_not_taken_for_dead() -> None:
-    """Inference compiles while the actors start, which may take long."""
-    with ActorPool(config(workers=1, start_timeout_seconds=10.0)) as pool:
-        pool.start()
-        time.sleep(11.5)
-        play(pool, lambda: len(pool.episodes()) > 0)
-        assert pool.restarts == 0
-
-
-class Fails(Recall):
-    """Cannot be made any more once there is a file of that name."""
-
-    def __init__(self, name: str, broken: str, delay: int) -> None:
-        super().__init__(name, delay=delay)
-        if os.path.exists(broken):
-            raise ValueError("this engine is broken")
-
-    @staticmethod
-    def make_spec(name: str, *given: Any, broken: str = "", **options: Any) -> EnvironmentSpec:
-        return Recall.make_spec(name, *given, **options)
-
-
-def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
-    game = {
-        "env": "tests.actors.pool_test:Fails",
-        "options": {"delay": 2, "broken": str(tmp_path / "broken")},
-    }
-    with ActorPool(config(workers=1, max_failures=2, **game)) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
-        (tmp_path / "broken").touch()
-        os.kill(pool.pids()[0], signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="this engine is broken"):
-            play(pool, lambda: False)
-
-
 def test_a_worker_that_would_lay_out_the_slots_in_another_way_says_so() -> None:
     wanted = config(workers=1)
     orders = {"config": dataclasses.asdict(wanted), "member": 0, "generation": 0}
     with pytest.raises(RuntimeError, match="in another way than the one that started it"):
         member.run({**orders, "layout": str(config(workers=1, rollout=ROLLOUT + 1).layout())})
-
-
-def test_files_of_a_killed_engine_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    game = {"env": "NetHackScore-v1", "options": {"max_episode_steps": 10}}
-    with ActorPool(config(workers=1, **game)) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
-        files = set(tmp_path.glob("*/0/*"))
-        os.kill(pool.pids()[0], signal.SIGKILL)
-        play(pool, lambda: pool.restarts == 1 and len(pool.episodes()) > 0)
-        assert files
-        assert not any(path.exists() for path in files)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_folders_of_runs_that_were_killed_as_a_whole_are_swept(

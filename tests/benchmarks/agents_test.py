@@ -88,6 +88,7 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
             assert one["ratio"] == pytest.approx(one["pool"] / one["bare"])
             assert min(value for name, value in one.items() if name != "restarts") > 0
         assert line["parent_microseconds_per_step"] >= max(line["parent_parts"].values())
+        assert line["busy_parent_microseconds_per_step"] >= max(line["busy_parent_parts"].values()) > 0
         assert 0.1 < line["megabytes_per_game"] < 200
 
 

@@ -10,13 +10,20 @@ from nle.nethack.nethack import DLPATH
 
 from motif_jax.envs.nethack.actions import ESCAPE, SPACE
 from motif_jax.envs.nethack.buffers import Buffers
-from motif_jax.envs.nethack.library import set_long, share_code
+from motif_jax.envs.nethack.library import KeptLibrary, no_use_of_keeping, set_long
 from motif_jax.envs.nethack.scratch import game_folders
 from motif_jax.envs.spec import EngineError
 
 _MAX_OPENING_PROMPTS = 1000
 # Files of an engine's folder that games add to. A death shows the best of `record`, the other two only grow.
 _SCORE_FILES = ("record", "logfile", "xlogfile")
+_BIRTHDAY = "ubirthday"
+
+
+def preload() -> None:
+    """Prepares what engines have in common, for those that are made in this process and in its forks."""
+    if no_use_of_keeping() is None:
+        KeptLibrary(DLPATH).close()
 
 
 class NetHackEngine:
@@ -27,18 +34,23 @@ class NetHackEngine:
 
     Args:
         buffers: where the game is written; memory of its own by default.
-        shared_code: use one copy of the library's code for all games (see `motif_jax.envs.nethack.library`).
+        shared_code: use one copy of the library's code for all games, and load its variables once, where that is to be had
+            (see `motif_jax.envs.nethack.library`).
     """
 
     def __init__(self, buffers: Buffers | None = None, shared_code: bool = True) -> None:
         self.buffers = buffers if buffers is not None else Buffers()
-        self._shared_code = shared_code
         with game_folders():
             self._game = nethack.Nethack(observation_keys=(), ttyrec=None, fix_moon_phase=True)
         self._score_files = [Path(self._game._vardir, name) for name in _SCORE_FILES]
+        self._library: KeptLibrary | None = None
+        if shared_code and no_use_of_keeping() is None:
+            self._library = KeptLibrary(DLPATH)
+            Path(self._game.dlpath).write_bytes(self._library.stand_in())
+            self._birthday = self._library.long(_BIRTHDAY)
         engine = self._game._pynethack  # its public step adds tuples that nobody reads
         engine.set_buffers(**self.buffers.engine_arrays())
-        self._reset = engine.reset
+        self._end, self._reset = engine.close, engine.reset
         self.step = engine.step
         self.done = engine.done
         self.in_normal_game = engine.in_normal_game
@@ -50,11 +62,16 @@ class NetHackEngine:
             if os.stat(file).st_size:
                 os.truncate(file, 0)
         self._game.set_initial_seeds(core, disp, False)
-        self._reset()
         # When the game began, by the clock of the wall: the price of worthless glass in shops depends on it.
-        set_long(self._game.dlpath, "ubirthday", 1 + core % (1 << 30))
-        if self._shared_code:  # every new game loads the library anew
-            share_code(self._game._dl.fileno(), DLPATH)
+        birthday = 1 + core % (1 << 30)
+        if self._library is None:
+            self._reset()
+            set_long(self._game.dlpath, _BIRTHDAY, birthday)
+        else:
+            self._end()
+            self._library.restore()
+            self._reset()
+            self._birthday.value = birthday
         in_moveloop = self.buffers.program_state[3:4]
         for _ in range(_MAX_OPENING_PROMPTS):
             if in_moveloop[0]:
@@ -68,3 +85,5 @@ class NetHackEngine:
     def close(self) -> None:
         """Frees the game, its copy of the library and its folder. Closing twice is allowed."""
         self._game.close()
+        if self._library is not None:
+            self._library.close()

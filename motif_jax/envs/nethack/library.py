@@ -1,9 +1,16 @@
-"""One copy of the engine's machine code for all games of all processes.
+"""The engine's library: one copy of its machine code for all games of all processes, and loaded once for all games of an engine.
 
 nle loads a private copy of its library for each game, because the game lives in the library's global variables. The
 code and constants in those copies are equal byte for byte, but the caches of a processor cannot know that: twenty games
 in turns cost three times as much a step as one game alone. Mapping the pages that nobody writes from the one installed
 file gives back a third of it, and the memory.
+
+Every call of a function in that library, also of its own, goes through a table of addresses, which each game has for itself:
+thousands of cache lines that twenty games fetch again and again. Where the loader has found that a call stays inside the
+library, it jumps there at once here.
+
+nle also loads that copy anew for each new game. Most of that is the loader's and the kernel's work, and comes to the same
+as putting the library's variables back to what they were (`KeptLibrary`).
 """
 
 from __future__ import annotations
@@ -13,69 +20,64 @@ import ctypes
 import functools
 import mmap
 import os
+import shutil
 import struct
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
 
-_PAGE = mmap.PAGESIZE
+from motif_jax.envs.nethack import elf
+
+_NAME = "nle.so"
 _MAP_FIXED = 0x10
-_PT_LOAD, _EXECUTE, _WRITE, _READ = 1, 1, 2, 4
+_PUNCH_HOLE = 3  # and keep the file's size
+_JUMP, _JUMP_AT_ONCE = struct.Struct("<Bi"), 0xE9
 
 
-class Segment(NamedTuple):
-    """A part of a library that is loaded and never written, in bytes, rounded to pages."""
+def no_use_of_keeping() -> str | None:
+    """Why engines are loaded anew for each game here, each with code of its own; None where they need not be."""
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
+        return "only where Linux runs on x86-64 is it known how a library stays loaded"
+    if "CS_GNU_LIBC_VERSION" not in os.confstr_names:
+        return "only of the GNU C library is it known how a library stays loaded"
+    return None
 
-    offset: int
-    address: int
-    length: int
-    protection: int
+
+class _Installed:
+    """The installed library: `descriptor`, kept open, `layout`, and `calls`, pages with stubs that jump at once."""
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.layout = elf.layout(path)
+        self.calls: tuple[int, elf.Segment] | None = None
+
+    def bind(self, base: int) -> None:
+        """Makes `calls` as the loader has found them in the first copy, which lies at `base`: all others are alike."""
+        stubs, end = self.layout.stubs, self.layout.zeros[1]
+        if self.calls is not None or not stubs:
+            return
+        [code] = [segment for segment in self.layout.read_only if segment.protection & mmap.PROT_EXEC]
+        start = min(stubs).address // mmap.PAGESIZE * mmap.PAGESIZE
+        stop = -(-(max(stubs).address + _JUMP.size) // mmap.PAGESIZE) * mmap.PAGESIZE
+        pages = bytearray(ctypes.string_at(base + start, stop - start))
+        for address, slot in stubs:
+            target = ctypes.c_size_t.from_address(base + slot).value - base
+            if 0 <= target < end:
+                _JUMP.pack_into(pages, address - start, _JUMP_AT_ONCE, target - address - _JUMP.size)
+        file = os.memfd_create("nle calls", os.MFD_CLOEXEC)
+        os.write(file, pages)
+        self.calls = file, elf.Segment(0, start, stop - start, code.protection)
 
 
-def read_only_segments(path: str | os.PathLike[str]) -> list[Segment]:
-    """The loadable parts of the 64-bit ELF file `path` that are not writable. Raises ValueError for other files."""
-    with open(path, "rb") as file:
-        header = file.read(64)
-        if header[:6] != b"\x7fELF\x02\x01":
-            raise ValueError(f"{path} is not a 64-bit little-endian ELF file")
-        (table,) = struct.unpack_from("<Q", header, 32)
-        entry_size, entries = struct.unpack_from("<HH", header, 54)
-        file.seek(table)
-        content = file.read(entry_size * entries)
-    found = []
-    for index in range(entries):
-        kind, flags, offset, address, _, size, *_ = struct.unpack_from(
-            "<IIQQQQQQ", content, index * entry_size
-        )
-        if kind == _PT_LOAD and not flags & _WRITE:
-            skew = offset % _PAGE
-            length = (size + skew + _PAGE - 1) // _PAGE * _PAGE
-            protection = (mmap.PROT_READ if flags & _READ else 0) | (
-                mmap.PROT_EXEC if flags & _EXECUTE else 0
-            )
-            found.append(Segment(offset - skew, address - skew, length, protection))
-    return found
+_installed = functools.cache(_Installed)
 
 
 @functools.cache
-def _shared(path: str) -> tuple[int, list[Segment]]:
-    """A descriptor of the installed library, kept open, and its segments."""
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC), read_only_segments(path)
-
-
-@functools.cache
-def _mmap() -> Callable[..., int]:
-    function = ctypes.CDLL(None, use_errno=True).mmap
-    function.restype = ctypes.c_void_p
-    function.argtypes = [
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_long,
-    ]
-    return function
+def _libc() -> ctypes.CDLL:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    library.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+    return library
 
 
 def _loaded_at(inode: int) -> int:
@@ -83,53 +85,103 @@ def _loaded_at(inode: int) -> int:
     with open("/proc/self/maps", encoding="utf-8") as maps:
         for line in maps:
             fields = line.split(None, 5)
-            if (
-                len(fields) == 6
-                and int(fields[4]) == inode
-                and "nle.so" in fields[5]
-                and not int(fields[2], 16)
-            ):
+            if len(fields) == 6 and int(fields[4]) == inode and _NAME in fields[5] and not int(fields[2], 16):
                 return int(fields[0].split("-")[0], 16)
     raise OSError(f"no library with inode {inode} is loaded")
 
 
-def share_code(copy: int, installed: str) -> bool:
-    """Puts pages of the file `installed` in the place of the read-only pages of a loaded copy of it.
+class KeptLibrary:
+    """A copy of the installed library that stays loaded from game to game, its code that of the installed file.
+
+    nle refuses to start a game in a library that is loaded already. So what it loads and unloads is a file that only says
+    that it needs this copy (`stand_in`): the names that it looks up are found here.
 
     Args:
-        copy: descriptor of the loaded copy, which must have the same content.
-        installed: path of the file whose pages are to be used.
-
-    Returns:
-        Whether it was done: only Linux on x86-64 loads copies in a way that allows it.
+        path: of the installed library.
 
     Raises:
         OSError: the system refused.
     """
-    if sys.platform != "linux" or os.uname().machine != "x86_64":
-        return False
-    descriptor, segments = _shared(installed)
-    base = _loaded_at(os.fstat(copy).st_ino)
-    for segment in segments:
-        address = base + segment.address
-        flags = mmap.MAP_PRIVATE | _MAP_FIXED
-        got = _mmap()(address, segment.length, segment.protection, flags, descriptor, segment.offset)
-        if got != address:
-            number = ctypes.get_errno()
-            raise OSError(number, f"mapping the engine's code: {os.strerror(number)}")
-    return True
+
+    def __init__(self, path: str) -> None:
+        installed = _installed(path)
+        layout = installed.layout
+        self._file = os.memfd_create(_NAME, os.MFD_CLOEXEC)
+        self._path = f"/proc/self/fd/{self._file}"
+        shutil.copyfile(path, self._path)
+        with open(path, "rb") as file:
+            self._head = file.read(mmap.PAGESIZE)
+        # At once, not name by name when a name is first needed: all of it is to stay.
+        self._library: ctypes.CDLL | None = ctypes.CDLL(self._path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        base = _loaded_at(os.fstat(self._file).st_ino)
+        installed.bind(base)
+        for segment in layout.read_only:
+            _map(base, segment, installed.descriptor)
+            # Nobody reads that part of the copy any more.
+            if _libc().fallocate(self._file, _PUNCH_HOLE, segment.offset, segment.length):
+                raise _failed("giving memory back")
+        if installed.calls is not None:
+            calls, pages = installed.calls
+            _map(base, pages, calls)
+        start, stop = layout.data
+        self._data_at, self._data = base + start, ctypes.string_at(base + start, stop - start)
+        start, stop = layout.zeros
+        self._zeros_at, self._zeros = base + start, stop - start
+        # What the loader calls, in its order.
+        self._first = _functions(base, layout.first)
+        self._last = _functions(base, layout.last)[::-1]
+
+    def stand_in(self) -> bytes:
+        """The file that nle is to load."""
+        return elf.pointing_to(self._path, self._head)
+
+    def long(self, name: str) -> ctypes.c_long:
+        """A global variable of type long. Raises ValueError if there is none of that name."""
+        assert self._library is not None
+        return ctypes.c_long.in_dll(self._library, name)
+
+    def restore(self) -> None:
+        """Makes it what it was when it was loaded. No game may be running in it.
+
+        What its variables point to is left alone, as it would be if the library were unloaded.
+        """
+        for function in self._last:
+            function(0, None, None)
+        ctypes.memmove(self._data_at, self._data, len(self._data))
+        ctypes.memset(self._zeros_at, 0, self._zeros)
+        for function in self._first:
+            function(0, None, None)
+
+    def close(self) -> None:
+        """Unloads it. Closing twice is allowed."""
+        if self._library is not None:
+            _ctypes.dlclose(self._library._handle)
+            self._library = None
+            os.close(self._file)
 
 
-def set_long(path: str, name: str, value: int) -> int:
-    """Sets a global variable of type long in a loaded copy of the library.
+def _map(base: int, segment: elf.Segment, descriptor: int) -> None:
+    address, flags = base + segment.address, mmap.MAP_PRIVATE | _MAP_FIXED
+    got = _libc().mmap(address, segment.length, segment.protection, flags, descriptor, segment.offset)
+    if got != address:
+        raise _failed("mapping the engine's code")
 
-    Args:
-        path: what the copy was loaded from.
-        name: of the variable.
-        value: the new value.
 
-    Returns:
-        The value before.
+def _functions(base: int, calls: elf.Calls) -> list[Callable[..., None]]:
+    """The functions that the loader calls of a library at `base`: its own first one, then those of the table."""
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    table = (ctypes.c_size_t * calls.count).from_address(base + calls.table)
+    own = [base + calls.function] if calls.function else []
+    return [kind(address) for address in [*own, *table]]
+
+
+def _failed(what: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def set_long(path: str, name: str, value: int) -> None:
+    """Sets a global variable of type long in a copy of the library that nle has loaded from `path`.
 
     Raises:
         OSError: the copy is not loaded.
@@ -137,9 +189,7 @@ def set_long(path: str, name: str, value: int) -> int:
     """
     loaded = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     try:
-        variable = ctypes.c_long.in_dll(loaded, name)
-        before, variable.value = variable.value, value
+        ctypes.c_long.in_dll(loaded, name).value = value
     finally:
         # Held any longer it would outlive its game: nle starts a game by loading the copy anew.
         _ctypes.dlclose(loaded._handle)
-    return before

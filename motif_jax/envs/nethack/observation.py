@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack.actions import EXTENDED_KEYS, TASK_KEYS, action_names
 from motif_jax.envs.nethack.game import EPISODE_FIELDS
+from motif_jax.envs.nethack.library import no_use_of_keeping
 from motif_jax.envs.nethack.status import NUM_STATUS
 from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.nethack.window import WINDOW
@@ -65,6 +66,7 @@ def make_spec(
         raise UserError(f"max_episode_steps={max_episode_steps} must be at least 1")
     extended = TASKS[name].extended
     keys = EXTENDED_KEYS if extended else TASK_KEYS
+    reason = no_use_of_keeping()
     return EnvironmentSpec(
         observation=_OBSERVATION | {field: _OPTIONAL[field] for field in fields},
         num_actions=len(keys),
@@ -79,4 +81,5 @@ def make_spec(
         renderer="motif_jax.envs.nethack.renderer:NetHackRenderer",
         group="motif_jax.envs.nethack.group:NetHackGroup",
         modules=("motif_jax.envs.nethack.engine",),
+        remark="" if reason is None else f"engines loaded anew for each game, which is slower ({reason})",
     )

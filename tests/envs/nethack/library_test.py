@@ -1,16 +1,22 @@
-"""Sharing the engine's code between games."""
+"""Sharing the engine's code between games, and keeping it loaded from game to game."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import hashlib
+import itertools
 import os
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from motif_jax.envs.nethack import library
+from motif_jax.envs import registry
+from motif_jax.envs.nethack import elf, library
 from motif_jax.envs.nethack.engine import DLPATH, NetHackEngine
-from motif_jax.envs.nethack.game import game_seeds
+from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT, Game, game_seeds
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.uname().machine != "x86_64", reason="code is shared on x86-64 Linux only"
@@ -35,6 +41,42 @@ def test_games_are_the_same_with_and_without():
     private.close()
 
 
+def test_episodes_of_several_kept_games_are_those_of_libraries_that_are_loaded_anew():
+    """Left in the middle, ended by death, and quit, in turns: no game finds anything of another."""
+    games = [
+        Game("NetHackScore-v1", NetHackEngine(shared_code=kept), 400, {})
+        for kept in (True, True, True, False)
+    ]
+    *kept, fresh = games
+    ends = set()
+
+    def play(game, seed, steps):
+        rng, digest = np.random.default_rng(seed), hashlib.blake2b()
+        for action in rng.choice([*range(8), 19, 20, 21], steps).tolist():
+            reward, end = game.advance(action)
+            digest.update(
+                repr((reward, end)).encode() + game.buffers.now.memory + game.buffers.message_memory
+            )
+            digest.update(game.buffers.tty_chars.tobytes() + game.buffers.tty_colors.tobytes())
+            yield digest.digest()
+            if end:
+                ends.add(game.info()["end"])
+                return
+
+    for episode in range(5):
+        seeds, steps = [100 * episode + number for number in range(3)], (30, 150, 400)
+        for game, seed in zip(kept, seeds, strict=True):
+            game.start(seed)
+        seen = list(itertools.zip_longest(*map(play, kept, seeds, steps)))
+        for number, (seed, limit) in enumerate(zip(seeds, steps, strict=True)):
+            fresh.start(seed)
+            of_one = [step[number] for step in seen if step[number] is not None]
+            assert list(play(fresh, seed, limit)) == of_one
+    assert {END_DEATH, END_LIMIT} <= ends
+    for game in games:
+        game.close()
+
+
 def code_inodes():
     """Inodes of the files that executable pages of the engine come from."""
     with open("/proc/self/maps", encoding="utf-8") as maps:
@@ -47,38 +89,65 @@ def code_inodes():
 def test_code_pages_come_from_the_installed_file():
     inode = os.stat(DLPATH).st_ino
     gc.collect()  # games of earlier tests that nobody has closed
-    before = code_inodes().count(inode)
+    before = code_inodes()
     engines = [NetHackEngine(), NetHackEngine()]
     for engine in engines:
         engine.start(*game_seeds(0))
-    assert code_inodes().count(inode) >= before + 2
+    loaded = code_inodes()
+    assert loaded.count(inode) >= before.count(inode) + 2
+    assert len(loaded) == len(before) + 2, "and from nowhere else"
     for engine in engines:
         engine.close()
-    assert code_inodes().count(inode) == before
+    assert code_inodes() == before
 
 
-def test_segments_are_those_that_nobody_writes():
-    segments = library.read_only_segments(DLPATH)
-    assert any(segment.protection & 4 for segment in segments)
-    for segment in segments:
+def test_an_engine_stays_where_it_is_from_game_to_game():
+    engine, addresses = NetHackEngine(), set()
+    for seed in range(3):
+        engine.start(*game_seeds(seed))
+        addresses.add(ctypes.addressof(engine._library.long("moves")))
+    assert len(addresses) == 1
+    engine.close()
+
+
+def test_a_layout_says_what_is_never_written():
+    layout = elf.layout(DLPATH)
+    assert any(segment.protection & 4 for segment in layout.read_only)
+    for segment in layout.read_only:
         assert not segment.protection & 2
         assert segment.offset % 4096 == segment.address % 4096 == segment.length % 4096 == 0
+    assert layout.data[0] % 4096 == 0 < layout.data[0] < layout.data[1] == layout.zeros[0] < layout.zeros[1]
 
 
 def test_other_files_are_refused(tmp_path):
     path = tmp_path / "file.so"
     path.write_bytes(b"text" * 100)
     with pytest.raises(ValueError, match="ELF"):
-        library.read_only_segments(path)
+        elf.layout(path)
 
 
-def test_the_clock_of_the_wall_sets_no_prices():
+def test_where_libraries_cannot_be_kept_they_are_loaded_anew_which_is_said(monkeypatch):
+    assert registry.spec("NetHackScore-v1").remark == ""
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
+    assert "loaded anew for each game" in registry.spec("NetHackScore-v1").remark
+    engine = NetHackEngine()
+    assert engine._library is None
+    engine.start(*game_seeds(3))
+    assert engine.in_normal_game()
+    engine.close()
+
+
+def test_the_clock_of_the_wall_sets_no_prices(monkeypatch):
     """Shops price worthless glass by the second in which a game began; here by its seed."""
-    engine, births = NetHackEngine(), []
+    births = []
+    monkeypatch.setattr("motif_jax.envs.nethack.engine.set_long", lambda *given: births.append(given[-1]))
+    kept, fresh = NetHackEngine(), NetHackEngine(shared_code=False)
     for seed in (3, 4, 3):
-        engine.start(*game_seeds(seed))
-        births.append(library.set_long(engine._game.dlpath, "ubirthday", 0))
+        kept.start(*game_seeds(seed))
+        fresh.start(*game_seeds(seed))
+        assert births[-1] == kept._library.long("ubirthday").value
     assert births[0] == births[2] != births[1]
     with pytest.raises(ValueError, match="no_such_name"):
-        library.set_long(engine._game.dlpath, "no_such_name", 0)
-    engine.close()
+        library.set_long(fresh._game.dlpath, "no_such_name", 0)
+    kept.close()
+    fresh.close()

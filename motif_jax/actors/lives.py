@@ -1,0 +1,61 @@
+"""What a pool knows of its processes' lives: who is there, who is up, who died how often, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from motif_jax.actors.launchers import Death
+
+
+class Lives:
+    """Of `count` processes, by number.
+
+    Attributes:
+      alive: those that have been started and not been seen to end.
+      launched: in which generation of its group each was started.
+      failures: how often each has died since its group finished a slot.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.alive: set[int] = set()
+        self.launched = [0] * count
+        self.failures = [0] * count
+        self._started_at: list[float | None] = [None] * count
+        self._errors: dict[int, str] = {}
+
+    def begin(self, number: int, generation: int, clock: float) -> None:
+        """The process is started."""
+        self._started_at[number], self.launched[number] = clock, generation
+
+    def is_up(self, numbers: Iterable[int]) -> bool:
+        """Whether all of them have said that they are up."""
+        return all(self._started_at[number] is None for number in numbers)
+
+    def came_up(self, number: int) -> None:
+        """The process says that it is up."""
+        self._started_at[number] = None
+
+    def late(self, clock: float, seconds: float) -> list[int]:
+        """Those that were started longer ago and are not up."""
+        return [
+            n for n, since in enumerate(self._started_at) if since is not None and clock - since > seconds
+        ]
+
+    def blame(self, number: int, reason: str) -> None:
+        """Notes why the process is about to die."""
+        self._errors[number] = reason
+
+    def end(self, death: Death, works: bool) -> str | None:
+        """A process has ended; `works`: its group has finished a slot since it was started.
+
+        Returns:
+          Why, and None if another has taken its place before.
+        """
+        number, code = death.member, death.code
+        if death.generation != self.launched[number]:
+            return None
+        self.alive.discard(number)
+        self.failures[number] = 0 if works else self.failures[number] + 1
+        reason = f"signal {-code}" if code < 0 else f"exit code {code}"
+        error = self._errors.pop(number, None)
+        return reason if error is None else f"{reason}\n{error}"

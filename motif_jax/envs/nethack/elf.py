@@ -1,0 +1,168 @@
+"""What has to be known of the file of a shared library (ELF, 64 bits, little-endian), and the smallest one that can be made."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from typing import NamedTuple
+
+PAGE = mmap.PAGESIZE
+_LOAD, _DYNAMIC, _STACK, _RELRO = 1, 2, 0x6474E551, 0x6474E552
+_EXECUTE, _WRITE, _READ = 1, 2, 4
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_ENTRY = struct.Struct("<qQ")
+_END, _NEEDED, _STRINGS, _SYMBOLS, _STRINGS_SIZE, _SYMBOL_SIZE = 0, 1, 5, 6, 10, 11
+_STUB_BYTES, _STUBS = 2, 23
+_INIT, _FINI, _INIT_ARRAY, _FINI_ARRAY, _INIT_BYTES, _FINI_BYTES = 12, 13, 25, 26, 27, 28
+_SHARED_LIBRARY, _VERSION = 3, 1
+_RELOCATION = struct.Struct("<QQq")
+_JUMP_THROUGH = b"\xff\x25"
+
+
+class Segment(NamedTuple):
+    """A part of a library that is loaded and never written, in bytes, rounded to pages."""
+
+    offset: int
+    address: int
+    length: int
+    protection: int
+
+
+class Calls(NamedTuple):
+    """Functions of a library that the loader calls: one of its own, 0 if there is none, and the table of `count` pointers."""
+
+    function: int
+    table: int
+    count: int
+
+
+class Stub(NamedTuple):
+    """What a call of a function goes through that may be another library's: a jump to where the address in `slot` leads."""
+
+    address: int
+    slot: int
+
+
+class Layout(NamedTuple):
+    """Where things lie in a loaded library. Addresses count from its beginning.
+
+    Attributes:
+      read_only: the parts that are not writable.
+      data: start and end of what can be written, as the file and the loader have filled it.
+      zeros: start and end of what can be written and is zero at first.
+      first, last: what the loader calls when all is there, and before the library goes.
+      stubs: those of a library for x86-64 that look as expected.
+    """
+
+    read_only: list[Segment]
+    data: tuple[int, int]
+    zeros: tuple[int, int]
+    first: Calls
+    last: Calls
+    stubs: list[Stub]
+
+
+def layout(path: str | os.PathLike[str]) -> Layout:
+    """Reads the file `path`. Raises ValueError for one that is no such library, or has several parts that can be written."""
+    with open(path, "rb") as file:
+        content = file.read()
+    if content[:6] != b"\x7fELF\x02\x01":
+        raise ValueError(f"{path} is not a 64-bit little-endian ELF file")
+    fields = _HEADER.unpack_from(content)
+    table, size, count = fields[5], fields[9], fields[10]
+    parts = [_SEGMENT.unpack_from(content, table + index * size) for index in range(count)]
+    writable = [part for part in parts if part[0] == _LOAD and part[1] & _WRITE]
+    if len(writable) != 1:
+        raise ValueError(f"{path} has {len(writable)} writable parts where one is expected")
+    _, _, _, address, _, filled, whole, _ = writable[0]
+    # The loader writes that only once, and then protects its whole pages.
+    protected = [(part[3] + part[6]) // PAGE * PAGE for part in parts if part[0] == _RELRO]
+    told = _told(content, parts)
+    return Layout(
+        [_segment(part) for part in parts if part[0] == _LOAD and not part[1] & _WRITE],
+        (max([address, *protected]), address + filled),
+        (address + filled, address + whole),
+        Calls(told.get(_INIT, 0), told.get(_INIT_ARRAY, 0), told.get(_INIT_BYTES, 0) // 8),
+        Calls(told.get(_FINI, 0), told.get(_FINI_ARRAY, 0), told.get(_FINI_BYTES, 0) // 8),
+        _stubs(content, parts, told),
+    )
+
+
+def _segment(part: tuple[int, ...]) -> Segment:
+    _, flags, offset, address, _, size, *_ = part
+    skew = offset % PAGE
+    length = (size + skew + PAGE - 1) // PAGE * PAGE
+    protection = (mmap.PROT_READ if flags & _READ else 0) | (mmap.PROT_EXEC if flags & _EXECUTE else 0)
+    return Segment(offset - skew, address - skew, length, protection)
+
+
+def _told(content: bytes, parts: list[tuple[int, ...]]) -> dict[int, int]:
+    """What the file tells the loader, by tag; of tags that come several times the last."""
+    for kind, _, offset, _, _, size, *_ in parts:
+        if kind == _DYNAMIC:
+            return dict(_ENTRY.iter_unpack(content[offset : offset + size // _ENTRY.size * _ENTRY.size]))
+    return {}
+
+
+def _stubs(content: bytes, parts: list[tuple[int, ...]], told: dict[int, int]) -> list[Stub]:
+    def place(address: int) -> int:
+        for kind, _, offset, start, _, filled, *_ in parts:
+            if kind == _LOAD and start <= address < start + filled:
+                return offset + address - start
+        return len(content)
+
+    found = []
+    start = place(told.get(_STUBS, -1))
+    for slot, _, _ in _RELOCATION.iter_unpack(content[start : start + told.get(_STUB_BYTES, 0)]):
+        # The file's slot leads behind the stub's jump, six bytes, where the loader is asked for the address.
+        address = int.from_bytes(content[place(slot) : place(slot) + 8], "little") - 6
+        jump = content[place(address) : place(address) + 6]
+        if (
+            jump[:2] == _JUMP_THROUGH
+            and address + 6 + int.from_bytes(jump[2:], "little", signed=True) == slot
+        ):
+            found.append(Stub(address, slot))
+    return found
+
+
+def pointing_to(path: str, like: bytes) -> bytes:
+    """A library with nothing in it but that it needs the one at `path`, in whose names the loader looks then.
+
+    Args:
+      path: with a slash in it.
+      like: the beginning of a library for the same machine.
+    """
+    head = _HEADER.unpack_from(like)
+    strings = b"\0" + os.fsencode(path) + b"\0"
+    told_at = _HEADER.size + 3 * _SEGMENT.size
+    told_bytes = 6 * _ENTRY.size
+    symbols_at, symbol_bytes = told_at + told_bytes, 24
+    strings_at = symbols_at + symbol_bytes
+    told = (
+        (_NEEDED, 1),
+        (_STRINGS, strings_at),
+        (_SYMBOLS, symbols_at),
+        (_STRINGS_SIZE, len(strings)),
+        (_SYMBOL_SIZE, symbol_bytes),
+        (_END, 0),
+    )
+    whole = strings_at + len(strings)
+    parts = (
+        (_LOAD, _READ | _WRITE, 0, 0, 0, whole, whole, PAGE),
+        (_DYNAMIC, _READ | _WRITE, told_at, told_at, told_at, told_bytes, told_bytes, 8),
+        # Without it the loader would make the stacks executable.
+        (_STACK, _READ | _WRITE, 0, 0, 0, 0, 0, 16),
+    )
+    header = (head[0], _SHARED_LIBRARY, head[2], _VERSION, 0, _HEADER.size, 0, head[7])
+    sizes = (_HEADER.size, _SEGMENT.size, len(parts), 0, 0, 0)
+    return b"".join(
+        (
+            _HEADER.pack(*header, *sizes),
+            *(_SEGMENT.pack(*part) for part in parts),
+            *(_ENTRY.pack(*entry) for entry in told),
+            bytes(symbol_bytes),
+            strings,
+        )
+    )

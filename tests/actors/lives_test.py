@@ -1,0 +1,157 @@
+"""Processes that die, hang or cannot work, and those that only seem to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from motif_jax.actors import launchers
+from motif_jax.actors.launchers import Death
+from motif_jax.actors.lives import Lives
+from motif_jax.actors.pool import ActorPool
+from motif_jax.envs.recall import Recall
+from motif_jax.envs.spec import EnvironmentSpec
+from tests.actors.pool_test import config, play
+from tests.processes import still_there
+
+
+def test_a_death_is_counted_once_and_says_why() -> None:
+    lives = Lives(2)
+    lives.begin(1, generation=3, clock=10.0)
+    assert lives.is_up([0])
+    assert not lives.is_up([0, 1])
+    assert lives.late(14.0, seconds=5.0) == []
+    assert lives.late(16.0, seconds=5.0) == [1]
+    lives.came_up(1)
+    assert lives.late(16.0, seconds=5.0) == []
+    lives.blame(1, "it was too slow")
+    assert lives.end(Death(1, generation=2, code=-9), works=False) is None, "of its predecessor"
+    assert lives.end(Death(1, generation=3, code=-9), works=False) == "signal 9\nit was too slow"
+    assert lives.end(Death(1, generation=3, code=1), works=False) == "exit code 1"
+    assert lives.failures == [0, 2]
+    lives.end(Death(1, generation=3, code=1), works=True)
+    assert lives.failures == [0, 0]
+
+
+def test_a_killed_process_is_replaced_in_its_ring_and_its_groups_unfinished_slot_is_dropped() -> None:
+    with ActorPool(config(games_per_process=1)) as pool:
+        pool.start()
+        episodes: list[dict[str, float]] = []
+        play(pool, lambda: min(pool.next_episode()) > 2)
+        episodes += pool.episodes()
+        before = pool.pids()
+        victim = before[1]  # neither the first nor the last of the first group's ring
+        os.kill(victim, signal.SIGKILL)
+        play(pool, lambda: pool.restarts == 1 and pool.dropped_slots == 1)
+        after = pool.pids()
+        assert victim not in after
+        assert [*after[:1], *after[2:]] == [*before[:1], *before[2:]]
+        begun = pool.next_episode()
+        finished = play(pool, lambda: min(pool.next_episode()) > max(begun) + 4)
+        assert {pool.group_of(slot) for slot in finished} == set(range(4))
+        assert (pool.restarts, pool.dropped_slots) == (1, 1)
+        episodes = [e for e in episodes + pool.episodes() if e["env"] < 3]
+        assert len({(e["env"], e["episode"]) for e in episodes}) == len(episodes), (
+            "an episode was played twice"
+        )
+    assert not still_there({victim, *after})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_process_that_does_not_answer_is_cut_out_of_its_ring_wherever_it_is(place: int) -> None:
+    with ActorPool(config(workers=1, timeout_seconds=2.0, games_per_process=1)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        before = pool.pids()
+        os.kill(before[place], signal.SIGSTOP)
+        play(pool, lambda: pool.restarts == 1)
+        after = pool.pids()
+        assert [one == other for one, other in zip(before, after, strict=True)] == [
+            number != place for number in range(6)
+        ]
+        begun = pool.next_episode()
+        play(pool, lambda: min(pool.next_episode()) > max(begun) + 1)
+        assert pool.restarts == 1
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawned: list[subprocess.Popen[bytes]] = []
+
+    class Stopped(subprocess.Popen[bytes]):
+        """The first one is stopped before it has got its orders: without them it is not up, however fast it starts."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            if not spawned:
+                self.send_signal(signal.SIGSTOP)
+            spawned.append(self)
+
+    monkeypatch.setattr(launchers.subprocess, "Popen", Stopped)
+    # Long enough for its successor to be up in, on a busy machine too.
+    with ActorPool(config(workers=1, start_timeout_seconds=10.0, start_method="exec")) as pool:
+        pool.start()
+        play(pool, lambda: pool.restarts == 1)
+        play(pool, lambda: len(pool.episodes()) > 0)
+    assert "it was not up after 10 seconds" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_workers_that_nobody_reads_are_not_taken_for_dead() -> None:
+    """Inference compiles while the actors start, which may take long."""
+    with ActorPool(config(workers=1, start_timeout_seconds=10.0)) as pool:
+        pool.start()
+        time.sleep(11.5)
+        play(pool, lambda: len(pool.episodes()) > 0)
+        assert pool.restarts == 0
+
+
+class Fails(Recall):
+    """Cannot be made any more once there is a file of that name."""
+
+    def __init__(self, name: str, broken: str, delay: int) -> None:
+        super().__init__(name, delay=delay)
+        if os.path.exists(broken):
+            raise ValueError("this engine is broken")
+
+    @staticmethod
+    def make_spec(name: str, *given: Any, broken: str = "", **options: Any) -> EnvironmentSpec:
+        return Recall.make_spec(name, *given, **options)
+
+
+def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
+    game = {
+        "env": "tests.actors.lives_test:Fails",
+        "options": {"delay": 2, "broken": str(tmp_path / "broken")},
+    }
+    with ActorPool(config(workers=1, max_failures=2, **game)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        (tmp_path / "broken").touch()
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="this engine is broken"):
+            play(pool, lambda: False)
+
+
+def test_files_of_a_killed_engine_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    game = {"env": "NetHackScore-v1", "options": {"max_episode_steps": 10}}
+    with ActorPool(config(workers=1, **game)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        files = set(tmp_path.glob("*/0/*"))
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        play(pool, lambda: pool.restarts == 1 and len(pool.episodes()) > 0)
+        assert files
+        assert not any(path.exists() for path in files)
+    assert list(tmp_path.iterdir()) == []
