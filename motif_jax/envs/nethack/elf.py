@@ -35,7 +35,7 @@ class Calls(NamedTuple):
 
     function: int
     table: int
-    count: int
+    entries: int
 
 
 class Stub(NamedTuple):

@@ -170,7 +170,7 @@ def _map(base: int, segment: elf.Segment, descriptor: int) -> None:
 def _functions(base: int, calls: elf.Calls) -> list[Callable[..., None]]:
     """The functions that the loader calls of a library at `base`: its own first one, then those of the table."""
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-    table = (ctypes.c_size_t * calls.count).from_address(base + calls.table)
+    table = (ctypes.c_size_t * calls.entries).from_address(base + calls.table)
     own = [base + calls.function] if calls.function else []
     return [kind(address) for address in [*own, *table]]
 
