@@ -15,6 +15,7 @@ import optax
 from ml_collections import ConfigDict
 
 from motif_jax.algorithms import schedules
+from motif_jax.algorithms.candidate_scores import LOG_PROBABILITY
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language.agent import LanguageAgent
 from motif_jax.language.tokens import padded
@@ -70,9 +71,11 @@ def targets(
     rows = [[*row[valid].tolist(), end] for row, valid in zip(words, there, strict=True)]
     if length is not None:
         rows = [row + [pad] * (length - len(row)) for row in rows]
-    return dataclasses.replace(network, candidates=padded(rows), by_length=False), np.array(
-        [len(row) for row in rows]
+    # Whatever the scores are that it acts by: what is predicted token by token has log-probabilities.
+    spoken = dataclasses.replace(
+        network, candidates=padded(rows), form=LOG_PROBABILITY, by_length=False, pad_plus_one=False
     )
+    return spoken, np.array([len(row) for row in rows])
 
 
 def sums(network: LanguageAgent, counts: Array | None, params: Any, batch: Batch) -> Sums:
@@ -82,7 +85,7 @@ def sums(network: LanguageAgent, counts: Array | None, params: Any, batch: Batch
       network: its logits are the candidates' log-probabilities.
       counts: tokens of each action: the loss is that of a token. None: it is the cross-entropy of the expert's action among
         the candidates.
-      params: of the network.
+      params: of the network, what is frozen among them.
       batch: rows that are not valid count nothing.
     """
     logits, _ = network.rows(params, batch.prompts)
@@ -138,13 +141,15 @@ class CloningTask(Task):
         self.optimizer = schedules.make_optimizer(optimizer, self.steps)
         self._schedule = schedules.make_schedule(optimizer, self.steps)
         self._measure = parallel.wrap(self._measure_core)
+        self._frozen = network.frozen()
         self._orders: dict[int, np.ndarray] = {}
 
-    def _sums(self, params: Any, batch: Batch) -> Sums:
-        return sums(self._network, None if self._counts is None else jnp.asarray(self._counts), params, batch)
+    def _sums(self, params: Any, frozen: Any, batch: Batch) -> Sums:
+        counts = None if self._counts is None else jnp.asarray(self._counts)
+        return sums(self._network, counts, {**(frozen or {}), **params}, batch)
 
-    def _measure_core(self, params: Any, batch: Batch) -> Sums:
-        return jax.lax.psum(self._sums(params, batch), AXIS)
+    def _measure_core(self, state: tuple[Any, Any], batch: Batch) -> Sums:
+        return jax.lax.psum(self._sums(*state, batch), AXIS)
 
     def init_state(self) -> State:
         """The parameters as they are at the start, and a fresh optimiser's state."""
@@ -153,12 +158,15 @@ class CloningTask(Task):
         )
         return State(params, jax.device_get(jax.jit(self.optimizer.init)(params)), np.int32(0))
 
+    def shared(self) -> Any:
+        """The base of low-rank additions, or None."""
+        return self._frozen or None
+
     def step(self, state: State, shared: Any, batch: Batch) -> tuple[State, dict[str, Array]]:
         """Adds the gradients of the parts of a batch, [parts, rows, ...], and takes a step."""
-        del shared
 
         def loss(params: Any, part: Batch) -> tuple[Array, Sums]:
-            found = self._sums(params, part)
+            found = self._sums(params, shared, part)
             return found.loss, found
 
         def add(total: Any, part: Batch) -> tuple[Any, Sums]:
@@ -212,13 +220,13 @@ class CloningTask(Task):
         Raises:
           UserError: the loss is not finite.
         """
-        del shared
         config, size = self.config, self.config.batch_size // self.config.accumulate
         rows = self._data.held_out[: config.evaluation_batches * config.batch_size]
         rows = np.pad(rows, (0, -len(rows) % size), constant_values=-1).reshape(-1, size)
         total = np.zeros(len(Sums._fields))
         for part in rows:
-            found = self._measure(state.params, self.parallel.put_batch(self._batch(part), 0))
+            placed = self.parallel.put_batch(self._batch(part), 0)
+            found = self._measure((state.params, shared), placed)
             total += np.asarray(jax.device_get(found), np.float64)
         loss, agreement = total[0] / total[1], total[2] / total[3]
         if not math.isfinite(loss):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
     "stage seed trajectories published train_pairs held_out_share loss target_tokens batch_size accumulate epochs evaluate_every "
-    "evaluation_batches chunk_steps num_devices warmup_share optimizer network environment early_stopping compat"
+    "evaluation_batches chunk_steps num_devices warmup_share optimizer network lora environment early_stopping compat"
 ).split()
 
 

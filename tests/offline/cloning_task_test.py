@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs import registry
 from motif_jax.language import scoring
 from motif_jax.offline import cloning_task
+from motif_jax.offline.cloning_data import CloningData
 from motif_jax.offline.cloning_task import Batch
+from motif_jax.offline.task import Position
+from motif_jax.offline.trainer import OfflineTrainer
 from motif_jax.online import agent_networks, settings
 from tests.language import talkers
 from tests.reward_fixtures import load_config
@@ -19,12 +25,22 @@ pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    config = load_config("train_language_agent", "smoke")
-    config.network.model = str(talkers.write(tmp_path_factory.mktemp("model")))
-    config.network.prompt_tokens = 12
+def model(tmp_path_factory):
+    return talkers.write(tmp_path_factory.mktemp("model"))
+
+
+def made(stage, model, **overrides):
+    config = load_config(stage, "smoke")
+    config.environment.name = "BabyAI-GoToLocal-v0"
+    config.network.model, config.network.prompt_tokens = str(model), 12
+    config.update_from_flattened_dict(overrides)
     spec = registry.spec(config.environment.name, **settings.environment_options(config))
-    return agent_networks.make(config, spec)
+    return config, agent_networks.make(config, spec)
+
+
+@pytest.fixture(scope="module")
+def network(model):
+    return made("train_language_agent", model)[1]
 
 
 def test_losses_are_those_of_the_experts_tokens(network):
@@ -55,3 +71,31 @@ def test_losses_are_those_of_the_experts_tokens(network):
             expected, tokens = expected - float(by_itself.total[0, 0]), tokens + len(target)
         np.testing.assert_allclose(found.loss, expected, rtol=1e-4)
         assert found.weight == tokens
+
+
+def test_tokens_are_predicted_by_their_probabilities_whatever_it_acts_by(network):
+    acting = dataclasses.replace(network, form="raw_logit", by_length=True, pad_plus_one=True)
+    wanted, given = (cloning_task.targets(each, 1, 0, None)[0] for each in (network, acting))
+    params, prompts = network.init(jax.random.key(3)), jnp.array([[5, 6, 7]])
+    np.testing.assert_array_equal(given.rows(params, prompts)[0], wanted.rows(params, prompts)[0])
+
+
+def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
+    """At first they add nothing: the loss is the base's; a step changes them and leaves the base."""
+    parallel = DataParallel(jax.local_devices()[:1])
+    tokens, rows = np.arange(5, 29, dtype=np.int32), np.arange(8)
+    data = CloningData(tokens, np.arange(0, 25, 3), rows.astype(np.int32) % 6, rows, rows, "made up")
+    losses = []
+    for patterns in ("*/attention/query", ""):
+        config, network = made("clone_behaviour", model, **{"lora.patterns": patterns})
+        task = cloning_task.CloningTask(config, network, data, parallel, (1, 0), {})
+        trainer = OfflineTrainer(task, parallel)
+        carry = trainer.place(task.init_state())
+        losses.append(task.evaluate(carry.state, carry.shared, Position()).row["validation/loss"])
+        if patterns:
+            before = jax.device_get((carry.state.params, carry.shared))
+            carry, _ = trainer.train_chunk(carry, task.batches(0, 1))
+            after = jax.device_get((carry.state.params, carry.shared))
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    jax.tree.map(np.testing.assert_array_equal, before[1], after[1])
+    assert all(np.abs(each["b"]).max() > 0 for each in after[0]["additions"].values())
