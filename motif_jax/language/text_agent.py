@@ -172,11 +172,21 @@ class TextAgent:
             model = self.model
             if dropout and name in dropout:
                 model = model.with_dropout(dropout[name])
-            with contextlib.ExitStack() as stack:
-                if additions and spec is not None and name in additions:
-                    stack.enter_context(lora.added(additions[name], spec))
+            with _added(additions, spec, name):
                 found[name] = self._states(model, params, name, tokens, valid, returns)
         return {part: found[trunk_of[part]] for part in parts if part in trunk_of}
+
+    def logits(
+        self,
+        params: Any,
+        states: jax.Array,
+        additions: Mapping[str, Any] | None = None,
+        spec: lora.Spec | None = None,
+    ) -> jax.Array:
+        """The policy's logits float32 [..., V] of its states [..., D] after the last norm; additions as of `run`, to the head."""
+        name = self.design.roles.trunk_of[POLICY]
+        with _added(additions, spec, name):
+            return self.model.logits(params["trunks"][name], states)
 
     def _states(
         self, model: LanguageModel, params: Any, name: str, tokens: jax.Array, valid: jax.Array, returns: Any
@@ -199,9 +209,7 @@ class TextAgent:
 
     def read(self, params: Any, states: Mapping[str, States]) -> Readout:
         """What the agent says of states [..., D] by part; of 'mean' (CHAI) the caller gives means of states as `values` and `target`."""
-        roles, design = self.design.roles, self.design
-        policy = params["trunks"][roles.trunk_of[POLICY]]
-        logits = self.model.logits(policy, states[POLICY].after)
+        design, logits = self.design, self.logits(params, states[POLICY].after)
         if not design.qs:
             return Readout(logits, None, (), None)
         heads = self.heads
@@ -223,6 +231,15 @@ class TextAgent:
                 for part in (VALUES, TARGET)
             }
         return self.read(params, states)
+
+
+def _added(
+    additions: Mapping[str, Any] | None, spec: lora.Spec | None, name: str
+) -> contextlib.AbstractContextManager[None]:
+    """While active, the trunk's layers have their additions, where there are some."""
+    if spec is None or additions is None or name not in additions:
+        return contextlib.nullcontext()
+    return lora.added(additions[name], spec)
 
 
 def running_mean(states: jax.Array, valid: jax.Array) -> jax.Array:

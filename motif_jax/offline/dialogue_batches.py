@@ -63,7 +63,8 @@ class Layout:
         numbers = np.array([len(item.action_indices) for item in items])
         acts = np.arange(most_tokens) < numbers[:, None]
         if self.quirks.padded_positions and not self.by_utterance:
-            acts[:, :1] |= numbers[:, None] == 0
+            # Not that of a row which only fills the batch up.
+            acts[:, :1] |= (numbers[:, None] == 0) & valid[:, :1]
         found, step_of = by_token, np.broadcast_to(np.arange(most_tokens, dtype=np.int32), acts.shape)
         if self.by_utterance:
             found = collate.steps(items, True, self.quirks, most_utterances)

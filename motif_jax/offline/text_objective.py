@@ -170,7 +170,7 @@ class Objective:
         keys = self._keys(key)
         states = self._run(params, additions, batch, keys, self._parts())
         values = qs = target_q = next_values = advantages = shifts = None
-        log_probs, context = self._log_probs(params, states, batch)
+        log_probs, context = self._log_probs(params, additions, states, batch)
         if self.rule.q != "none" and (self.weights.of_values or self.weighs):
             values = self._values(learned["heads"], states[VALUES], batch)
             qs = self._qs(learned["heads"], states[VALUES], batch)
@@ -178,7 +178,7 @@ class Objective:
             next_values = jax.lax.stop_gradient(
                 values[:, 1:]
                 if self.rule.bootstrap == "value"
-                else self._bootstrap(params, frozen["target"]["heads"], states, batch)
+                else self._bootstrap(params, additions, frozen["target"]["heads"], states, batch)
             )
             if self.weighs:
                 plain = values
@@ -228,15 +228,14 @@ class Objective:
         return {part: jax.lax.stop_gradient(each) if part in still else each for part, each in found.items()}
 
     def _log_probs(
-        self, params: Any, states: Mapping[str, States], batch: TextBatch
+        self, params: Any, additions: Any, states: Mapping[str, States], batch: TextBatch
     ) -> tuple[jax.Array | None, jax.Array | None]:
         """Log-probabilities of the actions' tokens [B, A], and of all tokens but the first [B, T - 1] where they count."""
         if POLICY not in states:
             return None, None
-        trunk = params["trunks"][self.agent.design.roles.trunk_of[POLICY]]
 
         def of_rows(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
-            return token_log_probs(self.agent.model.logits(trunk, rows[0]), rows[1])
+            return token_log_probs(self.agent.logits(params, rows[0], additions, self.spec), rows[1])
 
         def of(states: jax.Array, tokens: jax.Array) -> jax.Array:
             flat = (states.reshape(-1, states.shape[-1]), tokens.reshape(-1))
@@ -290,7 +289,7 @@ class Objective:
         return implicit_q.target_of(qs, self.settings)
 
     def _bootstrap(
-        self, params: Any, heads: Any, states: Mapping[str, States], batch: TextBatch
+        self, params: Any, additions: Any, heads: Any, states: Mapping[str, States], batch: TextBatch
     ) -> jax.Array:
         """What target Qs of all tokens say of the next states, float32 [B, K]."""
         places = batch.actions if self.zero_behind else batch.states[:, 1:]
@@ -299,11 +298,10 @@ class Objective:
         rows: list[Any] = [at]
         if self.rule.bootstrap == "prior":
             rows.append(_at(states[POLICY].after, places))
-        trunk = params["trunks"].get(self.agent.design.roles.trunk_of[POLICY])
 
         def of_rows(rows: list[Any]) -> jax.Array:
             q = implicit_q.target_of([agent.apply(heads, name, rows[0]) for name in names], self.settings)
-            prior = self.agent.model.logits(trunk, rows[1]) if len(rows) > 1 else None
+            prior = self.agent.logits(params, rows[1], additions, self.spec) if len(rows) > 1 else None
             return implicit_q.next_value(q, self.rule.bootstrap, prior)
 
         flat = jax.tree.map(lambda leaf: leaf.reshape(places.size, *leaf.shape[2:]), rows)

@@ -14,8 +14,10 @@ import pytest
 
 from motif_jax.algorithms import implicit_q
 from motif_jax.algorithms.implicit_q import Counts, Settings, TextBatch
+from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.datasets.dialogues.items import TokenItem
 from motif_jax.envs.wordle.tokens import WordleTokenizer
-from motif_jax.language import making
+from motif_jax.language import lora, making
 from motif_jax.language.making import Sizes
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgent
@@ -162,3 +164,35 @@ def test_dropout_stays_out_of_targets_and_weights() -> None:
     published = dataclasses.replace(objective, target_dropout=True)
     loud = published.estimates(learned, frozen, part.batch, key)
     assert np.abs(loud.target_q - quiet.target_q).max() > 1e-3
+
+
+def test_additions_to_a_head_of_its_own_count() -> None:
+    """The loss with low-rank additions is that of the trunks that they are merged into."""
+    plain = objective_of("bc")
+    model = LanguageModel(dataclasses.replace(plain.agent.model.config, tied=False))
+    agent = dataclasses.replace(plain.agent, model=model)
+    spec = lora.Spec(("head", "*/attention/query"), 2)
+    objective, batch = dataclasses.replace(plain, agent=agent, spec=spec), batch_of()
+    trunk = agent.init(jax.random.key(1))["trunks"]["policy"]
+    additions = {
+        name: {part: jax.random.normal(jax.random.key(3), leaf.shape) for part, leaf in each.items()}
+        for name, each in lora.init(jax.random.key(2), trunk, spec).items()
+    }
+    assert "head" in additions
+    part = Part(batch, Counts(*implicit_q.counts(batch, objective.settings)))
+    added = objective.terms({"additions": {"policy": additions}}, {"trunks": {"policy": trunk}}, part, None)
+    merged = {"trunks": {"policy": lora.merged(trunk, additions, spec)}}
+    whole = dataclasses.replace(objective, spec=None).terms(merged, {}, part, None)
+    base = dataclasses.replace(objective, spec=None).terms({"trunks": {"policy": trunk}}, {}, part, None)
+    np.testing.assert_allclose(added.policy, whole.policy, rtol=1e-4)
+    assert abs(added.policy - base.policy) > 1e-2
+
+
+def test_a_row_that_fills_a_batch_up_has_no_weight() -> None:
+    """Unlike a dialogue without actions, as published."""
+    silent = item_of("<s><y></s>", 0.0)
+    nothing = TokenItem(*[part[:0] for part in silent])
+    layout = Layout(WordleTokenizer.delimiters.pad, quirks=Quirks(padded_positions=True))
+    batch = layout.batch([silent, nothing], 12, 8, 2)
+    assert batch.acts.sum(axis=1).tolist() == [1, 0]
+    assert not batch.valid[1].any()
