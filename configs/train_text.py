@@ -178,6 +178,7 @@ OF_TASK: dict[str, dict[str, Any]] = {
     "visdial": {"kind": "recorded", "policy": "remote", "method.expectile": 0.8, "loss.cql": 1.0},
     "scenes": {"kind": "recorded", "policy": _TALKERS, "method.expectile": 0.8, "loss.cql": 1.0},
     "reddit": {"kind": "recorded", "policy": "recorded", "method.expectile": 0.6, "loss.cql": 0.25},
+    "babyai_text": {"policy": "random"},
 }
 # Of methods whose weight of the conservative term is the task's.
 _TASK_CQL = ("ilql", "sarsa", "awac")
@@ -192,12 +193,12 @@ def _faithful(config: ConfigDict) -> None:
     config.batch_size, config.accumulate = (64 * 16, 16) if wordle else (64, 64)
     if wordle and config.method.name in ("bc", "bc_top"):
         config.batch_size, config.accumulate = 64, 1
-    if not wordle and config.method.name in ("bc", "bc_top"):
+    if config.task in ("visdial", "scenes") and config.method.name in ("bc", "bc_top"):
         config.batch_size, config.accumulate = 256, 128
     config.average, config.length_buckets = "micro_batch", False
     config.optimizer.learning_rate = 1e-4 if config.task == "reddit" or config.method.name in _FAST else 1e-5
     if not wordle:
-        config.network.checkpoint = "gpt2"
+        config.network.checkpoint, config.optimizer.weight_decay = "gpt2", 0.0
 
 
 def get_config(variant: str | None = None) -> ConfigDict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from configs import collect_text
+from configs import collect_text, train_text
 from motif_jax.envs.text import registry
 
 
@@ -15,6 +15,16 @@ def test_the_task_of_every_variant_takes_its_options_and_its_kind(variant):
     options = registry.options_of(config.to_dict())
     assert set(options) <= set(task.defaults)
     assert config.kind in task.kinds
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_dialogues_that_a_training_draws_are_of_its_task(name):
+    config = train_text.get_config(f"{name}_bc")
+    task = registry.load(name)
+    assert config.task == name
+    assert config.kind in task.kinds
+    if config.kind == "games":
+        task({}).policy(config.policy)
 
 
 def test_only_the_switches_of_a_task_are_among_its_options():
