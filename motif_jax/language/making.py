@@ -28,22 +28,26 @@ class Sizes:
     feed_forward: int | None = None
     max_length: int = 1024
 
-    def check(self, architecture: str) -> None:
-        """UserError names the size that does not fit."""
+    def check(self, architecture: str, section: str = "model") -> None:
+        """UserError names the size that does not fit, by its key in `section` of the config."""
         if self.width % self.heads:
-            raise UserError(f"config.model.width={self.width}: must be a multiple of the {self.heads} heads")
+            raise UserError(
+                f"config.{section}.width={self.width}: must be a multiple of the {self.heads} heads"
+            )
         groups = self.key_value_heads or self.heads
         if self.heads % groups or (groups != self.heads and architecture not in ("llama", "qwen2")):
             raise UserError(
-                f"config.model.key_value_heads={groups}: must divide the {self.heads} heads, and be as many but in llama and qwen2"
+                f"config.{section}.key_value_heads={groups}: must divide the {self.heads} heads, and be as many but in llama and qwen2"
             )
         if architecture in ("llama", "qwen2") and self.width // self.heads % 2:
             raise UserError(
-                f"config.model.width={self.width}: a head of {self.width // self.heads} is odd, which rotary positions are not"
+                f"config.{section}.width={self.width}: a head of {self.width // self.heads} is odd, which rotary positions are not"
             )
 
 
-def make(architecture: str, sizes: Sizes, vocab_size: int, tokens: dict[str, int]) -> ModelConfig:
+def make(
+    architecture: str, sizes: Sizes, vocab_size: int, tokens: dict[str, int], section: str = "model"
+) -> ModelConfig:
     """The config of a fresh model.
 
     Args:
@@ -51,15 +55,16 @@ def make(architecture: str, sizes: Sizes, vocab_size: int, tokens: dict[str, int
       sizes: of it.
       vocab_size: tokens.
       tokens: numbers of the `start`, `pad` and `end` token.
+      section: of the config that the sizes are from, for errors.
 
     Raises:
       UserError: an unknown architecture, or sizes that do not fit together.
     """
     if architecture not in configs.ARCHITECTURES:
         raise UserError(
-            f"config.model.architecture={architecture!r}: must be one of {', '.join(configs.ARCHITECTURES)}"
+            f"config.{section}.architecture={architecture!r}: must be one of {', '.join(configs.ARCHITECTURES)}"
         )
-    sizes.check(architecture)
+    sizes.check(architecture, section)
     inner = sizes.feed_forward or 4 * sizes.width
     values: dict[str, Any] = {
         "model_type": architecture,

@@ -150,6 +150,32 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
     return {**about, "folder": str(place)}
 
 
+def options_of(about: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the task that an agent was trained for, of what `describe` says of it."""
+    own = {"tokenizer": about["folder"]} if (Path(about["folder"]) / TOKENIZER).is_file() else {}
+    return {**about["options"], **own}
+
+
+def network_of(about: Mapping[str, Any], dtype: Any = jnp.float32) -> TextAgent:
+    """The networks of an agent by what `describe` says of it; no weights are read.
+
+    Raises:
+      UserError: a trunk's config cannot be read.
+    """
+    design = Design(**about["design"])
+    settings = configs.read(Path(about["folder"]) / "trunks" / design.roles.trunks[0])
+    configs.require_decoder(settings, "says")
+    return TextAgent(LanguageModel(settings, jnp.dtype(dtype)), design, jnp.dtype(dtype))
+
+
+def require_tokens(about: Mapping[str, Any], task: TextTask, folder: str | Path, key: str) -> None:
+    """Raises UserError where a task has other tokens than an agent was trained with; `folder` is the value of the config's `key`."""
+    if vocabulary_digest(task.tokenizer()) != about["vocabulary"]:
+        raise UserError(
+            f"config.{key}={folder}: was trained with other tokens than {type(task).__name__} has"
+        )
+
+
 def load(
     folder: str | Path,
     key: str = "agent",
@@ -169,26 +195,15 @@ def load(
     """
     about = describe(folder, key)
     place = Path(about["folder"])
-    options = dict(about["options"])
-    if (place / TOKENIZER).is_file():
-        options["tokenizer"] = str(place)
+    options = options_of(about)
     task = task or registry.make(about["task"], options)
-    tokenizer = task.tokenizer()
-    if vocabulary_digest(tokenizer) != about["vocabulary"]:
-        raise UserError(
-            f"config.{key}={folder}: was trained with other tokens than {type(task).__name__} has"
-        )
-    design = Design(**about["design"])
-    trunks, model = {}, None
-    for name in design.roles.trunks:
-        found = folders.read(place / "trunks" / name)
-        trunks[name], model = found.params, LanguageModel(found.config, jnp.dtype(dtype))
-    assert model is not None
-    configs.require_decoder(model.config, "says")
-    network = TextAgent(model, design, jnp.dtype(dtype))
-    params: dict[str, Any] = {"trunks": trunks}
+    require_tokens(about, task, folder, key)
+    network = network_of(about, dtype)
+    design, width = network.design, network.model.config.width
+    params: dict[str, Any] = {
+        "trunks": {name: folders.read(place / "trunks" / name).params for name in design.roles.trunks}
+    }
     if design.qs:
-        width = model.config.width
         params["heads"] = heads_files.load(place / "heads", width)[1]
         params["target_heads"] = heads_files.load(place / "target_heads", width)[1]
     if design.prefix:
@@ -205,6 +220,6 @@ def load(
         about["task"],
         options,
         task,
-        tokenizer,
+        task.tokenizer(),
         about,
     )

@@ -59,8 +59,8 @@ def model_config(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
             raise UserError(
                 f"config.initial.{key}={run}: was trained with other tokens than the task {config.task} has"
             )
-        trunks = sorted((Path(about["folder"]) / "trunks").iterdir())
-        found[key] = configs.read(trunks[0])
+        # What they left out in their trainings need not be the same.
+        found[key] = making.with_dropout(agent_folder.network_of(about).model.config, config.dropout)
     if len(set(found.values())) > 1:
         raise UserError(
             f"config.initial.value={config.initial.value}: has trunks of other sizes than config.initial.policy={config.initial.policy}"
@@ -88,7 +88,7 @@ def model_config(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
     network, marks = config.network, tokenizer.delimiters
     sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
     tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
-    return making.make("gpt2", sizes, tokenizer.size, tokens)
+    return making.make("gpt2", sizes, tokenizer.size, tokens, "network")
 
 
 def start(config: ConfigDict, objective: Objective, tokenizer: TextTokenizer, key: jax.Array) -> Start:

@@ -64,7 +64,9 @@ def source_of(config: ConfigDict) -> Source:
     except ValueError:
         own = None
     if not isinstance(own, dict):
-        raise UserError(f"config.options={config.options}: must be a JSON object such as " + '{"words": 3}')
+        raise UserError(
+            f"config.options={config.options}: must be a JSON object such as " + '{"num_words": 100}'
+        )
     found: Mapping[str, Any] = {}
     if path is not None and (path.parent / _META).is_file():
         drawn = read_json(path.parent / _META, "collect it again").get("config", {})
@@ -169,7 +171,8 @@ def _write(
             safe = writer.items
             for number, dialogue in enumerate(chosen[part]):
                 if number >= safe:
-                    token_columns.add(writer, [_tokenised(dialogue, tokenizer, reward, number)])
+                    key = "held_out.data" if part == HELD_OUT and others is not None else "data"
+                    token_columns.add(writer, [_tokenised(dialogue, tokenizer, reward, number, key)])
                 done += 1
                 if number % _TOGETHER == _TOGETHER - 1:
                     progress.update(done)
@@ -181,11 +184,13 @@ def _write(
     return True
 
 
-def _tokenised(dialogue: Dialogue, tokenizer: TextTokenizer, reward: TokenReward, number: int) -> Any:
+def _tokenised(
+    dialogue: Dialogue, tokenizer: TextTokenizer, reward: TokenReward, number: int, key: str = "data"
+) -> Any:
     try:
         return tokenise(dialogue, tokenizer, reward)
     except (ValueError, KeyError) as error:
-        raise UserError(f"config.data: dialogue {number} does not fit the task's tokens: {error}") from None
+        raise UserError(f"config.{key}: dialogue {number} does not fit the task's tokens: {error}") from None
 
 
 def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
@@ -208,12 +213,14 @@ def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
     return kept
 
 
-def require_actions(config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues) -> None:
-    """Raises UserError where `max_len` leaves no action in any of some dialogues."""
+def require_actions(
+    config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, key: str = "data"
+) -> None:
+    """Raises UserError where some dialogues, of the config's `key`, have no tokens of the task, or `max_len` leaves no action in any."""
+    plan, reward = Layout(tokenizer.delimiters.pad, max_len=config.max_len), token_reward_of(config)
+    items = [_tokenised(each, tokenizer, reward, number, key) for number, each in enumerate(dialogues)]
     if config.max_len is None:
         return
-    plan, reward = Layout(tokenizer.delimiters.pad, max_len=config.max_len), token_reward_of(config)
-    items = [_tokenised(each, tokenizer, reward, number) for number, each in enumerate(dialogues)]
     if not any(len(plan.cut(item).utterance_action_indices) for item in items):
         ends = [int(item.utterance_action_indices[0]) + 2 for item in items if len(item.utterance_action_indices)]  # fmt: skip
         least = f"at least {min(ends)}, the end of a first action" if ends else "data with actions"

@@ -78,8 +78,9 @@ class AgentSpeaker:
     def check(self, decoding: Decoding) -> None:
         """Raises UserError for a way to write that the agent lacks the parts for."""
         decoding.require_vocabulary(self.network.model.config.vocab_size)
-        if self.network.design.q == "none" and not decoding.logits:
-            raise UserError("config.decode.logits=False: must be True, the agent has no values")
+        design = self.network.design
+        if not decoding.logits and (design.q != "token" or not design.v):
+            raise UserError("config.decode.logits=False: must be True, the agent has no values of tokens")
         longest = self.network.model.config.max_length
         if longest is not None and decoding.max_tokens + 2 > longest:
             raise UserError(

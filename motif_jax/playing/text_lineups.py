@@ -92,7 +92,9 @@ def check(config: ConfigDict) -> None:
     if config.policy:
         task.policy(config.policy)
     else:
-        decoding.require_vocabulary(task.tokenizer().size)
+        assert about is not None
+        agent_folder.require_tokens(about, task, config.agent, "agent")
+        AgentSpeaker(agent_folder.network_of(about)).check(decoding)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ from motif_jax.datasets.dialogues.items import TextTokenizer, TokenItem, tokenis
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.language.text_agent import TextAgent
 from motif_jax.language.tokens import bucket, padded
+from motif_jax.support.errors import UserError
 
 _BATCH = 64
 
@@ -66,15 +67,35 @@ def _look(network: TextAgent, params: Any, tokens: jax.Array, valid: jax.Array) 
     return ActionValues(of(qs), of(found.target_q), found.values, of(logs))
 
 
+def require_fit(network: TextAgent, tokenizer: TextTokenizer, dialogues: Dialogues, source: str) -> None:
+    """Raises UserError where dialogues have what the tokenizer has no tokens for, or actions behind the network's last position.
+
+    Args:
+      network, tokenizer: of the agent.
+      dialogues: what was said.
+      source: where they are from, for errors.
+    """
+    longest, reward = network.model.config.max_length, constant(0.0)
+    for number, dialogue in enumerate(dialogues):
+        try:
+            actions = tokenise(dialogue, tokenizer, reward).action_indices
+        except (ValueError, KeyError) as error:
+            raise UserError(f"{source}: dialogue {number} does not fit the agent's tokens: {error}") from None
+        if longest is not None and len(actions) and actions[-1] + 2 > longest:
+            raise UserError(
+                f"{source}: dialogue {number} has actions up to token {actions[-1] + 2}, the agent {longest} positions"
+            )
+
+
 def values_of(
     network: TextAgent, params: Any, tokenizer: TextTokenizer, dialogues: Dialogues
 ) -> Iterator[ValuedDialogue]:
-    """Runs dialogues through an agent whose tokens have values; what does not fit the model is left out at the end of a dialogue.
+    """Runs dialogues through an agent whose tokens have values.
 
     Args:
       network, params: the agent.
       tokenizer: of the task.
-      dialogues: what was said.
+      dialogues: what was said; see `require_fit`.
     """
     longest = network.model.config.max_length
     params, reward = jax.device_put(params), constant(0.0)
@@ -86,10 +107,8 @@ def values_of(
         tokens, valid = padded([*rows, *[[0]] * (_BATCH - len(rows))], size)
         found = jax.tree.map(np.asarray, _look(network, params, tokens, valid))
         for place, (dialogue, item) in enumerate(zip(part, items, strict=True)):
-            good = item.action_indices < size - 1
-            own = ActionValues(*(array[place, item.action_indices[good]] for array in found))
-            if good.all():
-                yield ValuedDialogue(dialogue, item, own)
+            own = ActionValues(*(array[place, item.action_indices] for array in found))
+            yield ValuedDialogue(dialogue, item, own)
 
 
 class Ranked(NamedTuple):
@@ -155,9 +174,12 @@ def pairs_of(dialogues: Dialogues) -> list[Pair]:
     others: list[tuple[int, Mapping[str, Any]]] = []
     for place in range(len(dialogues)):
         meta = dialogues[place].meta
+        # Imported games do not say which belong together.
+        if "group" not in meta:
+            continue
         if meta.get("kind") == "expert":
             experts[meta["group"]] = place
-        elif "group" in meta and "start" in meta:
+        elif "start" in meta:
             others.append((place, meta))
     turns = dialogues.turns()
     return [

@@ -34,7 +34,9 @@ def _task(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
         options = json.loads(config.options or "{}")
     except ValueError:
         options = None
-    checks.require(isinstance(options, dict), "options", config.options, 'a JSON object such as {"words": 3}')
+    checks.require(
+        isinstance(options, dict), "options", config.options, 'a JSON object such as {"num_words": 100}'
+    )
     task = registry.make(config.task, options)
     task.tokenizer()
     return task, options

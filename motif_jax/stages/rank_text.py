@@ -34,7 +34,9 @@ def _path(config: ConfigDict) -> Path:
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for agents that have no values of tokens, and data that is not there."""
+    from motif_jax.envs.text import registry
     from motif_jax.offline import agent_folder
+    from motif_jax.playing import text_values
 
     run_folder.check_identity(workdir, config)
     for key in ("dialogues", "n_gram", "shown", "least_count", "tokens"):
@@ -42,17 +44,19 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(
         bool(_agents(config)), "agents", config.agents, "run folders of train_text, with commas between"
     )
-    digests = set()
-    for folder in _agents(config):
-        about = agent_folder.describe(folder, "agents")
-        digests.add(about["vocabulary"])
+    abouts = [agent_folder.describe(folder, "agents") for folder in _agents(config)]
+    for folder, about in zip(_agents(config), abouts, strict=True):
         if about["design"]["q"] != "token" or not about["design"]["v"]:
             raise UserError(
                 f"config.agents={folder}: must have values of tokens, method {about['method']} has none"
             )
-    if len(digests) > 1:
+    if len({about["vocabulary"] for about in abouts}) > 1:
         raise UserError(f"config.agents={config.agents}: must be of one vocabulary")
-    parquet.read(_path(config))
+    dialogues = _first(parquet.read(_path(config)), config.dialogues)
+    for about in abouts:
+        tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
+        network = agent_folder.network_of(about)
+        text_values.require_fit(network, tokenizer, dialogues, f"config.data={config.data}")
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
@@ -71,10 +75,6 @@ def run(config: ConfigDict, workdir: Path) -> None:
             for each in text_values.values_of(saved.network, saved.params, saved.tokenizer, dialogues):
                 valued.append(each)
                 progress.update(len(valued))
-        if len(valued) < len(dialogues):
-            raise UserError(
-                f"config.data={config.data}: {len(dialogues) - len(valued)} dialogues are longer than the model of {folder}"
-            )
         lists = {
             "utterances": text_values.utterances(valued),
             f"{config.n_gram}-grams": text_values.n_grams(valued, saved.tokenizer, config.n_gram),

@@ -120,8 +120,9 @@ def _check_data(config: ConfigDict) -> None:
             )
     settings = text_run.model_config(config, source)
     text_run.check_shapes(config, settings)
-    if source.path is not None:
-        dialogue_data.require_actions(config, task.tokenizer(), parquet.read(source.path)[:64])
+    for key, path in (("data", source.path), ("held_out.data", source.held_out)):
+        if path is not None:
+            dialogue_data.require_actions(config, task.tokenizer(), parquet.read(path)[:64], key)
 
 
 def run(config: ConfigDict, workdir: Path) -> int:

@@ -153,9 +153,12 @@ def test_a_killed_evaluation_goes_on(agent: Path, tmp_path: Path) -> None:
     [
         ({"decode.kind": "beam", "decode.width": 36}, "decode.width"),
         ({"decode.max_tokens": 0}, "decode.max_tokens"),
+        ({"decode.max_tokens": 95}, "decode.max_tokens=95: must be at most 94, the model has 96 positions"),
         ({"decode.top_p": 2.0}, "decode.top_p"),
         ({"options": "[]"}, "options"),
         ({"options": '{"letters": 3}'}, "options"),
+        ({"options": '{"words": 3}'}, "wordle.words=3: must be a text"),
+        ({"options": '{"top_p": "much"}'}, "wordle.top_p='much': must be a number"),
         ({"task": "chess"}, "task"),
         ({"task": "tests.toy_text:Task"}, "agent"),
         ({"policy": "cheat"}, "policy"),
@@ -172,10 +175,11 @@ def test_what_cannot_work_is_one_line(agent: Path, tmp_path: Path, values: dict[
     assert "\n" not in str(error.value)
 
 
-def test_a_policy_alone_has_no_values_to_decide(tmp_path: Path) -> None:
-    bc = text_agents.write(tmp_path / "bc", Design(q="none", v=False), "bc")
+@pytest.mark.parametrize("design", [Design(q="none", v=False), Design(q="utterance")])
+def test_without_values_of_tokens_the_policy_decides(tmp_path: Path, design: Design) -> None:
+    agent = text_agents.write(tmp_path / "agent", design)
     with pytest.raises(UserError, match=r"config\.decode\.logits=False"):
-        text_lineups.open_lineup(config_of(agent=str(bc), **{"decode.logits": False}))
+        evaluate_text.check(config_of(agent=str(agent), **{"decode.logits": False}), tmp_path / "new")
 
 
 @pytest.mark.slow
@@ -208,6 +212,26 @@ def test_values_rank_what_was_said(agent: Path, tmp_path: Path) -> None:
     found = json.loads((tmp_path / "ranks" / "ranks.json").read_text())[str(agent)]
     assert found["accuracy"]["branch_suboptimal_pairs"] > 0
     assert (tmp_path / "ranks" / "ranks.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("Hello!", "dialogue 1 does not fit the agent's tokens"), ("a" * 96, "up to token 98, the agent 96")],
+)
+def test_what_an_agent_cannot_read_is_not_ranked(agent: Path, tmp_path: Path, text: str, told: str) -> None:
+    dialogues = Dialogues.of([Dialogue((said,), (-1.0,), True) for said in ("crane", text)])
+    parquet.write(tmp_path / "dialogues.parquet", [dialogues], {})
+    ranks = load_config("rank_text", "smoke")
+    ranks.update_from_flattened_dict({"agents": str(agent), "data": str(tmp_path)})
+    with pytest.raises(UserError, match=told):
+        rank_text.check(ranks, tmp_path / "ranks")
+
+
+def test_games_that_belong_to_nobody_make_no_pairs() -> None:
+    """As imported ones."""
+    metas = [{"kind": "expert"}, {"kind": "branch_suboptimal", "start": 1}]
+    games = [game._replace(meta=meta) for game, meta in zip(two_games(), metas, strict=True)]
+    assert text_values.pairs_of(Dialogues.of(games)) == []
 
 
 def test_rankings_are_those_of_a_plain_count() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import registry
 from motif_jax.offline import agent_folder
 from motif_jax.stages import train_text as stage
@@ -120,6 +121,8 @@ def test_a_stream_is_learned_from_too(tmp_path: Path) -> None:
         ("ilql", {"initial.policy": "/nowhere"}, "config.initial.policy=/nowhere: must be the run folder"),
         ("ilql", {"data": "/nowhere"}, "config.data=/nowhere: must be a folder of collect_text"),
         ("ilql", {"options": "3"}, "config.options=3: must be a JSON object"),
+        ("ilql", {"options": '{"length": "three"}'}, "config.options.length='three': must be a whole number"),
+        ("ilql", {"network.width": 15}, "config.network.width=15: must be a multiple of the 2 heads"),
         ("ilql", {"method.name": "dqn"}, "config.method.name=dqn: must be one of bc, "),
         ("ilql", {"max_len": 40}, "config.max_len=40: must be at most 16"),
         ("ilql", {"filter.top": 0.5}, "must be 1 without config.data"),
@@ -143,6 +146,15 @@ def test_max_len_has_to_leave_an_action(tmp_path: Path, data: Path) -> None:
         stage.check(config_of("bc", data=str(data), max_len=5), tmp_path / "run")
 
 
+def test_data_of_another_task_is_refused_before_it_is_tokenised(tmp_path: Path, data: Path) -> None:
+    path = tmp_path / "other.parquet"
+    parquet.write(path, [Dialogues.of([Dialogue(("ABC", "a"), (None, 1.0), True)])], {})
+    for given, key in (({"data": path}, "data"), ({"data": data, "held_out.data": path}, "held_out.data")):
+        config = config_of("bc", **{name: str(each) for name, each in given.items()})
+        with pytest.raises(UserError, match=rf"^config\.{key}: dialogue 0 does not fit the task's tokens"):
+            stage.check(config, tmp_path / "run")
+
+
 def test_runs_of_other_tokens_are_refused(tmp_path: Path, cloned: Path) -> None:
     with pytest.raises(UserError, match="was trained with other tokens than the task wordle"):
         stage.check(
@@ -152,6 +164,36 @@ def test_runs_of_other_tokens_are_refused(tmp_path: Path, cloned: Path) -> None:
     shutil.rmtree(copy / "agent")
     with pytest.raises(UserError, match="its training has not ended"):
         stage.check(config_of("ilql", **{"initial.policy": str(copy)}), tmp_path / "run")
+
+
+def test_policy_and_values_may_begin_as_runs_with_other_dropout(tmp_path: Path, cloned: Path) -> None:
+    other = shutil.copytree(cloned, tmp_path / "other")
+    path = other / "agent" / "trunks" / "policy" / "config.json"
+    values = json.loads(path.read_text())
+    assert values["resid_pdrop"] > 0
+    path.write_text(json.dumps({**values, "resid_pdrop": 0.0, "attn_pdrop": 0.0, "embd_pdrop": 0.0}))
+    initial = {"initial.policy": str(cloned), "initial.value": str(other)}
+    stage.check(config_of("ilql", **initial), tmp_path / "run")
+    path.write_text(json.dumps({**values, "n_inner": 8}))
+    with pytest.raises(UserError, match="trunks of other sizes"):
+        stage.check(config_of("ilql", **initial), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("variant", "numbers"),
+    [
+        ("wordle_bc", (64, 1, 1e-4, 0.01)),
+        ("wordle_ilql", (1024, 16, 1e-5, 0.0)),
+        ("visdial_bc", (256, 128, 1e-4, 0.0)),
+        ("visdial_cql", (64, 64, 1e-4, 0.0)),
+        ("reddit_bc", (64, 64, 1e-4, 0.0)),
+        ("reddit_ilql", (64, 64, 1e-4, 0.0)),
+    ],
+)
+def test_faithful_batches_and_rates_are_the_published_ones(variant: str, numbers: tuple[float, ...]) -> None:
+    config = load_config("train_text", f"{variant}_faithful")
+    rates = (config.optimizer.learning_rate, config.optimizer.weight_decay)
+    assert (config.batch_size, config.accumulate, *rates) == numbers
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from motif_jax.envs.scenes.speaking import Speaker, questioner
 from motif_jax.envs.text.contract import TextPolicy
 from motif_jax.envs.visdial import data
 from motif_jax.envs.visdial.environment import OtherSide
-from motif_jax.envs.visdial.task import GAMES, RULES, SERVER, VisDial
+from motif_jax.envs.visdial.task import GAMES, RECORDED, RULES, SERVER, VisDial
 from motif_jax.support.progress import Progress
 
 FOLDER = "scenes"
@@ -55,6 +55,8 @@ class Scenes(VisDial):
         """See `TextTask`; what is made on the spot need not be there."""
         super(VisDial, self).check(kind, policy)
         self.policy(policy)
+        if kind == RECORDED:
+            self._more()
         if self.options["folder"]:
             len(self.features)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
 from motif_jax.datasets.dialogues.items import TextTokenizer
+from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
 # Texts -> a number of each, by whatever judges them: an annotator, a model.
@@ -102,25 +103,31 @@ class TextTask(ABC):
     """What stages know of a task. It is made from its options, in worker processes too.
 
     Class attributes:
+      name: the section of configs that holds its options, for errors.
       kinds: the kinds of dialogues that `stream` knows.
       defaults: option -> its value where none is given.
       switches: what the names of its compat switches begin with; the rest of a name is an option.
       patient: an episode may take any time, as one with a server does; else it counts as hung after minutes.
     """
 
+    name: ClassVar[str] = "options"
     kinds: ClassVar[Sequence[str]] = ("games",)
     defaults: ClassVar[Mapping[str, Any]] = {}
     switches: ClassVar[str] = ""
     patient: ClassVar[bool] = False
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Raises UserError for an option that is not there, or a value that does not fit."""
+        """Raises UserError for an option that is not there, or a value of another type than its default."""
         unknown = sorted(set(options) - set(self.defaults))
         if unknown:
             raise UserError(
                 f"config.options: {type(self).__name__} has no option {', '.join(unknown)}; "
                 f"must be among {', '.join(self.defaults) or 'none'}"
             )
+        for key, value in options.items():
+            kind, given = _kind(self.defaults[key]), _kind(value)
+            fits = kind in ("", given) or (kind, given) == ("a number", "a whole number")
+            checks.require(fits, f"{self.name}.{key}", value, kind)
         self.options: dict[str, Any] = {**self.defaults, **options}
 
     @abstractmethod
@@ -197,3 +204,16 @@ class TextTask(ABC):
         """What is worth knowing of the data of that kind, once there is a stream of it."""
         del kind
         return {}
+
+
+def _kind(value: Any) -> str:
+    """What an option's value is, in words; '' for None, which says nothing of others."""
+    names: tuple[tuple[type | tuple[type, ...], str], ...] = (
+        (bool, "True or False"),
+        (int, "a whole number"),
+        (float, "a number"),
+        (str, "a text"),
+        ((list, tuple), "a list"),
+        (Mapping, "an object"),
+    )
+    return next((name for kind, name in names if isinstance(value, kind)), "")

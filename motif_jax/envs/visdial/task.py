@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -180,6 +181,8 @@ class VisDial(TextTask):
 
     def _more(self) -> list[Dialogue]:
         path = self.options["additional"]
+        allowed = "an existing file of dialogues (.parquet), or empty"
+        self._require(not path or os.path.isfile(path), "additional", allowed)
         return list(parquet.read(path)) if path else []
 
     def count(self, kind: str) -> int | None:

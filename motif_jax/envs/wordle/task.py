@@ -29,6 +29,7 @@ _USER = re.compile(r"user(?:\((.+)\))?")
 class Wordle(TextTask):
     """The game, its policies (`motif_jax.envs.wordle.policies`), and four kinds of data."""
 
+    name = "wordle"
     kinds = ("games", "branch", "adversarial", "tweets")
     switches = "wordle_"
     defaults = {
