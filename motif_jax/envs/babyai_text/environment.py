@@ -231,13 +231,19 @@ class BabyAIText:
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         """Plays `action`; returns (reward, end)."""
         self.spec.check_action(action)
-        played = min(action, catalogue.NO_EFFECT)
+        return self._play(min(action, catalogue.NO_EFFECT), self._actions[action], out)
+
+    def mutter(self, said: str, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        """Says something that is no action: a step that changes nothing; returns (reward, end)."""
+        return self._play(catalogue.NO_EFFECT, said, out)
+
+    def _play(self, played: int, name: str, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         observation, reward, terminated, truncated, _ = self._world.step(played)
         self._steps += 1
         self._return += reward
         self._success = float(reward > 0)
         seen = self._seen(observation)
-        self._window.add(self._actions[action], seen)
+        self._window.add(name, seen)
         self._write(observation, seen, out, played)
         if terminated:
             return float(reward), TERMINATED

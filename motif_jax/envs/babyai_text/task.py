@@ -15,7 +15,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueS
 from motif_jax.datasets.dialogues.items import Delimiters
 from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.envs.babyai_text.environment import BabyAIText, decoded
+from motif_jax.envs.babyai_text.environment import BabyAIText, decoded, levels_in_words
 from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
 from motif_jax.envs.text.contract import (
     Observation,
@@ -26,10 +26,12 @@ from motif_jax.envs.text.contract import (
     TextTask,
     interact,
 )
+from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
 GAMES, STEPS = "games", "steps"
 _SEEDS = 2**31
+_MOST_SAID = 64
 
 
 class Play(Observation):
@@ -39,7 +41,7 @@ class Play(Observation):
       seed: of the episode.
       prompt: what an agent with the task's window reads now.
       begun: the prompt of its beginning.
-      steps: of each step the action's number and name, its reward, and the clauses that were seen after it.
+      steps: of each step what was said, its reward, and the clauses that were seen after it.
       terminal: whether it was ended by an action.
       over: whether it was ended by that or the limit of steps.
     """
@@ -74,14 +76,13 @@ class Play(Observation):
 class PlayedStep(NamedTuple):
     """See `Play.steps`."""
 
-    action: int
     name: str
     reward: float
     seen: tuple[str, ...]
 
 
 class PlayEnvironment(TextEnvironment):
-    """A level, played by the names of its actions.
+    """A level, played by the names of its actions; whatever else is said is a step that changes nothing.
 
     Args:
       level: its name.
@@ -101,22 +102,25 @@ class PlayEnvironment(TextEnvironment):
         prompt = decoded(self._out["prompt"])
         now = self._now = Play(seed, prompt, prompt)
         for step in () if start is None else start.steps:
-            now = self._play(now, step.action)
+            now = self._play(now, step.name)
         return now
 
     def step(self, action: str) -> Outcome:
-        """See `TextEnvironment`; ValueError for a text that is no action."""
+        """See `TextEnvironment`."""
         if self._now is None or self._now.over:
             raise ValueError("the episode has ended, or none has begun")
-        if action not in self._names:
-            raise ValueError(f"{action!r} is none of the actions {', '.join(self._names)}")
-        now = self._play(self._now, self._names.index(action))
+        now = self._play(self._now, action)
         return Outcome(now, now.steps[-1].reward, now.over)
 
-    def _play(self, before: Play, action: int) -> Play:
-        reward, end = self._game.step(action, self._out)
+    def _play(self, before: Play, said: str) -> Play:
+        if said in self._names:
+            reward, end = self._game.step(self._names.index(said), self._out)
+        else:
+            # As much of it as a prompt has room for, in the letters that prompts have.
+            said = said[:_MOST_SAID].encode("latin-1", "replace").decode("latin-1")
+            reward, end = self._game.mutter(said, self._out)
         seen = tuple(filter(None, decoded(self._out["text"]).split("\n")))
-        step = PlayedStep(action, self._names[action], float(reward), seen)
+        step = PlayedStep(said, float(reward), seen)
         steps, prompt = (*before.steps, step), decoded(self._out["prompt"])
         self._now = Play(before.seed, prompt, before.begun, steps, end == TERMINATED, end != RUNNING)
         return self._now
@@ -177,6 +181,7 @@ class ByteTokenizer:
 class BabyAITextTask(TextTask):
     """Kinds: 'games', whole episodes; 'steps', a dialogue for each step, `num_dialogues` counts episodes then."""
 
+    name = "babyai_text"
     kinds = (GAMES, STEPS)
     defaults = {
         "level": "BabyAI-GoToLocal-v0",
@@ -189,8 +194,16 @@ class BabyAITextTask(TextTask):
     def __init__(self, options: Mapping[str, Any]) -> None:
         """See `TextTask`; the level is looked up."""
         super().__init__(options)
+        level = self.options["level"]
+        checks.require(
+            catalogue.find(level) is not None, f"{self.name}.level", level, f"a level; {levels_in_words()}"
+        )
         self._made = {name: value for name, value in self.options.items() if name != "level"}
-        BabyAIText.make_spec(self.options["level"], **self._made)
+        try:
+            BabyAIText.make_spec(level, **self._made)
+        except UserError as error:
+            # Here they have no section of an environment round them.
+            raise UserError(str(error).replace("config.environment.", "config.")) from None
 
     def tokenizer(self) -> ByteTokenizer:
         """See `TextTask`."""
@@ -205,6 +218,10 @@ class BabyAITextTask(TextTask):
         if name != "random":
             raise UserError(f"config.policy={name}: must be 'random' in BabyAI-Text")
         return RandomPlay(tuple(self.options["actions"]))
+
+    def outcome(self, dialogue: Dialogue) -> dict[str, float]:
+        """See `TextTask`: whether the goal was reached."""
+        return {"success": float(dialogue.total > 0)}
 
     def check(self, kind: str, policy: str) -> None:
         """See `TextTask`."""

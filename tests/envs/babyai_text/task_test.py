@@ -110,15 +110,33 @@ def test_an_episode_is_taken_up_where_it_stood():
         now = world.step(policy.act(now, rng)).observation
     again = task().environment().reset(seeds.rng(9), start=now)
     assert again.to_sequence() == now.to_sequence()
-    with pytest.raises(ValueError, match="none of the actions"):
-        world.step("fly")
+    said = world.step("où? " * 40 + "日")
+    assert (said.reward, said.terminal) == (0.0, False)
+    *_, name, seen = said.observation.to_sequence().texts
+    assert name == ("où? " * 40)[:64]
+    # Nothing has changed but the number.
+    assert seen == now.to_sequence().texts[-1].replace("Observation 4", "Observation 5").replace(
+        "Action 4", "Action 5"
+    )
+    assert task().environment().reset(seeds.rng(9), start=said.observation).prompt == said.observation.prompt
 
 
 @pytest.mark.parametrize(
     ("options", "kind", "policy", "said"),
     [
-        ({"level": "BabyAI-Nowhere-v0"}, "games", "random", "no level"),
-        ({"language": "latin"}, "games", "random", "language"),
+        (
+            {"level": "BabyAI-Nowhere-v0"},
+            "games",
+            "random",
+            r"^config\.babyai_text\.level='BabyAI-Nowhere-v0'",
+        ),
+        ({"language": "latin"}, "games", "random", r"^config\.babyai_text\.language=latin"),
+        (
+            {"observations": "3"},
+            "games",
+            "random",
+            r"^config\.babyai_text\.observations='3': must be a whole",
+        ),
         ({"steps": 3}, "games", "random", "no option steps"),
         ({}, "branch", "random", "kind"),
         ({}, "steps", "optimal", "policy"),
