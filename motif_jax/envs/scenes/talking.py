@@ -50,13 +50,18 @@ class Question(NamedTuple):
     value: str | None
 
 
+def _singular(text: str) -> list[str]:
+    """The words of a text, kinds of things in the singular."""
+    return [_SINGULAR.get(word, word) for word in _WORDS.findall(text.lower())]
+
+
 def _first(words: list[str], listed: tuple[str, ...]) -> str | None:
     return next((word for word in words if word in listed), None)
 
 
 def understand(text: str) -> Question | None:
     """The question in a text; None where none of the rules knows it."""
-    words = [_SINGULAR.get(word, word) for word in _WORDS.findall(text.lower())]
+    words = _singular(text)
     if not words:
         return None
     kind, yes_no = _first(words, KINDS), words[0] in _YES_NO
@@ -104,8 +109,8 @@ def answer(picture: Picture, text: str, caption: str) -> str:
     if asked.attribute == "kind":
         if asked.value is not None:
             return "yes" if asked.value in kinds else "no"
-        other = next((kind for kind in kinds if kind not in _WORDS.findall(caption.lower())), kinds[1])
-        return f"a {other}"
+        told = _singular(caption)
+        return f"a {next((kind for kind in kinds if kind not in told), kinds[1])}"
     if asked.kind not in kinds:
         return UNCLEAR
     value = picture.word(block(kinds.index(asked.kind), _ATTRIBUTES[asked.attribute]))
@@ -138,7 +143,7 @@ class Belief:
         self._caption = caption
         self._blocks = [np.full(size, 1.0 / size) for size in SIZES]
         self._named: list[str] = []
-        words = [_SINGULAR.get(word, word) for word in _WORDS.findall(caption.lower())]
+        words = _singular(caption)
         kind = _first(words, KINDS)
         if kind is not None:
             group = self._group(kind)

@@ -39,6 +39,19 @@ def task(made, **options):
     return Scenes({"folder": str(made), "num_val": COUNTS["val"], **options})
 
 
+@pytest.mark.parametrize("caption", [CAPTION, "a picture with two dogs", "a dog in a park"])
+def test_what_else_there_is_was_not_in_the_caption(caption):
+    assert talking.answer(PICTURE, "what else is there?", caption) == "a boat"
+
+
+def test_a_file_of_more_dialogues_is_looked_for_before_anything_is_made():
+    task = Scenes({"additional": "/nowhere.parquet"})
+    with pytest.raises(
+        UserError, match=r"config\.scenes\.additional='/nowhere\.parquet': must be an existing"
+    ):
+        task.check("recorded", POLICY)
+
+
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
