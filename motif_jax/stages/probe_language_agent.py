@@ -60,15 +60,16 @@ def run(config: ConfigDict, workdir: Path) -> int:
     with FolderLock(workdir), Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
         made, steps = _open(config)
-        done = min(
-            (len(list(read_json_lines(workdir / name))) for name in (probing.LINES, probing.CLAUSES)),
-            default=0,
-        )
+        lines, clauses = (list(read_json_lines(workdir / name)) for name in (probing.LINES, probing.CLAUSES))
+        done = min(len(lines), len(clauses))
+        # A training that went on meanwhile has other checkpoints.
+        asked = {row["step"] for row in lines[:done]}
+        steps = [step for step in steps if step not in asked]
         published = config.published_files and made.by_words
         files = probing.ProbeFiles(workdir, made, (done, done), clauses_every=1, published=published)
         try:
-            with Progress(len(steps), "checkpoints", "probe", done) as progress:
-                for number, step in enumerate(steps[done:], done):
+            with Progress(done + len(steps), "checkpoints", "probe", done) as progress:
+                for number, step in enumerate(steps, done):
                     if stop.requested:
                         return EXIT_CODE
                     policy, _ = agent_policy.load(config.policy, str(step))

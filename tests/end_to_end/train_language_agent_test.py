@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from motif_jax.stages import probe_language_agent
 from tests.language import talkers
 from tests.processes import REPOSITORY, wait_until
+from tests.reward_fixtures import load_config
 
 pytestmark = pytest.mark.slow
 
@@ -71,8 +73,17 @@ def test_it_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
 
     done = launch(tmp_path, "probe_language_agent.py", tmp_path / "probes", policy=agent, checkpoint="latest")
     assert done.returncode == 0, done.stderr[-2000:]
-    assert len((tmp_path / "probes" / "probes.jsonl").read_text().splitlines()) == 1
     assert "goal ahead: " in done.stdout
+    # What was asked of a checkpoint that is there no more stays, and the new one is asked.
+    found = tmp_path / "probes"
+    for name in ("probes.jsonl", "clauses.jsonl"):
+        (line,) = (found / name).read_text().splitlines()
+        (found / name).write_text(json.dumps({**json.loads(line), "step": 1}) + "\n")
+    config = load_config("probe_language_agent", "")
+    config.update({"policy": str(agent), "checkpoint": "latest"})
+    assert probe_language_agent.run(config, found) == 0
+    asked = [json.loads(line)["step"] for line in (found / "probes.jsonl").read_text().splitlines()]
+    assert asked[0] == 1 < asked[1]
 
     done = launch(tmp_path, "evaluate.py", tmp_path / "evaluation", policy=agent, episodes=3)
     assert done.returncode == 0, done.stderr[-2000:]
