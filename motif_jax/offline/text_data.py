@@ -172,7 +172,7 @@ def _write(
                     f"config.texts={config.texts}: too few texts, there is none {'to learn from' if part == TRAIN else 'to hold out'}; a "
                     f"larger config.held_out.share or smaller config.text_item than {config.text_item}, or config.held_out.texts, helps"
                 )
-            writing.writer.commit({"cut": writing.cut})
+            writing.writer.commit()
     return True
 
 
@@ -184,7 +184,7 @@ class _Part:
     ) -> None:
         self.writer, self._tokenizer, self._end, self._longest = writer, tokenizer, end, longest
         self._whole_prompts = whole_prompts
-        self.count, self.cut = 0, 0
+        self.count = 0
 
     def add(self, items: Sequence[Item]) -> None:
         skipped = max(0, min(len(items), self.writer.items - self.count))
@@ -196,9 +196,7 @@ class _Part:
         for item, prompt, text in zip(
             items, prompts, self._tokenizer.encode([item.text for item in items], special=False), strict=True
         ):
-            tokens = [*prompt, *text, self._end]
-            self.cut += self._longest is not None and len(tokens) > self._longest
-            tokens = tokens[: self._longest]
+            tokens = [*prompt, *text, self._end][: self._longest]
             if len(prompt) >= len(tokens):
                 raise UserError(
                     f"the prompt {item.prompt[:40]!r}... has {len(prompt)} tokens: with config.length={self._longest} nothing is left to learn"

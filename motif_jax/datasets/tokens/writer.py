@@ -126,13 +126,12 @@ class TokensWriter:
         atomic_write_json(self._staging / _PROGRESS, place)
         self.items = self._added
 
-    def commit(self, meta: Mapping[str, Any] | None = None) -> str:
-        """Writes the manifest with `meta` in it, moves all into place, and returns the content's digest."""
+    def commit(self) -> str:
+        """Writes the manifest, moves all into place, and returns the content's digest."""
         self.save()
         found = {name: digests.of_file(array.finish()) for name, array in self._arrays.items()}
         content = digests.of_bytes(repr((sorted(found.items()), self._identity["tokenizer"])).encode())
         manifest = {
-            **(meta or {}),
             **self._identity,
             "items": self._added,
             "tokens": self._tokens,

@@ -24,7 +24,7 @@ def write(folder: Path, items=ITEMS, vocab_size=1000, commit=True, **given) -> T
         for item in items[writer.items :]:
             writer.add(item)
         if commit:
-            writer.commit({"origin": "made up"})
+            writer.commit()
     return writer
 
 
@@ -33,14 +33,14 @@ def test_items_and_columns_are_read_as_they_were_written(tmp_path):
     with TokensWriter(tmp_path / "d", 70_000, "a tokenizer", **columns) as writer:
         for place, item in enumerate(ITEMS):
             writer.add(item, {"reward": np.arange(len(item)) / 2}, {"prompt": place})
-        writer.commit({"origin": "made up"})
+        writer.commit()
     found = TokensDataset(tmp_path / "d")
     assert [found.item(i).tolist() for i in range(found.num_items)] == ITEMS
     assert (found.num_items, found.num_tokens, found.lengths.tolist()) == (4, 8, [3, 0, 1, 4])
     assert found.tokens.dtype == np.int32
     assert found.token_columns["reward"].tolist() == [0, 0.5, 1, 0, 0, 0.5, 1, 1.5]
     assert found.item_columns["prompt"].tolist() == [0, 1, 2, 3]
-    assert (found.manifest["origin"], found.manifest["tokenizer"]) == ("made up", "a tokenizer")
+    assert found.manifest["tokenizer"] == "a tokenizer"
     found.check_digests()
     tokens, valid = gather(found, np.array([3, -1, 0]), 5, pad=9)
     assert tokens.tolist() == [[999, 2, 3, 4, 9], [9] * 5, [5, 6, 7, 9, 9]]
@@ -70,7 +70,7 @@ with writer.TokensWriter(folder, 1000, "a tokenizer") as w:
         w._arrays["tokens"].flush(); die()
     w.add([999, 2, 3, 4])
     os.replace = lambda a, b: die() if str(b) == folder else replace(a, b)
-    w.commit({"origin": "made up"})
+    w.commit()
 """
 
 
