@@ -39,8 +39,10 @@ def with_tokenizer(
     require_size(name, size)
     if not (folder / FILE).exists():
         from motif_jax.language import byte_pairs
+        from motif_jax.playing import text_scores
 
-        texts = _texts(task.stream(kind, policy), task.count(kind), seed)
+        # What is said in games is paid on the way.
+        texts = _texts(text_scores.attach(task).stream(kind, policy), task.count(kind), seed)
         byte_pairs.save(folder, byte_pairs.train(texts, _ARCHITECTURE, size), _ARCHITECTURE)
     return {**options, "tokenizer": str(folder)}
 

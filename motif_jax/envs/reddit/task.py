@@ -294,7 +294,11 @@ class Reddit(TextTask):
         """See `TextTask`."""
         if kind == GAMES:
             return None
-        return len(self._recorded) if self.options["folder"] else self.options["num_comments"]
+        if not self.options["folder"]:
+            return int(self.options["num_comments"])
+        # Which of them are paid enough is known once they are scored.
+        scored = not self.scored_by() or bool(self.options["scores"]) or self._scorer is not None
+        return len(self._recorded if scored else self.comments)
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
         """See `TextTask`."""

@@ -8,12 +8,15 @@ import json
 import numpy as np
 import pytest
 
+from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit import made_up
 from motif_jax.envs.reddit.task import Reddit
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import interact
 from motif_jax.playing import text_scores
+from motif_jax.stages import collect_text
 from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config
 
 ROWS = [
     # comment, score, parent; the first two in the file of liked ones
@@ -212,3 +215,22 @@ def test_a_made_up_corpus(tmp_path):
         > scores[np.equal(labels, 1)].mean()
         > scores[np.equal(labels, 2)].mean()
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [({}, 5), ({"reddit.cutoff": -3.0}, 3), ({"kind": "games", "num_dialogues": 2}, 2)],
+)
+def test_published_files_are_collected_without_scores_beforehand(tmp_path, changes, count):
+    """The check asks nobody; games are paid while a tokenizer is learned of them. The lexicon finds one reply toxic, and one dull."""
+    data, run = tmp_path / "data", tmp_path / "run"
+    data.mkdir()
+    write(data)
+    config = load_config("collect_text", "reddit")
+    config.reddit.update({"folder": str(data), "store": str(tmp_path / "store")})
+    config.update_from_flattened_dict({"workers": 1, **changes})
+    collect_text.check(config, run)
+    assert not (tmp_path / "store").exists()
+    collect_text.run(config, run)
+    assert len(parquet.read(run / "dialogues.parquet")) == count
+    assert (run / "tokenizer.json").is_file()
