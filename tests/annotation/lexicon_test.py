@@ -128,7 +128,32 @@ def test_each_goal_prizes_its_own_event_most(lexicon, goal, best):
 def test_common_sense(lexicon, goal):
     worth = Judge(lexicon, goal).worth
     assert worth("You die...") < worth("The jackal bites!") < worth("")
-    assert worth("Unknown command '^M'.") < worth("It's a wall.") < worth("") < worth("The door opens.")
+    assert worth("Unknown command '^M'.") < worth("It's a wall.") < worth("") <= worth("The door opens.")
+
+
+# What each narrow goal is about; everything else is worth no more than silence, so that only this pays an agent.
+ABOUT = {
+    "combat": "kill monster_dies hit miss monster_flees monster_dodged monster_acts monster_felt level_gained gear_seen",
+    "gold": "gold_taken gold_seen gold_earned gold_near chest_opened container_seen valuable_seen shop",
+    "stairs": "stairs_descended fell_deeper new_place staircase_down_here hidden_found door_opened doorway boulder_moved",
+}
+
+
+@pytest.mark.parametrize("goal", ABOUT)
+def test_a_narrow_goal_prizes_nothing_else(lexicon, goal):
+    prized = {event.name for event in lexicon.events if event.weights[goal] > 0} - {"saved_from_death"}
+    assert prized == set(ABOUT[goal].split())
+    assert lexicon.unmatched[goal] == lexicon.blank[goal] == 0
+
+
+def test_goals_agree_on_little_but_harm(lexicon):
+    """Of pairs of messages about different things, both sides worth telling to one of the goals."""
+    one, two = (Judge(lexicon, goal) for goal in ("combat", "gold"))
+    told = [text for text in TOLD if one.worth(text) > 0 or two.worth(text) > 0]
+    pairs = [(a, b) for a, b in itertools.combinations(told, 2) if lexicon.event(a) != lexicon.event(b)]
+    agreed = np.mean([one.answer(*pair).label == two.answer(*pair).label for pair in pairs])
+    assert agreed < 0.2
+    assert len({lexicon.digests[goal] for goal in ("defaultgoal", "combat")}) == 2
 
 
 def test_sentences():
@@ -178,7 +203,7 @@ def test_annotator_answers_every_question(lexicon):
     assert sorted(answers) == list(range(len(questions)))
     assert "." not in annotator.short_name
     assert annotator.identity["goal"] == "gold"
-    assert annotator.identity["lexicon_digest"] == lexicon.digest
+    assert annotator.identity["lexicon_digest"] == lexicon.digests["gold"]
     assert "worth" in annotator.preview(questions[0]).text
 
 
