@@ -19,8 +19,7 @@ from tests.reward_fixtures import REPOSITORY, make_dataset, reward_config, train
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 ALWAYS = {"step", "time"}
-OF_NETHACK = {"turns", "score", "dlvl", "gold", "xlvl", "scout", "hallucination"}
-KILLS = "episode/kills"  # with 28 actions only
+OF_NETHACK = {"turns", "score", "dlvl", "gold", "xlvl", "scout", "hallucination", "kills"}
 
 
 def documented(heading: str) -> set[str]:
@@ -45,7 +44,7 @@ def test_rows_of_a_training_without_rewards_of_its_own(
         return metrics
 
     monkeypatch.setattr(Learner, "metrics", kept)
-    absent = {"reward/version", KILLS} | {f"episode/{name}" for name in {*OF_NETHACK, "intrinsic_return"}}
+    absent = {"reward/version"} | {f"episode/{name}" for name in {*OF_NETHACK, "intrinsic_return"}}
     for steps in (300, 600):
         config = recall_config(serial=True, train_for_env_steps=steps, log_every_seconds=1e-9)
         assert Training(settings.resolved(config), tmp_path).run(Interruption())
@@ -68,7 +67,7 @@ def test_rows_of_a_training_with_a_reward(tmp_path: Path) -> None:
     assert Training(settings.resolved(config), tmp_path / "agent").run(Interruption())
     rows = list(read_metrics(tmp_path / "agent"))
     for row in rows:
-        assert set(row) == documented("Agent training") - {KILLS} | ALWAYS
+        assert set(row) == documented("Agent training") | ALWAYS
     for name in ("episode/return", "episode/intrinsic_return"):
         assert rows[0][name] is None
         assert rows[-1][name] is not None

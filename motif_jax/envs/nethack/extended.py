@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from motif_jax.envs.nethack import buffers as b
-from motif_jax.envs.nethack import status as place
 from motif_jax.envs.nethack.actions import (
     CAST,
     DRINK_QUESTION,
@@ -14,12 +13,11 @@ from motif_jax.envs.nethack.actions import (
     EXTENDED_KEYS,
     EXTENDED_OPEN_QUESTIONS,
     FIRST_CHOICE,
-    KILL_PHRASE,
     SKILL_SENTENCE,
     STAIRS_SENTENCE,
     offered_letter,
 )
-from motif_jax.envs.nethack.game import Game
+from motif_jax.envs.nethack.game import Game, told
 
 _KILL = 3  # place in a record
 
@@ -31,9 +29,6 @@ class ExtendedGame(Game):
     * A skill that can be improved is improved at the end of the step on which a message says so, or once the question
       is answered that the step left open.
     * "yes" to the question what to drink means the first thing that is offered, as for eating.
-    * Messages that say that the hero killed something are counted: `kills`.
-
-    A record (`Game.record`) says in a fourth place whether its message tells of a kill.
 
     With the switch `oni_extended_steps` three things are as published. A message of a skill is missed where it is the
     result of a cast, or lies under the sentence of the stairs that was kept over a prompt: what is looked at after a
@@ -42,7 +37,7 @@ class ExtendedGame(Game):
     which the message stays.
     """
 
-    __slots__ = ("_as_published", "_kills", "_looks_away", "_points", "_skill_waits")
+    __slots__ = ("_as_published", "_looks_away", "_skill_waits")
 
     action_keys = EXTENDED_KEYS
     open_questions = EXTENDED_OPEN_QUESTIONS
@@ -56,7 +51,6 @@ class ExtendedGame(Game):
 
     def _clear(self) -> None:
         super()._clear()
-        self._kills = self._points = 0
         self._skill_waits = self._looks_away = False
 
     def _play(self, key: int) -> None:
@@ -104,26 +98,13 @@ class ExtendedGame(Game):
 
     def act(self, action: int) -> None:
         """See `Game.act`."""
-        self._points = self.buffers.now.status[place.POINTS]
         if self._as_published:
             self._kills += self.record[_KILL]
         super().act(action)
 
-    def judge(self) -> tuple[float, int]:
-        """See `Game.judge`."""
-        before = self.record
-        result = super().judge()
-        # A message that says the same as the one before it is another one where the hero learned from a kill.
-        learned = self.buffers.now.status[place.POINTS] > self._points
-        if not self._as_published and self.record[_KILL] and (self.record is not before or learned):
-            self._kills += 1
-            if self._final is not None:
-                self._final["kills"] = float(self._kills)
-        return result
+    def _tells_of_kill(self) -> None:
+        if not self._as_published:
+            super()._tells_of_kill()
 
     def _describe(self, message: bytes) -> list:
-        letter = offered_letter(message, (EAT_QUESTION, DRINK_QUESTION))
-        return [0, letter, STAIRS_SENTENCE in message, KILL_PHRASE in message.lower()]
-
-    def _numbers(self, end: int, newest: b.View) -> dict[str, float]:
-        return super()._numbers(end, newest) | {"kills": float(self._kills)}
+        return [0, offered_letter(message, (EAT_QUESTION, DRINK_QUESTION)), *told(message)]

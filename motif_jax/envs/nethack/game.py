@@ -9,6 +9,7 @@ from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack import status as place
 from motif_jax.envs.nethack.actions import (
     ESCAPE,
+    KILL_PHRASE,
     OPEN_QUESTIONS,
     QUIT,
     SPACE,
@@ -21,17 +22,34 @@ from motif_jax.envs.nethack.tasks import HALLUCINATION, TASKS, make_rule
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from motif_jax.support.seeds import derive
 
-EPISODE_FIELDS = ("score", "dlvl", "gold", "xlvl", "scout", "turns", "success", "end", "hallucination")
+EPISODE_FIELDS = (
+    "score",
+    "dlvl",
+    "gold",
+    "xlvl",
+    "scout",
+    "turns",
+    "success",
+    "end",
+    "hallucination",
+    "kills",
+)
 # Values of the episode field `end`.
 END_LIMIT, END_RUNNING, END_DEATH, END_SUCCESS = -1, 0, 1, 2
 
 YES_ACTION = TASK_KEYS.index(YES)
 _MAX_PROMPTS = 10_000
+_KILL = 3  # place in a record
 
 
 def game_seeds(seed: int) -> tuple[int, int]:
     """The two seeds of the engine (play, display) for an episode's seed."""
     return derive(seed, "core"), derive(seed, "disp")
+
+
+def told(message: bytes) -> tuple[bool, bool]:
+    """Whether `message` (256 bytes) says that the hero went down stairs, and whether that he killed something."""
+    return STAIRS_SENTENCE in message, KILL_PHRASE in message.lower()
 
 
 class Game:
@@ -42,7 +60,7 @@ class Game:
     Attributes:
         record: what is known of the newest message, as a list: how often it was seen in this episode, the key
             that answers "yes" to its question what to eat (None if it asks no such thing), whether it says that
-            the hero went down stairs.
+            the hero went down stairs, whether that he killed something.
         status: the newest status, as `buffers.read_status` gives it.
         length, total: steps and sum of rewards of the episode.
     """
@@ -57,6 +75,7 @@ class Game:
         "_hallucinated",
         "_judge",
         "_keys",
+        "_kills",
         "_limit_end",
         "_max_steps",
         "_message",
@@ -106,10 +125,10 @@ class Game:
         self._explored: dict[tuple[int, int], int] = {}
         self._final: dict[str, float] | None = None
         self._solved = False
-        self._hallucinated = 0
+        self._hallucinated = self._kills = 0
         self.length = 0
         self.total = 0.0
-        self.record: list = [0, None, False]
+        self.record: list = [0, None, False, False]
         self._message = b""
 
     def start(self, seed: int) -> None:
@@ -202,6 +221,13 @@ class Game:
         message = self._message_bytes()
         if message != self._message:
             record = self._look_up(message)
+            if record[_KILL]:
+                self._tells_of_kill()
+        elif (
+            record[_KILL] and self.buffers.now.status[place.POINTS] > self.buffers.before.status[place.POINTS]
+        ):
+            # A message that says the same as the one before it is another one where the hero learned from a kill.
+            self._tells_of_kill()
         record[0] += 1
         self.length = length = self.length + 1
         limit = length >= self._max_steps
@@ -225,7 +251,11 @@ class Game:
 
     def _describe(self, message: bytes) -> list:
         """The `record` of a message that was not seen before."""
-        return [0, offered_letter(message), STAIRS_SENTENCE in message]
+        return [0, offered_letter(message), *told(message)]
+
+    def _tells_of_kill(self) -> None:
+        """The step's message is a new one that says that the hero killed something."""
+        self._kills += 1
 
     def _finish(self, success: bool, limit: bool, over: bool) -> int:
         """How the step ends the episode, if it does; freezes the episode's numbers if so."""
@@ -272,6 +302,7 @@ class Game:
             "success": float(self._solved),
             "end": float(end),
             "hallucination": self._hallucinated / max(self.length, 1),
+            "kills": float(self._kills),
         }
 
     def info(self) -> dict[str, float]:

@@ -27,7 +27,6 @@ SWITCHES = (
 )
 # Of the tasks with 28 actions besides.
 EXTENDED_SWITCHES = (*SWITCHES, "oni_extended_steps")
-EXTENDED_FIELDS = (*EPISODE_FIELDS, "kills")
 
 _OBSERVATION = {
     "window_chars": ArraySpec((WINDOW, WINDOW), "uint8"),
@@ -72,7 +71,7 @@ def make_spec(
         num_actions=len(keys),
         text_field="message",
         count_field="message_count",
-        episode_fields=EXTENDED_FIELDS if extended else EPISODE_FIELDS,
+        episode_fields=EPISODE_FIELDS,
         family="nethack",
         action_names=action_names(keys),
         action_keys=keys,
