@@ -6,7 +6,8 @@ The work folder becomes the dataset (layout: docs/data.md). Stopped at any momen
 result depends neither on that nor on the number of workers. With the defaults, 500,000 pairs (one million game
 steps) of a mixture of random players: about 2 minutes and 9 GB on 16 cores while it runs, 4.5 GB at the end.
 
-Variants: smoke (300 pairs, seconds), quickstart (20,000 pairs from many games, about a minute on 2 cores).
+Variants: smoke (300 pairs, seconds), quickstart (20,000 pairs from many games, about a minute on 2 cores), steering (the same
+of scripted players besides, so that fights, gold and stairs occur).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.support.config import available_cores, unknown_variant
 
-VARIANTS = ("", "smoke", "quickstart")
+VARIANTS = ("", "smoke", "quickstart", "steering")
 
 
 def get_config(variant: str | None = None) -> ConfigDict:
@@ -48,6 +49,10 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 "searcher": 1.0,
                 "eater": 2.0,
                 "descender": 3.0,
+                # Scripted: they explore, and walk up to monsters, to gold, to the stairs down (and so to the next level).
+                "fighter": 0.0,
+                "collector": 0.0,
+                "diver": 0.0,
                 # All of `agents` together.
                 "agents": 0.0,
             },
@@ -68,7 +73,11 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.num_pairs = 300
         config.environment.max_episode_steps = 300
         config.start_share = 0.1
-    if variant == "quickstart":
+    if variant in ("quickstart", "steering"):
         config.num_pairs = 20_000
         config.start_share = 0.05
+    if variant == "steering":
+        config.mixture.fighter = config.mixture.collector = config.mixture.diver = 6.0
+        config.environment.max_episode_steps = 1000
+        config.start_share = 0.2  # scripted players take their time
     return config

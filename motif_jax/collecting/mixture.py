@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from motif_jax.collecting.sampling_worker import Job
-from motif_jax.envs.nethack.random_players import HABITS, GivenActions
+from motif_jax.envs.nethack.random_players import GivenActions
+from motif_jax.envs.nethack.scripted_players import PLAYERS
 from motif_jax.support import seeds
 
 
@@ -46,7 +47,7 @@ class Players:
           actions: those of its player, needed if that is an agent.
 
         Raises:
-          KeyError: the player is no habit, and there are no actions.
+          KeyError: the player is an agent, and there are no actions.
         """
-        policy = HABITS[self.name(episode)] if actions is None else GivenActions(actions)
+        policy = PLAYERS[self.name(episode)] if actions is None else GivenActions(actions)
         return Job(episode, self.seed(episode), self.number(episode), policy)

@@ -13,6 +13,7 @@ from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import GROUPS
+from motif_jax.envs.nethack.scripted_players import ERRANDS
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -28,6 +29,8 @@ _SETTLED = "agents.json"
 IDENTITY = (
     "seed num_pairs length start_share drop_equal_captions environment policy mixture agents lanes screens glyphs"
 ).split()
+# Players that configs of 0.1.0 do not name.
+_NEW_KEYS = {f"mixture.{name}": 0.0 for name in ERRANDS}
 
 
 def _fields(config: ConfigDict) -> tuple[str, ...]:
@@ -47,7 +50,7 @@ def _weights(config: ConfigDict) -> dict[str, float]:
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a bad value, or a folder that holds something else."""
-    run_folder.check_identity(workdir, config, IDENTITY)
+    run_folder.check_identity(workdir, config, IDENTITY, _NEW_KEYS)
     for key in ("num_pairs", "length", "workers", "lanes", "environment.max_episode_steps", "start_share"):
         checks.positive(config, key)
     checks.fraction(config, "start_share")
@@ -75,6 +78,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     allowed = f"agents: {config.environment.name} has not the {' or '.join(map(str, GROUPS))} actions of the random players"
     fit = not habits or spec.num_actions in GROUPS
     checks.require(fit, "policy", config.policy, allowed)
+    scripted = [player for player in weights if player in ERRANDS]
+    checks.require(
+        not scripted or config.screens, "screens", False, f"True: {', '.join(scripted)} read the screen"
+    )
     ours = (workdir / layout.META).exists() or (workdir / layout.STAGING).exists()
     if (workdir / "data").exists() and not ((workdir / "config.json").exists() and ours):
         raise UserError(f"{workdir} holds a dataset that was not collected here: choose another --workdir")
@@ -104,7 +111,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     """Collects what is missing; returns the exit code of an interrupted stage when it was asked to stop."""
     staging = workdir / layout.STAGING
     with FolderLock(workdir):
-        run_folder.prepare(workdir, config, IDENTITY)
+        run_folder.prepare(workdir, config, IDENTITY, _NEW_KEYS)
         if (workdir / layout.META).exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is whole: {PairsDataset.open(workdir).num_pairs:,} pairs")

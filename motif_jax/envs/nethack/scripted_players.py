@@ -1,0 +1,223 @@
+"""Scripted players with an errand: they explore, and walk to what they look for, so that fights, gold and stairs occur.
+
+They read the screen (`tty_chars`, `tty_colors`) and know of the game how to walk there, to strike at what stands beside them,
+and to go down stairs. Whatever they do follows from the episode's seed and what they see.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from motif_jax.envs.episode import Choose, Observation
+from motif_jax.envs.nethack.actions import TASK_KEYS
+from motif_jax.envs.nethack.random_players import HABITS, Habit
+from motif_jax.envs.nethack.status import DEPTH, X, Y
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.support import seeds
+
+# What they read, which an environment shows on request.
+FIELDS = ("tty_chars", "tty_colors")
+
+_ROWS, _COLUMNS = 21, 80  # of the map, which begins in the screen's second row
+_STEPS = {
+    "k": (0, -1),
+    "l": (1, 0),
+    "j": (0, 1),
+    "h": (-1, 0),
+    "u": (1, -1),
+    "n": (1, 1),
+    "b": (-1, 1),
+    "y": (-1, -1),
+}
+# (action, change of place, whether it is diagonal), the straight ones first.
+_WAYS = tuple((TASK_KEYS.index(ord(key)), y * _COLUMNS + x, x * y != 0) for key, (x, y) in _STEPS.items())
+_DOWN, _SEARCH = TASK_KEYS.index(ord(">")), TASK_KEYS.index(ord("s"))
+_FLOOR = frozenset(b'.#<>$%*!?/="()[{_')
+# But for those that it does not do to touch: floating eyes, molds.
+_MONSTERS = frozenset(b"abcdfghijklmnopqrstuvwxyzABCDEGHIJKLMNOPQRSTUVWXYZ&;':")
+_DOOR_COLOUR = 3  # of + | - where they are doors
+_PETS, _PET_COLOURS = frozenset(b"dfu"), frozenset((7, 15, 3))  # kitten, little dog, pony
+_UNSEEN = ord(" ")
+# Steps without coming nearer after which a place is given up; steps for which a peaceful monster is left alone; searches
+# where nothing is left to explore.
+_PATIENCE, _PEACE, _SEARCHES = 3, 100, 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Errand:
+    """A scripted player.
+
+    Attributes:
+      hunts: whether it walks up to monsters wherever it sees them; it strikes at what stands beside it in any case.
+      wanted: characters of the map that it walks to.
+    """
+
+    hunts: bool = False
+    wanted: bytes = b""
+
+    def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
+        """Returns what presses the keys of the episode `seed`.
+
+        Raises:
+          ValueError: the environment has other actions than the NetHack tasks, or does not show the screen.
+        """
+        if missing := [name for name in FIELDS if name not in spec.observation]:
+            raise ValueError(
+                f"scripted players read {', '.join(missing)}, which this environment does not show"
+            )
+        habit = HABITS["walker"]
+        habit.player(seed, spec)  # says so of an environment with other actions
+        return _Game(self, habit.actions(seeds.derive(seed, "errand"), spec.num_actions)).choose
+
+
+class _Game:
+    """One episode of an errand."""
+
+    def __init__(self, errand: Errand, habit: Iterator[int]) -> None:
+        self._errand, self._habit = errand, habit
+        self._level = -1
+        self._plan: deque[tuple[int, int]] = deque()  # (action, the place that it leads to)
+        self._goal = 0  # the character that the plan leads to
+        self._fails: dict[int, int] = {}  # place -> how often the hero did not get there
+        self._visited: set[int] = set()
+        self._peace = self._searched = self._wander = 0
+
+    def choose(self, observation: Observation) -> int:
+        """The action on an observation."""
+        self._peace = max(0, self._peace - 1)
+        if b"Really attack" in observation["message"].tobytes():
+            self._peace = _PEACE
+            return _SEARCH  # which is no yes
+        status = observation["blstats"]
+        at = int(status[Y]) * _COLUMNS + int(status[X])
+        if self._arrives(int(status[DEPTH]), at) and self._goal == ord(">"):
+            self._fail(at)  # not again and again, where it is none
+            return _DOWN
+        seen = _Map(
+            observation["tty_chars"][1 : 1 + _ROWS].tobytes(),
+            observation["tty_colors"][1 : 1 + _ROWS].tobytes(),
+            {place for place, times in self._fails.items() if times >= _PATIENCE},
+        )
+        if not self._peace and (beside := seen.beside(at)) is not None:
+            self._plan.clear()
+            return beside
+        if self._wander:
+            self._wander -= 1
+            return next(self._habit)
+        return self._walk(seen, at)
+
+    def _arrives(self, level: int, at: int) -> bool:
+        """Notes where the hero is now; whether that is where the plan led to."""
+        arrived = False
+        if level != self._level:
+            self._level, self._fails, self._visited, self._searched = level, {}, set(), 0
+            self._plan.clear()
+        elif self._plan:
+            _, place = self._plan.popleft()
+            arrived = at == place and not self._plan
+            if at != place:  # somebody or something is in the way
+                self._fail(place)
+                self._plan.clear()
+        self._visited.add(at)
+        return arrived
+
+    def _fail(self, place: int) -> None:
+        self._fails[place] = self._fails.get(place, 0) + 1
+
+    def _walk(self, seen: _Map, at: int) -> int:
+        """The next step of the plan, of a new one where there is none; without any, a search for what is hidden."""
+        hunts = self._errand.hunts and not self._peace
+        if not self._plan or (hunts and seen.monsters):
+            goals: list[Callable[[int], bool]] = [seen.monsters.__contains__] if hunts else []
+            goals += [functools.partial(seen.shows, char) for char in self._errand.wanted]
+            goals.append(lambda place: place not in self._visited and seen.leads_on(place))
+            self._plan = next(filter(None, (seen.path(at, goal) for goal in goals)), deque())
+            self._goal = seen.chars[self._plan[-1][1]] if self._plan else 0
+        if self._plan:
+            self._searched = 0
+            return self._plan[0][0]
+        self._searched += 1
+        if self._searched % _SEARCHES == 0:
+            self._visited, self._wander = {at}, 2 * _SEARCHES
+        return _SEARCH
+
+
+class _Map:
+    """The map as the screen shows it; a place is row * 80 + column."""
+
+    def __init__(self, chars: bytes, colours: bytes, blocked: Collection[int]) -> None:
+        self.chars, self._colours, self._blocked = chars, colours, blocked
+        self.monsters = {
+            place for place, char in enumerate(chars) if char in _MONSTERS and not self._is_pet(place)
+        }
+
+    def _is_pet(self, place: int) -> bool:
+        return self.chars[place] in _PETS and self._colours[place] in _PET_COLOURS
+
+    def _is_passable(self, place: int) -> bool:
+        """Whether the hero can step there: floor, or a pet to swap places with."""
+        return self.chars[place] in _FLOOR or self._is_pet(place)
+
+    def shows(self, char: int, place: int) -> bool:
+        """Whether `place` shows `char`."""
+        return self.chars[place] == char
+
+    def leads_on(self, place: int) -> bool:
+        """Whether the hero can go to `place`, and something beside it has not been seen."""
+        chars = self.chars
+        return place not in self.monsters and any(
+            0 <= place + by < len(chars) and chars[place + by] == _UNSEEN for _, by, _ in _WAYS
+        )
+
+    def beside(self, at: int) -> int | None:
+        """The action that strikes at a monster beside `at`, None where there is none."""
+        return next((action for action, by, _ in _WAYS if at + by in self.monsters), None)
+
+    def _is_door(self, place: int) -> bool:
+        return self.chars[place] in b"+|-" and self._colours[place] == _DOOR_COLOUR
+
+    def path(self, start: int, goal: Callable[[int], bool]) -> deque[tuple[int, int]]:
+        """The shortest way from `start` to a place with `goal`, breadth first: (action, place) of each step; () without one."""
+        chars, blocked = self.chars, self._blocked
+        came: dict[int, tuple[int, int]] = {start: (-1, -1)}
+        queue = deque([start])
+        while queue:
+            at = queue.popleft()
+            straight_only = self._is_door(at)
+            for action, by, diagonal in _WAYS:
+                to = at + by
+                if not 0 <= to < len(chars) or to in came or to in blocked:
+                    continue
+                door = self._is_door(to)
+                if (diagonal and (straight_only or door)) or not (
+                    door or self._is_passable(to) or to in self.monsters
+                ):
+                    continue
+                came[to] = (action, at)
+                if goal(to):
+                    return _steps(came, to)
+                if to not in self.monsters:  # which is a goal or in the way
+                    queue.append(to)
+        return deque()
+
+
+def _steps(came: Mapping[int, tuple[int, int]], to: int) -> deque[tuple[int, int]]:
+    """The way that led to `to`."""
+    found: deque[tuple[int, int]] = deque()
+    while came[to][0] >= 0:
+        action, before = came[to]
+        found.appendleft((action, to))
+        to = before
+    return found
+
+
+ERRANDS: Mapping[str, Errand] = {
+    "fighter": Errand(hunts=True),
+    "collector": Errand(wanted=b"$>"),
+    "diver": Errand(wanted=b">"),
+}
+# All that config.mixture of collect weighs.
+PLAYERS: Mapping[str, Habit | Errand] = {**HABITS, **ERRANDS}
