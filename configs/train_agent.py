@@ -15,6 +15,7 @@ Variants:
   faithful    the published command line: 24 workers x 20 environments, all published quirks on. 2e9 steps: about 22 h
               at the 25,000 steps/s of the published baseline's machine (16 cores, one GPU).
   quickstart  a small network with its own learning rate; a few minutes on 2 cores.
+  steering    the same for longer, in longer games, as launch/demo_steering.sh needs it.
   smoke       seconds: whether everything works.
   recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a minute on 2 cores.
 """
@@ -27,7 +28,7 @@ from ml_collections.config_dict import placeholder
 from motif_jax.support import nonfinite
 from motif_jax.support.config import all_compat_on, compat, default_workers, unknown_variant
 
-VARIANTS = ("", "faithful", "quickstart", "smoke", "recall")
+VARIANTS = ("", "faithful", "quickstart", "steering", "smoke", "recall")
 
 
 def _network() -> ConfigDict:
@@ -234,7 +235,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.matmul_precision = "highest"
         config.actors.workers = 24
         config.actors.warmup_seconds = 10.0
-    elif variant == "quickstart":
+    elif variant in ("quickstart", "steering"):
         _small(config)
         # Short games: within minutes they show whether the reward is learned.
         config.environment.max_episode_steps = 500
@@ -248,6 +249,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.save_every_seconds = 30.0
         config.stats_episodes = 100
         config.log_every_seconds = 5.0
+        if variant == "steering":
+            config.environment.max_episode_steps = 1000
+            config.train_for_env_steps = 1_000_000
     elif variant == "smoke":
         _small(config)
         config.train_for_env_steps = 2_048

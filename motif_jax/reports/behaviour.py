@@ -1,0 +1,170 @@
+"""What agents do in the same games, side by side, and whether one does more of something than another.
+
+A measure is a number of every game: one that the evaluation has (`kills`, `gold`, ...), `deaths` (1 where the hero died), or
+`fights`: messages of the hero's own attacks, by the events of a lexicon.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from motif_jax.annotation.lexicon import Lexicon, sentences
+from motif_jax.reports import messages, statistics
+from motif_jax.reports.evaluation_files import games
+from motif_jax.reports.measures import BY_KEY, Measure
+from motif_jax.reports.statistics import Difference, Estimate
+from motif_jax.support.errors import UserError
+
+FIGHTS, DEATHS = "fights", "deaths"
+# Events of the lexicon that are the hero's own blows.
+_BLOWS = frozenset(("kill", "hit", "miss"))
+_DEATH = 1.0
+_MADE = {
+    FIGHTS: Measure(FIGHTS, "fights", "messages", "messages of the hero's own attacks: hits, misses, kills"),
+    DEATHS: Measure(DEATHS, "deaths", "share", "games that the hero died in"),
+}
+_CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*:\s*(\w+)\s*")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That `more` does more of `measure` than `less`."""
+
+    more: str
+    less: str
+    measure: str
+
+    def __str__(self) -> str:
+        return f"{self.more} > {self.less}: {self.measure}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim, by how much the one exceeds the other, and whether the whole interval lies above 0."""
+
+    claim: Claim
+    difference: Difference
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim is carried."""
+        return self.difference.sign > 0
+
+
+def described(key: str) -> Measure:
+    """What a measure is called. Raises UserError for one that there is not."""
+    found = _MADE.get(key) or BY_KEY.get(key)
+    if found is None:
+        raise UserError(f"config.measures={key}: must be of {', '.join([*_MADE, *BY_KEY])}")
+    return found
+
+
+def read_claims(text: str, methods: Sequence[str]) -> list[Claim]:
+    """Reads 'A > B: measure; ...'.
+
+    Raises:
+      UserError: it is otherwise, or names a method or measure that there is not.
+    """
+    claims = []
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        match = _CLAIM.fullmatch(part)
+        if match is None or {match[1], match[2]} - set(methods):
+            raise UserError(
+                f"config.claims={part}: must be 'A > B: measure; ...' with A and B of {', '.join(methods)}"
+            )
+        described(match[3])
+        claims.append(Claim(match[1], match[2], match[3]))
+    return claims
+
+
+def numbers(evaluation: Mapping[str, Any], key: str, lexicon: Lexicon) -> dict[Any, float]:
+    """The number `key` of every game of an evaluation, by game.
+
+    Raises:
+      UserError: its episodes have none.
+    """
+    made = {FIGHTS: lambda row: _fights(row, lexicon), DEATHS: _died}.get(key)
+    if made is not None:
+        evaluation = {**evaluation, "rows": [{**row, key: made(row)} for row in evaluation["rows"]]}
+    found = games(evaluation, key)
+    if len(found) < len(evaluation["rows"]):
+        raise UserError(
+            f"config.measures={key}: the episodes of {evaluation['plan']['policy']} have no such number (evaluated by an "
+            "earlier version, or another kind of game)"
+        )
+    return found
+
+
+def _fights(row: Mapping[str, Any], lexicon: Lexicon) -> float | None:
+    if "messages" not in row:
+        return None
+    met = messages.unpack(row["messages"])
+    return float(
+        sum(tally.count for tally in met if _BLOWS & {lexicon.event(part) for part in sentences(tally.text)})
+    )
+
+
+def _died(row: Mapping[str, Any]) -> float | None:
+    return None if row.get("end") is None else float(row["end"] == _DEATH)
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What came out.
+
+    Attributes:
+      values: measure -> method -> number of every game, by game.
+      means: measure -> method -> mean with its interval.
+      findings: of the claims.
+    """
+
+    values: Mapping[str, Mapping[str, Mapping[Any, float]]]
+    means: Mapping[str, Mapping[str, Estimate]]
+    findings: Sequence[Finding]
+
+
+def study(
+    evaluations: Mapping[str, Mapping[str, Any]],
+    measures: Sequence[str],
+    claims: Sequence[Claim],
+    lexicon: Lexicon,
+    resamples: int,
+) -> Behaviour:
+    """Compares evaluations, by method, in `measures` and those of `claims`. Raises UserError as `numbers` does."""
+    keys = dict.fromkeys([*measures, *(claim.measure for claim in claims)])
+    values = {key: {name: numbers(of, key, lexicon) for name, of in evaluations.items()} for key in keys}
+    means = {
+        key: {name: _mean(np.array(list(of.values())), key, resamples) for name, of in by_method.items()}
+        for key, by_method in values.items()
+    }
+    findings = [
+        Finding(
+            claim,
+            difference(
+                values[claim.measure][claim.more], values[claim.measure][claim.less], claim.measure, resamples
+            ),
+        )
+        for claim in claims
+    ]
+    return Behaviour(values, means, findings)
+
+
+def _mean(values: np.ndarray, key: str, resamples: int) -> Estimate:
+    if described(key).unit == "share" and set(np.unique(values)) <= {0.0, 1.0}:
+        return statistics.wilson_interval(values)
+    return statistics.bootstrap(values, [lambda drawn: drawn.mean(-1)], resamples)[0]
+
+
+def difference(
+    first: Mapping[Any, float], second: Mapping[Any, float], key: str, resamples: int
+) -> Difference:
+    """By how much the mean of `first` exceeds that of `second`, over pairs of games where both played the same."""
+    one, two, paired = statistics.matched(first, second)
+    if described(key).unit == "share" and set(np.unique([*one, *two])) <= {0.0, 1.0}:
+        return statistics.rate_difference(one, two, paired)
+    return statistics.difference([(one, two, paired)], resamples)

@@ -1,0 +1,140 @@
+"""Agents side by side: what is counted, which claims the games carry, and the page in a real browser."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.reports import messages
+from motif_jax.reports.messages import MessageTally
+from motif_jax.stages import behaviour
+from motif_jax.support.errors import UserError
+from tests import browser
+from tests.made_up_runs import evaluation_rows, write_evaluation
+from tests.reward_fixtures import load_config
+
+GAMES = 80
+
+
+@pytest.fixture(scope="module")
+def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of agents that play the same games: 'combat' kills two more in each, 'gold' gathers ten more in half of them."""
+    folder = tmp_path_factory.mktemp("behaviour")
+    hard = np.random.default_rng(0).poisson(
+        20, GAMES
+    )  # what a game has to kill; it differs more than the agents do
+    for name in ("combat", "gold"):
+        rows = evaluation_rows(GAMES, 0.0, 1)
+        for place, row in enumerate(rows):
+            kills = int(hard[place]) + 2 * (name == "combat")
+            row["kills"], row["end"] = float(kills), float(1 if place % 4 else -1)
+            row["gold"] = 10.0 * (name == "gold" and place % 2 == 0)
+            met = [
+                MessageTally("You kill the newt!", kills),
+                MessageTally("You miss the newt.  The newt bites!", 3),
+                MessageTally("The kitten bites the newt.", 5),
+            ]
+            row["messages"] = messages.pack([*met, MessageTally("", 50)])
+        write_evaluation(folder / name, name, rows)
+        (folder / name / "recordings").mkdir()
+        for place in (3, 5):
+            (folder / name / "recordings" / f"episode-{place:05d}.html").write_text(
+                f"<title>{name} {place}</title>"
+            )
+    return folder
+
+
+def configured(folder: Path, **changes: object) -> ConfigDict:
+    config = load_config("behaviour", "")
+    config.methods = f"combat={folder / 'combat'}; gold={folder / 'gold'}"
+    config.claims, config.resamples = "combat > gold: kills; gold > combat: gold", 300
+    config.goals = "combat=combat; gold=gold"
+    config.update_from_flattened_dict(changes)
+    return config
+
+
+def test_claims_are_carried_by_differences_game_by_game(evaluations: Path, tmp_path: Path) -> None:
+    config = configured(evaluations)
+    behaviour.check(config, tmp_path)
+    assert behaviour.run(config, tmp_path) is None
+    found = json.loads((tmp_path / "behaviour.json").read_text())
+    kills, gold = (claim["difference"] for claim in found["claims"])
+    # All games differ by exactly two: the games' own differences cancel.
+    assert (kills["value"], kills["low"], kills["high"], kills["pairs"]) == (2, 2, 2, GAMES)
+    assert gold["value"] == pytest.approx(5)
+    assert 0 < gold["low"] < 5 < gold["high"]
+    means = found["means"]
+    assert means["deaths"]["combat"]["value"] == 0.75
+    # Kills and misses are blows; what the kitten does is none.
+    assert means["fights"]["gold"]["value"] == pytest.approx(means["kills"]["gold"]["value"] + 3)
+
+
+def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp_path, capsys) -> None:
+    config = configured(evaluations, claims="combat > gold: kills; combat > gold: deaths")
+    assert behaviour.run(config, tmp_path) == 1
+    assert "not carried by these games: combat > gold: deaths" in capsys.readouterr().err
+    found = json.loads((tmp_path / "behaviour.json").read_text())
+    assert [claim["holds"] for claim in found["claims"]] == [True, False]
+    assert found["claims"][1]["difference"]["value"] == 0
+    assert "not shown to have more deaths" in (tmp_path / "behaviour.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        (
+            {"claims": "combat > silver: kills"},
+            "config.claims=combat > silver: kills: must be 'A > B: measure",
+        ),
+        ({"claims": "combat > gold: glory"}, "config.measures=glory: must be of fights, deaths, return"),
+        ({"measures": "glory"}, "config.measures=glory"),
+        ({"methods": "combat=runs/none"}, "config.methods="),
+        ({"goals": "silver=gold"}, "config.goals='silver=gold'"),
+        ({"goals": "gold=silver"}, "config.goal=silver: must be one of"),
+    ],
+)
+def test_bad_values_are_told(evaluations, tmp_path, changes, named) -> None:
+    with pytest.raises(UserError) as caught:
+        behaviour.check(configured(evaluations, **changes), tmp_path)
+    assert str(caught.value).startswith(named)
+
+
+def test_an_evaluation_without_such_a_number_is_told(evaluations, tmp_path) -> None:
+    rows = evaluation_rows(4, 0.0, 1)
+    write_evaluation(tmp_path / "old", "old", rows)
+    config = configured(
+        evaluations,
+        claims="",
+        measures="kills",
+        methods=f"a={tmp_path / 'old'}; b={evaluations / 'gold'}",
+        goals="",
+    )
+    with pytest.raises(UserError, match=r"config.measures=kills: the episodes of old have no such number"):
+        behaviour.run(config, tmp_path / "out")
+
+
+@pytest.mark.browser
+def test_the_page_shows_agents_side_by_side(evaluations, tmp_path) -> None:
+    browser.require_browser()
+    behaviour.run(configured(evaluations), tmp_path)
+    with browser.open_browser(tmp_path) as driver:
+        driver.get(f"file://{tmp_path}/behaviour.html")
+        means = {row[0].split("\n")[0]: row[1:] for row in browser.rows(driver, "means")}
+        assert means["gold (pieces)"][0].startswith("0\n")
+        assert means["gold (pieces)"][1].startswith("5\n")
+        assert len(driver.find_elements("css selector", ".verdict.good")) == 2
+        asked = {row[0]: row[1] for row in browser.rows(driver, "replays-table")}
+        assert asked["combat"] != asked["gold"]
+        for width, dark in ((420, False), (1400, True)):
+            browser.check_look(driver, tmp_path / f"behaviour-{width}.png", width, dark)
+        links = driver.find_elements("css selector", "#replays-table a")
+        assert len(links) == 4
+        titles = set()
+        for address in [link.get_attribute("href") for link in links]:
+            driver.get(address)
+            titles.add(driver.title)
+        assert titles == {"combat 3", "combat 5", "gold 3", "gold 5"}
