@@ -85,6 +85,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # The annotator whose labels are the yardstick.
     config.goal = "defaultgoal"
     config.lexicon = ConfigDict({"file": ""})
+    # Columns of the tables: judged, score, dlvl, scout, kills, gold, success, those that all lines of a table have.
+    config.measures = "judged,score,dlvl,scout"
     config.resamples = 2000
     if variant == "smoke":
         config.seeds = 1

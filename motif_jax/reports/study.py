@@ -24,7 +24,17 @@ from motif_jax.support.files import atomic_write_text, read_json_lines
 
 BEGIN, END = "<!-- study -->", "<!-- /study -->"
 # Of a game: what the annotator says of all that was met, and what else tells how it went.
-MEASURES = {"judged": "judged", "score": "score", "dlvl": "depth", "scout": "map seen"}
+MEASURES = {
+    "judged": "judged",
+    "score": "score",
+    "dlvl": "depth",
+    "scout": "map seen",
+    "kills": "kills",
+    "gold": "gold",
+    "success": "success",
+}
+# What tables show where nothing else is asked for.
+USUAL = ("judged", "score", "dlvl", "scout")
 # Of the training's last row of metrics, those that it has.
 FIGURES = (
     "reward/labels",
@@ -69,7 +79,8 @@ def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, An
     """
     judge = Judge(lexicon, goal)
     rows = sorted(evaluation_files.read_rows(games / evaluation_files.JOURNAL), key=lambda row: row["index"])
-    kept = {name: [_short(row[name]) for row in rows] for name in MEASURES if name != "judged"}
+    there = [name for name in MEASURES if all(row.get(name) is not None for row in rows)]
+    kept = {name: [_short(row[name]) for row in rows] for name in there}
     kept["judged"] = [_short(_judged(judge, messages.unpack(row["messages"]))) for row in rows]
     last = {}
     for row in read_json_lines(run / "metrics.jsonl"):
@@ -96,16 +107,19 @@ class Cell(NamedTuple):
 
 
 def table(
-    rows: Sequence[Mapping[str, Any]], methods: Sequence[str], resamples: int
+    rows: Sequence[Mapping[str, Any]],
+    methods: Sequence[str],
+    resamples: int,
+    measures: Sequence[str] = USUAL,
 ) -> dict[str, dict[str, Cell]]:
-    """Method -> measure -> what is said of it, of those methods that have runs.
+    """Method -> measure -> what is said of it, of those methods that have runs and those measures that all of these have.
 
     Methods are compared with the first of `methods` by the seeds that both have.
     """
     runs = {name: {row["seed"]: row["games"] for row in rows if row["method"] == name} for name in methods}
     runs = {name: of for name, of in runs.items() if of}
     found: dict[str, dict[str, Cell]] = {name: {} for name in runs}
-    for key in MEASURES:
+    for key in _shared(runs, measures):
         scores = {
             name: np.array([games[key] for _, games in sorted(of.items())]) for name, of in runs.items()
         }
@@ -116,6 +130,11 @@ def table(
                 above = _above(scores[name], scores[methods[0]], resamples)
             found[name][key] = Cell(values[name], above)
     return found
+
+
+def _shared(runs: Mapping[str, Mapping[int, Mapping[str, Any]]], measures: Sequence[str]) -> list[str]:
+    """Those of `measures` that every run has: lines of earlier versions have fewer."""
+    return [key for key in measures if all(key in games for of in runs.values() for games in of.values())]
 
 
 def _interquartile_means(scores: Mapping[str, np.ndarray], resamples: int) -> dict[str, Estimate]:
@@ -155,7 +174,11 @@ def _above(first: np.ndarray, other: np.ndarray, resamples: int) -> Estimate:
 
 
 def tables(
-    rows: Sequence[Mapping[str, Any]], methods: Mapping[str, Sequence[str]], seeds: int, resamples: int
+    rows: Sequence[Mapping[str, Any]],
+    methods: Mapping[str, Sequence[str]],
+    seeds: int,
+    resamples: int,
+    measures: Sequence[str] = USUAL,
 ) -> str:
     """Markdown: a table for each title of `methods`, and what its intervals carry.
 
@@ -164,24 +187,35 @@ def tables(
       methods: title -> the methods, the first of which the others are compared with.
       seeds: that the study has in all.
       resamples: of the bootstrap.
+      measures: the columns, of those that all runs of a table have.
     """
-    return "\n\n".join(_table(rows, title, names, seeds, resamples) for title, names in methods.items())
+    return "\n\n".join(
+        _table(rows, title, names, seeds, resamples, measures) for title, names in methods.items()
+    )
 
 
 def _table(
-    rows: Sequence[Mapping[str, Any]], title: str, methods: Sequence[str], seeds: int, resamples: int
+    rows: Sequence[Mapping[str, Any]],
+    title: str,
+    methods: Sequence[str],
+    seeds: int,
+    resamples: int,
+    measures: Sequence[str],
 ) -> str:
-    found = table(rows, methods, resamples)
+    found = table(rows, methods, resamples, measures)
     heading = title.replace("_", " ")
     if not found:
         return f"**{heading}**: no run is done yet."
-    head = f"| {heading} | seeds | {' | '.join(MEASURES.values())} | asked / met |"
-    lines = [head, "|" + "---|" * (len(MEASURES) + 3)]
+    shown = list(next(iter(found.values())))
+    titles = [heading, "seeds", *(MEASURES[key] for key in shown)]
+    asks = any("annotator/questions" in row["figures"] for row in rows if row["method"] in found)
+    titles += ["asked / met"] if asks else []
+    lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for name, cells in found.items():
         own = [row for row in rows if row["method"] == name]
         done = ", ".join(str(row["seed"]) for row in sorted(own, key=lambda row: row["seed"]))
-        numbers = " | ".join(_said(cells[key].value) for key in MEASURES)
-        lines.append(f"| {name.replace('_', ' ')} | {done} | {numbers} | {_asked(own)} |")
+        numbers = [_said(cells[key].value) for key in shown] + ([_asked(own)] if asks else [])
+        lines.append(f"| {' | '.join([name.replace('_', ' '), done, *numbers])} |")
     absent = [name.replace("_", " ") for name in methods if name not in found]
     notes = [f"Not run yet: {', '.join(absent)}."] if absent else []
     return "\n".join([*lines, "", *_claims(found, rows, methods[0], seeds), *notes])
@@ -212,14 +246,14 @@ def _claims(
         return []
     fewest = min(sum(row["method"] == name for row in rows) for name in found)
     said = []
-    for key, title in MEASURES.items():
+    for key in found[first]:
         groups: dict[int, list[str]] = {1: [], -1: [], 0: []}
         for name, cells in found.items():
             if (above := cells[key].above) is not None:
                 groups[above.sign].append(f"{name.replace('_', ' ')} {_difference(above)}")
         words = {1: "above", -1: "below", 0: "not told apart"}
         parts = [f"{words[sign]}: {', '.join(names)}" for sign, names in groups.items() if names]
-        said.append(f"* {title}: {'; '.join(parts)}.")
+        said.append(f"* {MEASURES[key]}: {'; '.join(parts)}.")
     what = (
         "runs and games"
         if fewest > 1

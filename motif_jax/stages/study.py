@@ -50,6 +50,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.require(name in config.methods, "tables", name, f"of methods: {', '.join(config.methods)}")
     for name in _listed(config.only):
         checks.require(name in names, "only", name, f"of {', '.join(sorted(names))}")
+    for name in _listed(config.measures):
+        checks.require(name in study.MEASURES, "measures", name, f"of {', '.join(study.MEASURES)}")
     for name in _listed(config.prepare_order):
         checks.require(name in config.prepare, "prepare_order", name, f"of {', '.join(config.prepare)}")
     for flags in (
@@ -189,7 +191,7 @@ class _Study:
         keys = {(one.method, one.seed): self._key(one) for one in runs(config)}
         valid = [row for row in rows if keys.get((row["method"], row["seed"])) == row["flags"]]
         tables = {title: _listed(config.tables[title]) for title in _listed(config.table_order)}
-        text = study.tables(valid, tables, config.seeds, config.resamples)
+        text = study.tables(valid, tables, config.seeds, config.resamples, _listed(config.measures))
         if config.page:
             study.write_page(Path(config.page), text)
         else:
