@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -101,6 +102,9 @@ class _Axes:
         return self.height - _BOTTOM - (value - low) / (high - low or 1.0) * (self.height - _TOP - _BOTTOM)
 
     def frame(self, x_label: str, y_label: str, y_ticks: bool = True) -> str:
+        return self.ruled(y_ticks) + self.titles(x_label, y_label)
+
+    def ruled(self, y_ticks: bool = True) -> str:
         bottom, right, parts = self.height - _BOTTOM, WIDTH - _RIGHT, []
         for value in ticks(*self.x_range):
             at = self.x(value)
@@ -115,12 +119,15 @@ class _Axes:
             )
             parts.append(f'<line class="grid" x1="{self.left}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
         parts.append(f'<line class="axis" x1="{self.left}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
-        middle = (self.left + right) / 2
-        parts.append(
+        return "".join(parts)
+
+    def titles(self, x_label: str, y_label: str) -> str:
+        middle = (self.left + WIDTH - _RIGHT) / 2
+        parts = [
             f'<text class="label" x="{middle:.0f}" y="{self.height - 8}" text-anchor="middle">{escape(x_label)}</text>'
-        )
+        ]
         if y_label:
-            at = (_TOP + bottom) / 2
+            at = (_TOP + self.height - _BOTTOM) / 2
             parts.append(
                 f'<text class="label" transform="translate(12 {at:.0f}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>'
             )
@@ -173,7 +180,7 @@ def line_chart(
     description: str,
     reason: str = "no data were written",
 ) -> str:
-    """Draws lines with bands over a common x axis; the page's script shows the values under the pointer.
+    """Draws lines with bands over a common x axis; the page's script (assets/charts.js) lets people zoom, smooth and choose.
 
     Args:
       lines: what to draw; those without a finite point are left out.
@@ -189,35 +196,44 @@ def line_chart(
     x_low = max(x_low, min(float(line.x.min()) for line in lines)) if x_low > 0 else x_low
     x_high = max(float(line.x.max()) for line in lines)
     axes = _Axes((min(x_low, x_high), x_high if x_high > x_low else x_low + 1), _range(everything))
-    parts = [axes.frame(x_label, y_label)]
-    for number, line in enumerate(lines):
-        if line.bars:
-            parts.append(_bars(axes, line, number))
-        elif line.low is not None:
-            parts.append(f'<path class="band c{number % COLOURS}" d="{_band(axes, line)}"/>')
+    plot = [_spread(axes, line, number) for number, line in enumerate(lines)]
     for number, line in enumerate(lines):
         dash = " dashed" if line.dashed else ""
-        parts.append(f'<path class="line c{number % COLOURS}{dash}" d="{_path(axes, line.x, line.y)}"/>')
+        plot.append(f'<path class="line c{number % COLOURS}{dash}" d="{_path(axes, line.x, line.y)}"/>')
         good = np.flatnonzero(np.isfinite(line.y))
         if len(good) == 1:
             at = good[0]
-            parts.append(
+            plot.append(
                 f'<circle class="dot c{number % COLOURS}" r="4" cx="{axes.x(line.x[at]):.1f}" cy="{axes.y(line.y[at]):.1f}"/>'
             )
-    data = {
-        "left": _LEFT, "right": WIDTH - _RIGHT, "low": axes.x_range[0], "high": axes.x_range[1], "x": x_label,
-        "series": [
-            {"name": s.name, "x": _rounded(s.x), "y": _rounded(s.y)} for s in lines
-        ],
-    }  # fmt: skip
-    parts.append(
-        f'<line class="cursor" x1="0" x2="0" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}" visibility="hidden"/>'
-    )
+    cursor = f'<line class="cursor" x1="0" x2="0" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}" visibility="hidden"/>'
     legend = _legend([(line.name, line.dashed) for line in lines])
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(description)}" '
-        f'data-chart="{escape(json.dumps(data))}">{"".join(parts)}</svg>{legend}'
+        f'data-chart="{escape(json.dumps(_data(axes, lines, x_label)))}"><g class="frame">{axes.ruled()}</g>'
+        f'{axes.titles(x_label, y_label)}<g class="plot">{"".join(plot)}</g>{cursor}</svg>{legend}'
     )
+
+
+def _spread(axes: _Axes, line: Series, number: int) -> str:
+    if line.bars:
+        return _bars(axes, line, number)
+    return "" if line.low is None else f'<path class="band c{number % COLOURS}" d="{_band(axes, line)}"/>'
+
+
+def _data(axes: _Axes, lines: Sequence[Series], x_label: str) -> dict[str, Any]:
+    """What the page's script draws the chart from, when it is zoomed, smoothed or otherwise changed."""
+    return {
+        "left": _LEFT, "right": WIDTH - _RIGHT, "top": _TOP, "bottom": HEIGHT - _BOTTOM,
+        "low": axes.x_range[0], "high": axes.x_range[1], "x": x_label,
+        "series": [
+            {
+                "name": s.name, "x": _rounded(s.x), "y": _rounded(s.y), "dashed": s.dashed, "bars": s.bars,
+                "low": None if s.low is None else _rounded(s.low), "high": None if s.high is None else _rounded(s.high),
+            }
+            for s in lines
+        ],
+    }  # fmt: skip
 
 
 def _rounded(values: np.ndarray) -> list[float | None]:

@@ -74,7 +74,10 @@ def test_charts_are_valid_and_say_when_empty():
     svg = drawn[: drawn.index("</svg>") + 6]
     root = ElementTree.fromstring(svg)
     data = json.loads(root.attrib["data-chart"])
-    assert data["series"][0] == {"name": HOSTILE, "x": [0, 1, 2, 3, 4], "y": [1, None, 3, 4, 2]}
+    assert data["series"][0] == {
+        "name": HOSTILE, "x": [0, 1, 2, 3, 4], "y": [1, None, 3, 4, 2], "dashed": False, "bars": False,
+        "low": [0, None, 2, 3, 1], "high": [2, None, 4, 5, 3],
+    }  # fmt: skip
     assert "nan" not in svg.lower()
     assert "<script" not in drawn
     line = next(e for e in root.iter() if e.attrib.get("class", "").startswith("line"))

@@ -1,5 +1,5 @@
 "use strict";
-// Sorting, searching and shortening tables, and the values under the pointer of a chart.
+// Sorting, searching and shortening tables.
 
 function cellKey(row, column) {
   const cell = row.cells[column];
@@ -63,49 +63,4 @@ for (const table of document.querySelectorAll("table")) {
 
 for (const field of document.querySelectorAll("input[type=search][data-for]")) {
   field.addEventListener("input", () => applyFilter(document.getElementById(field.dataset.for)));
-}
-
-function nearest(xs, x) {
-  let best = 0;
-  for (let i = 1; i < xs.length; i += 1) if (Math.abs(xs[i] - x) < Math.abs(xs[best] - x)) best = i;
-  return best;
-}
-
-for (const svg of document.querySelectorAll("svg[data-chart]")) {
-  const chart = JSON.parse(svg.dataset.chart);
-  const cursor = svg.querySelector(".cursor");
-  const box = svg.closest("figure") || svg.parentElement;
-  let tip = null;
-  svg.addEventListener("pointermove", (event) => {
-    const area = svg.getBoundingClientRect();
-    const at = ((event.clientX - area.left) / area.width) * svg.viewBox.baseVal.width;
-    const share = Math.min(1, Math.max(0, (at - chart.left) / (chart.right - chart.left)));
-    const x = chart.low + share * (chart.high - chart.low);
-    const lines = [];
-    let shown = x;
-    for (const series of chart.series) {
-      const i = nearest(series.x, x);
-      shown = series.x[i];
-      lines.push(`${series.name || "value"}: ${series.y[i] === null ? "n/a" : series.y[i].toLocaleString("en", { maximumSignificantDigits: 4 })}`);
-    }
-    const place = chart.left + ((shown - chart.low) / (chart.high - chart.low || 1)) * (chart.right - chart.left);
-    cursor.setAttribute("x1", place);
-    cursor.setAttribute("x2", place);
-    cursor.setAttribute("visibility", "visible");
-    if (!tip) { tip = document.createElement("div"); tip.className = "tip"; box.append(tip); }
-    tip.textContent = "";
-    for (const line of [`${chart.x}: ${shown.toLocaleString("en")}`, ...lines]) {
-      const div = document.createElement("div");
-      div.textContent = line;
-      tip.append(div);
-    }
-    const frame = box.getBoundingClientRect();
-    const left = Math.min(event.clientX - frame.left + 14, frame.width - tip.offsetWidth - 4);
-    tip.style.left = `${Math.max(4, left)}px`;
-    tip.style.top = `${event.clientY - frame.top + 14}px`;
-  });
-  svg.addEventListener("pointerleave", () => {
-    cursor.setAttribute("visibility", "hidden");
-    if (tip) { tip.remove(); tip = null; }
-  });
 }
