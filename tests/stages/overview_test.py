@@ -1,0 +1,141 @@
+"""The page of a folder of runs: what state each is in, and that it follows runs that go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from motif_jax.reports import overview
+from motif_jax.stages import overview as stage
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import FolderLock
+from tests import browser
+from tests.made_up_runs import HOSTILE, evaluation_rows, write_agent_run, write_evaluation
+from tests.processes import REPOSITORY
+from tests.reward_fixtures import load_config
+
+
+def configure(folder: Path, **config: object) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A whole agent, one that was stopped, an evaluation, a report about the first, a damaged run, and files of none."""
+    root = tmp_path / "runs"
+    for name, total in (("agent", 496_000), ("half", 992_000)):
+        write_agent_run(root / "group" / name, episodes=2)
+        configure(root / "group" / name, stage="train_agent", train_for_env_steps=total)
+        with open(root / "group" / name / "metrics.jsonl", "a") as file:
+            file.write(json.dumps({"step": 496_000, "time": 1.0, "episode/return": 2.5}) + "\n")
+            file.write(json.dumps({"step": 496_000, "time": 1.0, "episode/return": 7.25}) + "\n")
+    write_evaluation(root / "games", "agent", evaluation_rows(4, 0.0, 1))
+    configure(root / "games", stage="evaluate")
+    configure(root / "page", stage="report", agent={"dir": str(root / "group" / "agent")}, evaluations="")
+    (root / "page" / "report.html").write_text("a report")
+    (root / "broken").mkdir()
+    (root / "broken" / "config.json").write_text("{torn")
+    (root / "group" / "agent" / "checkpoints" / "5").mkdir(parents=True)
+    configure(root / "group" / "agent" / "checkpoints" / "5", stage="none")
+    (root / "notes").mkdir()
+    return root
+
+
+def states(root: Path) -> dict[str, overview.RunState]:
+    return {str(run.folder.relative_to(root)): run for run in overview.find(root)}
+
+
+def test_what_state_runs_are_in(runs: Path) -> None:
+    found = states(runs)
+    assert {name: run.state for name, run in found.items()} == {
+        "group/agent": "whole", "group/half": "stopped", "games": "whole", "page": "whole", "broken": "damaged",
+    }  # fmt: skip
+    assert "config.json is damaged" in found["broken"].trouble
+    half = found["group/half"]
+    assert half.done == 0.5
+    assert half.metric == "episode/return"
+    assert half.curve.y[-1] == 7.25
+    with FolderLock(runs / "group" / "half"):
+        assert states(runs)["group/half"].state == "running"
+    assert states(runs)["group/half"].state == "stopped"
+
+
+def test_looking_never_keeps_a_run_from_starting(runs: Path) -> None:
+    with FolderLock(runs / "group" / "half"):
+        pass
+    for _ in range(20):
+        overview.find(runs)
+        with FolderLock(runs / "group" / "half"):
+            pass
+
+
+def test_the_page_is_written_until_the_last_run_ends(runs: Path) -> None:
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom motif_jax.support.files import FolderLock\n"
+        "with FolderLock(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.readline()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    pipes = {"stdout": subprocess.PIPE, "text": True, "env": environment, "cwd": REPOSITORY}
+    held = [sys.executable, "-c", program, str(runs / "group" / "half")]
+    watch = [
+        sys.executable,
+        "-m",
+        "motif_jax.launch",
+        "--config=configs/overview.py",
+        f"--config.runs={runs}",
+    ]
+    with subprocess.Popen(held, stdin=subprocess.PIPE, **pipes) as run:
+        assert run.stdout.readline() == "held\n"
+        with subprocess.Popen([*watch, "--config.refresh_seconds=0.2"], **pipes) as watching:
+            assert "5 runs, 1 of them running" in watching.stdout.readline()
+            page = runs / "overview.html"
+            first = page.read_text()
+            assert 'http-equiv="refresh"' in first
+            with open(runs / "group" / "half" / "metrics.jsonl", "a") as file:
+                file.write(json.dumps({"step": 497_000, "time": 2.0, "episode/return": 1234.0}) + "\n")
+            deadline = time.monotonic() + 120
+            while "1.234k" not in page.read_text():
+                assert time.monotonic() < deadline, "the page follows the run"
+                time.sleep(0.05)
+            run.stdin.write("\n")
+            run.stdin.flush()
+            assert watching.wait(120) == 0
+    assert 'http-equiv="refresh"' not in page.read_text()
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    config = load_config("overview", "")
+    config.runs = str(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"config.runs="):
+        stage.check(config, None)
+
+
+@pytest.mark.browser
+def test_the_page_links_reports_and_holds_its_looks(runs: Path) -> None:
+    browser.require_browser()
+    configure(runs / "x<b>y", stage=HOSTILE)
+    config = load_config("overview", "")
+    config.runs = str(runs)
+    assert stage.run(config, None) is None
+    with browser.open_browser(runs.parent) as driver:
+        driver.get(f"file://{runs}/overview.html")
+        shown = {row[0]: row[1:] for row in browser.rows(driver, "runs")}
+        assert set(shown) == {"group/agent", "group/half", "games", "page", "broken", "x<b>y"}
+        assert shown["x<b>y"][0] == HOSTILE
+        assert shown["group/half"][1:4] == ["stopped", "50 %", "7.25\nepisode/return"]
+        assert "page/report" in shown["group/agent"][-1]
+        assert len(driver.find_elements("css selector", "svg.spark path")) == 2
+        for width, dark in ((420, True), (1400, False)):
+            browser.check_look(driver, runs / f"overview-{width}.png", width, dark)
+        link = next(
+            each for each in driver.find_elements("css selector", "#runs a") if each.text == "page/report"
+        )
+        driver.get(link.get_attribute("href"))
+        assert driver.find_element("tag name", "body").text == "a report"
