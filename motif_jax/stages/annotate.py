@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,8 @@ def _manifest(
     return {
         "format": manifests.FORMAT,
         "name": config.name or annotator.short_name,
-        "annotator": dict(annotator.identity),
+        # As it will be read again, where tuples are lists.
+        "annotator": json.loads(json.dumps(dict(annotator.identity))),
         "dataset": {
             "pairs": dataset.num_pairs,
             "length": dataset.length,

@@ -1,0 +1,99 @@
+"""A task of one's own: a garden with apples and wasps, told in messages, that every stage here can play.
+
+    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:recall --workdir=runs/orchard \\
+        --config.environment.name=orchard:Orchard --config.train_for_env_steps=300000
+    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/evaluate.py --workdir=runs/orchard_games \\
+        --config.policy=runs/orchard
+
+An environment writes its observation into arrays that it is given (they may be shared memory), and is made from its seed: the
+same seed, the same game. Without a text it would be the same but for `text_field` and `count_field`; with them a reward of
+messages can pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from motif_jax.envs.spec import RUNNING, TRUNCATED, ArraySpec, EnvironmentSpec
+from motif_jax.support import seeds
+
+SIZE, APPLES, WASPS, LENGTH = 5, 4, 2, 32
+MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
+SAID = {"apple": b"You eat an apple!", "wasp": b"A wasp stings you!", "fence": b"It's a fence.", "grass": b""}
+
+
+class Orchard:
+    """A square of grass. Apples pay 1 and are gone, wasps cost 1 and stay; after `max_episode_steps` it gets dark.
+
+    Args:
+      name: as it was asked for.
+      max_episode_steps: length of an episode.
+    """
+
+    def __init__(self, name: str = "Orchard", max_episode_steps: int = 30) -> None:
+        self.spec = self.make_spec(name, max_episode_steps)
+        self._limit = max_episode_steps
+
+    @staticmethod
+    def make_spec(name: str = "Orchard", max_episode_steps: int = 30) -> EnvironmentSpec:
+        """What it shows and takes, known without making one."""
+        return EnvironmentSpec(
+            observation={
+                "garden": ArraySpec((3 * SIZE * SIZE,), "float32"),  # hero, apples, wasps
+                "message": ArraySpec((LENGTH,), "uint8"),
+                "message_count": ArraySpec((), "int32"),
+            },
+            num_actions=4,
+            action_names=("north", "east", "south", "west"),
+            text_field="message",
+            count_field="message_count",
+            episode_fields=("apples", "stings"),
+        )
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        """A new garden."""
+        cells = seeds.rng(seed, "orchard").permutation(SIZE * SIZE)
+        self._hero = divmod(int(cells[0]), SIZE)
+        self._apples = {divmod(int(cell), SIZE) for cell in cells[1 : 1 + APPLES]}
+        self._wasps = {divmod(int(cell), SIZE) for cell in cells[1 + APPLES : 1 + APPLES + WASPS]}
+        self._steps, self._eaten, self._stings = 0, 0, 0
+        self._seen: dict[bytes, int] = {}
+        self._write("grass", out)
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        """Walks; returns the reward and how the episode stands."""
+        self.spec.check_action(action)
+        self._steps += 1
+        right, down = MOVES[action]
+        to = self._hero[0] + down, self._hero[1] + right
+        met = "grass" if 0 <= to[0] < SIZE and 0 <= to[1] < SIZE else "fence"
+        if met == "grass":
+            self._hero = to
+            met = "apple" if to in self._apples else "wasp" if to in self._wasps else "grass"
+        self._apples.discard(self._hero)
+        self._eaten += met == "apple"
+        self._stings += met == "wasp"
+        self._write(met, out)
+        reward = float(met == "apple") - float(met == "wasp")
+        return reward, TRUNCATED if self._steps >= self._limit else RUNNING
+
+    def episode_info(self) -> dict[str, float]:
+        """Return, length and `episode_fields` of the episode."""
+        counts = {"apples": float(self._eaten), "stings": float(self._stings)}
+        return {"return": counts["apples"] - counts["stings"], "length": float(self._steps), **counts}
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _write(self, met: str, out: Mapping[str, np.ndarray]) -> None:
+        garden = np.zeros((3, SIZE, SIZE), np.float32)
+        for layer, places in enumerate(({self._hero}, self._apples, self._wasps)):
+            for place in places:
+                garden[layer][place] = 1
+        out["garden"][...] = garden.ravel()
+        text = SAID[met]
+        self._seen[text] = self._seen.get(text, 0) + 1
+        out["message"][...] = np.frombuffer(text.ljust(LENGTH, b"\0"), np.uint8)
+        out["message_count"][...] = self._seen[text]

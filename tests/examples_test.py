@@ -1,0 +1,185 @@
+"""The examples of docs/examples/, as a reader starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.verdicts import FIRST, SECOND
+from tests.reward_fixtures import environment
+from tests.reward_fixtures import launch as launch_stage
+
+REPOSITORY = Path(__file__).parent.parent
+EXAMPLES = REPOSITORY / "docs" / "examples"
+PYTHON = REPOSITORY / ".venv-examples" / "bin" / "python"
+OLD_RUNS = REPOSITORY / "tests" / "fixtures" / "v0.1.0" / "runs.tar.xz"
+
+of_their_environment = [
+    pytest.mark.examples,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not PYTHON.exists(), reason="no .venv-examples: bash launch/setup_examples.sh makes it"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small runs as a quickstart leaves them."""
+    folder = tmp_path_factory.mktemp("runs")
+    with tarfile.open(OLD_RUNS) as archive:
+        archive.extractall(folder, filter="data")
+    for name in ("evaluate_agent", "evaluate_random"):
+        shutil.copytree(folder / "evaluation", folder / name)
+    return folder
+
+
+def variables(**more: str) -> dict[str, str]:
+    return {**environment(), "PYTHONPATH": f"{EXAMPLES}{os.pathsep}{REPOSITORY}", **more}
+
+
+def start(command: list[str], **more: str) -> str:
+    done = subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env=variables(**more),
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "weights"), [("ppo_pytorch.py", "agent.pt"), ("ppo_stable_baselines3.py", "agent.zip")]
+)
+class TestTrainings:
+    pytestmark = of_their_environment
+
+    def test_an_agent_is_trained_with_a_reward_round_nethack(self, runs, tmp_path, script, weights):
+        sizes = "--total-timesteps 512 --num-envs 4 --num-steps 32 --max-episode-steps 40"
+        files = ["--reward", str(runs / "reward"), "--out", str(tmp_path)]
+        start([str(PYTHON), str(EXAMPLES / script), *sizes.split(), *files])
+        history = json.loads((tmp_path / "history.json").read_text())
+        assert [row["step"] for row in history] == [128, 256, 384, 512]
+        assert (tmp_path / weights).stat().st_size > 10_000
+        last = history[-1]
+        assert last["length"] <= 40
+        assert last["counted_return"] > 0, "the reward paid for something"
+        # Only the intrinsic reward is learned from, at half its size.
+        assert last["total_return"] == pytest.approx(0.5 * last["counted_return"], rel=1e-4)
+
+
+@pytest.mark.parametrize("mark", ["notebook"])
+class TestNotebook:
+    pytestmark = of_their_environment
+
+    def test_every_cell_runs(self, runs, tmp_path, mark):
+        program = (
+            "import nbformat, nbclient, sys\n"
+            "book = nbformat.read(sys.argv[1], 4)\n"
+            "nbclient.NotebookClient(book, timeout=300, kernel_name='python3').execute()\n"
+            "nbformat.write(book, sys.argv[2])\n"
+        )
+        out = tmp_path / "out.ipynb"
+        source = EXAMPLES / "quickstart_files.ipynb"
+        start(
+            [str(PYTHON), "-c", program, str(source), str(out)],
+            QUICKSTART=str(runs),
+            IPYTHONDIR=str(tmp_path),
+        )
+        cells = json.loads(out.read_text())["cells"]
+        outputs = [output for cell in cells for output in cell.get("outputs", ())]
+        assert not [output for output in outputs if output["output_type"] == "error"]
+        pictures = [output for output in outputs if "image/png" in output.get("data", {})]
+        assert len(pictures) == 3
+        said = "".join("".join(output.get("text", "")) for output in outputs)
+        assert "is better than" in said
+        assert "agent - random" in said
+
+
+def test_the_annotator_labels_a_dataset(runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{EXAMPLES}{os.pathsep}{REPOSITORY}")
+    flags = ["--config.annotator=keywords:Keywords", f"--config.dataset_dir={runs / 'dataset'}"]
+    launch_stage(
+        "annotate", tmp_path / "annotate", *flags, f"--config.store_dir={tmp_path / 'store'}", variant=""
+    )
+    labels = np.load(runs / "dataset" / "preference" / "keywords.npy")
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        import keywords
+    finally:
+        sys.path.remove(str(EXAMPLES))
+    messages = np.load(runs / "dataset" / "data" / "message.npy")[:, :, 0]
+    worth = np.array(
+        [[keywords.worth(bytes(row).rstrip(b"\0").decode("latin-1")) for row in pair] for pair in messages]
+    )
+    assert np.array_equal(labels == FIRST, worth[:, 0] > worth[:, 1])
+    assert np.array_equal(labels == SECOND, worth[:, 0] < worth[:, 1])
+    assert {FIRST, SECOND} < set(labels.tolist())
+
+
+def test_the_task_is_played_as_it_says(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from motif_jax.envs import registry
+    from motif_jax.envs.spec import RUNNING, TRUNCATED, empty_observation
+
+    env = registry.make("orchard:Orchard", max_episode_steps=200)
+    out = empty_observation(env.spec)
+    rng = np.random.default_rng(0)
+    games = []
+    for seed in (3, 3, 4):
+        env.reset(seed, out)
+        first, rewards, said, end = out["garden"].copy(), [], [], RUNNING
+        while end == RUNNING:
+            reward, end = env.step(int(rng.integers(4)), out)
+            rewards.append(reward)
+            said.append(bytes(out["message"]).rstrip(b"\0"))
+        assert end == TRUNCATED
+        assert len(rewards) == 200
+        assert [b"apple" in text for text in said] == [reward == 1 for reward in rewards]
+        assert [b"wasp" in text for text in said] == [reward == -1 for reward in rewards]
+        info = env.episode_info()
+        assert info["return"] == sum(rewards)
+        assert (info["apples"], info["stings"]) == (rewards.count(1.0), rewards.count(-1.0))
+        assert out["garden"][25:50].sum() == 4 - info["apples"], "an apple that was eaten is gone"
+        games.append(first)
+    assert np.array_equal(games[0], games[1])
+    assert not np.array_equal(games[0], games[2])
+
+
+@pytest.mark.slow
+def test_an_agent_is_trained_on_the_task(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{EXAMPLES}{os.pathsep}{REPOSITORY}")
+    task = [
+        "--config.environment.name=orchard:Orchard",
+        "--config.compile_cache=",
+        "--config.train_for_env_steps=1024",
+        "--config.environment.max_episode_steps=20",
+    ]
+    launch_stage("train_agent", tmp_path / "agent", *task)
+    episodes = [json.loads(line) for line in (tmp_path / "agent" / "episodes.jsonl").read_text().splitlines()]
+    assert all(row["return"] == row["apples"] - row["stings"] for row in episodes)
+    assert {row["length"] for row in episodes} == {20}
+
+
+def test_pages_show_the_commands_that_scripts_take():
+    """Every example has its command in its own docstring and on the page."""
+    page = (EXAMPLES / "index.md").read_text(encoding="utf-8")
+    for path in (*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*.ipynb")):
+        assert path.name in page
+        if path.suffix == ".py":
+            text = path.read_text(encoding="utf-8")
+            assert f"python docs/examples/{path.name}" in text or f"={path.stem}:" in text
+            assert shlex.split(text.split('"""')[1].split("\n\n")[1].replace("\\\n", " "))
