@@ -32,6 +32,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
             # Part of the published number of start points (steps / length of each episode) that is drawn. Below 1,
             # a dataset of the same size comes from more games.
             "start_share": 1.0,
+            # How start points are drawn: all steps of a game alike, as published ('steps'), or all distinct messages of it alike,
+            # however often each came ('messages'): rare ones are compared with each other, too.
+            "spread": "steps",
             # Leaves out pairs whose two captions are equal: ties that no annotator is asked about.
             "drop_equal_captions": False,
             "environment": {
@@ -79,5 +82,5 @@ def get_config(variant: str | None = None) -> ConfigDict:
     if variant == "steering":
         config.mixture.fighter = config.mixture.collector = config.mixture.diver = 6.0
         config.environment.max_episode_steps = 1000
-        config.start_share = 0.2  # scripted players take their time
+        config.start_share, config.spread = 0.1, "messages"
     return config

@@ -252,6 +252,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         if variant == "steering":
             config.environment.max_episode_steps = 1000
             config.train_for_env_steps = 1_000_000
+            config.reward.quantile = 0.75
     elif variant == "smoke":
         _small(config)
         config.train_for_env_steps = 2_048

@@ -25,7 +25,7 @@ for goal in "${goals[@]}"; do
   stage annotate.py:quickstart "$runs/annotate_$goal" --config.dataset_dir="$runs/dataset" --config.store_dir="$runs/answers" \
     --config.goal="$goal"
   stage train_reward.py:quickstart "$runs/reward_$goal" --config.dataset_dir="$runs/dataset" \
-    --config.annotator="lexicon_msg_$goal"
+    --config.annotator="lexicon_msg_$goal" --config.epochs=8
   stage train_agent.py:steering "$runs/agent_$goal" --config.reward.dir="$runs/reward_$goal" \
     --config.train_for_env_steps="$steps"
   stage evaluate.py:quickstart "$runs/evaluate_$goal" --config.policy=agent --config.agent.dir="$runs/agent_$goal" \

@@ -37,6 +37,7 @@ class Wanted:
       num_pairs: exactly so many.
       length: steps of a sub-sequence.
       start_share: part of the published number of start points that is drawn.
+      even: each distinct message of a game is as likely to be drawn as any other; else each step.
       drop_equal_captions: pairs with two equal captions are left out.
       players: name of a habit or an agent -> weight.
     """
@@ -48,6 +49,7 @@ class Wanted:
     num_pairs: int
     length: int
     start_share: float
+    even: bool
     drop_equal_captions: bool
     players: Mapping[str, float]
 
@@ -88,6 +90,7 @@ class Collection:
             seed=wanted.seed,
             length=wanted.length,
             share=wanted.start_share,
+            even=wanted.even,
             folder=str(self._chunks),
         )
         self._counts = chunks.scan(self._chunks)

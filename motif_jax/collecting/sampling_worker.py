@@ -42,6 +42,7 @@ class SamplingPlan:
       seed: the collection's seed, for the draw of start points.
       length: steps of a sub-sequence.
       share: part of the published number of start points that is kept.
+      even: each distinct message of an episode is as likely to be drawn as any other; else each step.
       folder: where the chunks go.
     """
 
@@ -52,6 +53,7 @@ class SamplingPlan:
     length: int
     share: float
     folder: str
+    even: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ def chunk_arrays(
 ) -> dict[str, np.ndarray]:
     """The arrays of an episode's chunk: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
     steps, length = len(history["rewards"]), plan.length
-    starts = chunks.draw_starts(steps, length, plan.share, seeds.rng(plan.seed, "starts", job.index))
+    weights = chunks.evenly(history["message"], length) if plan.even else None
+    starts = chunks.draw_starts(steps, length, plan.share, seeds.rng(plan.seed, "starts", job.index), weights)
     names = (*plan.fields, "rewards")
     data = chunks.gather({name: history[name] for name in names}, starts, length)
     arrays = {f"data/{name}": array for name, array in data.items()}

@@ -15,9 +15,9 @@ from motif_jax.reports.measures import format_estimate, format_interval, format_
 def told(found: Finding) -> str:
     """A claim in words."""
     claim, gap = found.claim, found.difference
-    verb = "more" if found.holds else "not shown to have more"
+    verb = "has more" if found.holds else "is not shown to have more"
     return (
-        f"{claim.more} has {verb} {described(claim.measure).title} than {claim.less}: {gap.value:+.3g} a game, 95 % interval "
+        f"{claim.more} {verb} {described(claim.measure).title} than {claim.less}: {gap.value:+.3g} a game, 95 % interval "
         f"{format_interval(gap)} over {format_pairs(gap)}."
     )
 

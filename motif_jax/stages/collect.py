@@ -22,15 +22,16 @@ from motif_jax.support.interruption import EXIT_CODE, Interruption
 from motif_jax.support.progress import format_number
 
 POLICIES = ("random", "mixture", "agents")
+SPREADS = ("steps", "messages")
 AGENTS = "agents"
 # Which checkpoints 'latest' and the like meant when the collection was started.
 _SETTLED = "agents.json"
 # Everything that decides what the dataset holds; only the number of workers may change.
 IDENTITY = (
-    "seed num_pairs length start_share drop_equal_captions environment policy mixture agents lanes screens glyphs"
+    "seed num_pairs length start_share spread drop_equal_captions environment policy mixture agents lanes screens glyphs"
 ).split()
-# Players that configs of 0.1.0 do not name.
-_NEW_KEYS = {f"mixture.{name}": 0.0 for name in ERRANDS}
+# What configs of 0.1.0 do not name.
+_NEW_KEYS = {"spread": SPREADS[0], **{f"mixture.{name}": 0.0 for name in ERRANDS}}
 
 
 def _fields(config: ConfigDict) -> tuple[str, ...]:
@@ -56,6 +57,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.fraction(config, "start_share")
     capacity.require_workers("workers", config.workers)
     checks.choice(config, "policy", POLICIES)
+    checks.choice(config, "spread", SPREADS)
     checks.require(config.lanes % 2 == 0, "lanes", config.lanes, "an even number")
     steps = config.environment.max_episode_steps
     checks.require(
@@ -133,6 +135,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             num_pairs=config.num_pairs,
             length=config.length,
             start_share=config.start_share,
+            even=config.spread == "messages",
             drop_equal_captions=config.drop_equal_captions,
             players={**weights, **dict.fromkeys(agents, share)},
         )

@@ -22,7 +22,9 @@ from motif_jax.support.files import atomic_write_bytes
 _NAME = re.compile(r"(\d{8})-(\d{6,})\.npz")
 
 
-def draw_starts(steps: int, length: int, share: float, rng: np.random.Generator) -> np.ndarray:
+def draw_starts(
+    steps: int, length: int, share: float, rng: np.random.Generator, weights: np.ndarray | None = None
+) -> np.ndarray:
     """Draws where the sub-sequences of one episode begin.
 
     As published, floor(steps / length) distinct start points are drawn uniformly (with length 1 that is every
@@ -33,6 +35,8 @@ def draw_starts(steps: int, length: int, share: float, rng: np.random.Generator)
       length: steps of a sub-sequence.
       share: in (0, 1], 1 as published.
       rng: the episode's own generator.
+      weights: float [steps - length + 1], how likely each start point is relative to the others; None as published: all
+        alike.
 
     Returns:
       int64 [starts], ascending; at least one start unless the episode is shorter than a sub-sequence.
@@ -40,7 +44,23 @@ def draw_starts(steps: int, length: int, share: float, rng: np.random.Generator)
     if steps < length:
         return np.zeros(0, np.int64)
     count = max(1, int(share * (steps // length)))
-    return np.sort(rng.choice(steps - length + 1, size=count, replace=False))
+    likely = None if weights is None else weights / weights.sum()
+    return np.sort(rng.choice(steps - length + 1, size=count, replace=False, p=likely))
+
+
+def evenly(messages: np.ndarray, length: int) -> np.ndarray:
+    """Weights of start points by which each distinct message of an episode is as likely as any other, however often it came.
+
+    Args:
+      messages: uint8 [steps, bytes].
+      length: steps of a sub-sequence, which is known by its first message.
+
+    Returns:
+      float64 [steps - length + 1], 1 / how often the message begins one; [0] of an episode shorter than a sub-sequence.
+    """
+    firsts = messages[: max(0, len(messages) - length + 1)]
+    _, which, counts = np.unique(firsts, axis=0, return_inverse=True, return_counts=True)
+    return 1.0 / counts[which.reshape(-1)]
 
 
 def gather(history: Mapping[str, np.ndarray], starts: np.ndarray, length: int) -> dict[str, np.ndarray]:

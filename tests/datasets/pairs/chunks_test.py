@@ -105,3 +105,16 @@ def test_a_damaged_chunk_is_named_with_the_remedy(tmp_path, damage):
     path.write_bytes({"flip": bytes(data), "cut off": bytes(data[:300]), "empty": b""}[damage])
     with pytest.raises(UserError, match=r"00000003-000002\.npz is damaged .*remove it"):
         chunks.load(tmp_path, 3, 2)
+
+
+def test_distinct_messages_are_drawn_alike_however_often_they_came():
+    texts = np.zeros((1000, 4), np.uint8)
+    texts[[7, 500, 501]] = [[1], [2], [2]]
+    weights = chunks.evenly(texts, 1)
+    assert weights.sum() == pytest.approx(3), "one for each distinct message"
+    drawn = [chunks.draw_starts(1000, 1, 0.01, np.random.default_rng(seed), weights) for seed in range(200)]
+    assert all(len(np.unique(starts)) == 10 for starts in drawn)
+    assert np.mean([7 in starts for starts in drawn]) > 0.9
+    # Sub-sequences are known by their first message; a game shorter than one has none.
+    assert len(chunks.evenly(texts, 3)) == 998
+    assert chunks.draw_starts(2, 3, 1.0, np.random.default_rng(0), chunks.evenly(texts[:2], 3)).size == 0
