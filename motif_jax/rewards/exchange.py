@@ -17,6 +17,7 @@ from safetensors.numpy import save
 
 from motif_jax.networks import reward_layout
 from motif_jax.networks.reward import DTYPES, MESSAGE_MODELS, RewardArchitecture, RewardNetwork
+from motif_jax.rewards import training_texts
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.trained import TrainedReward
 from motif_jax.support import digests, run_folder
@@ -32,7 +33,7 @@ def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
     """Writes parameters and statistics to one file, whole or not at all.
 
     Tensors have the neutral names and PyTorch's axis orders of `networks.layout`; those of an ensemble begin
-    with member0/, member1/ ... The header's metadata hold `reward`, a JSON object: format, version,
+    with member0/, member1/ ...; `training_texts` are the hashes of the messages that training showed. The header's metadata hold `reward`, a JSON object: format, version,
     architecture, members, step, statistics, curve, config (a metric of the curve that is no number is null), and
     `digest`, of that text and of the tensors.
 
@@ -45,6 +46,7 @@ def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
         prefix = "" if reward.members == 1 else f"member{member}/"
         for name, array in reward_layout.to_named(params).items():
             tensors[prefix + name] = np.ascontiguousarray(array)
+    tensors |= training_texts.tensors_of(Path(reward.folder))
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -93,6 +95,7 @@ def read_safetensors(path: str | Path) -> TrainedReward:
         raise UserError(
             f"{path} is damaged: it has another digest than it was written with; make or copy it anew"
         )
+    tensors.pop(training_texts.TENSOR, None)
     try:
         header = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -196,6 +199,7 @@ def write_run_folder(reward: TrainedReward, workdir: str | Path) -> None:
         "curve": {"rows": reward.curve},
         "config": config,
     }
+    training_texts.copy_training_texts(Path(reward.folder), workdir)
     # The checkpoint comes last: with it the folder is whole. What a killed import left is not taken for it.
     shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
     with Checkpoints(workdir / "checkpoints", keep=None) as checkpoints:

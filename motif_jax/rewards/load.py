@@ -101,8 +101,8 @@ class RewardFunction:
         A message that training never showed has a reward, too; it is a guess of the network by its spelling.
 
         Raises:
-          UserError: as in `__call__`; or what was trained on was not written down: a reward of version 0.1.0, of the
-            published system, or a .safetensors file.
+          UserError: as in `__call__`; or what was trained on was not written down: a reward of version 0.1.0, or of the
+            published system.
         """
         rows, shape = as_rows(messages)
         return self._training_texts.has(rows).reshape(shape)

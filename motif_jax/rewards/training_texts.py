@@ -1,16 +1,19 @@
-"""Which texts a reward was trained on: hashes beside its checkpoints, small enough to go wherever the run folder goes."""
+"""Which texts a reward was trained on: hashes beside its checkpoints, or in its .safetensors file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+from safetensors import safe_open
 
 from motif_jax.datasets.pairs.distinct import hash_rows
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy
 
 FILE = "training_texts.npy"
+# The same in a .safetensors file: uint64 [M], ascending.
+TENSOR = "training_texts"
 
 
 class TrainingTexts:
@@ -37,12 +40,39 @@ def write_training_texts(folder: Path, texts: np.ndarray) -> None:
     atomic_save_npy(folder / FILE, np.unique(hash_rows(texts)))
 
 
+def tensors_of(folder: Path) -> dict[str, np.ndarray]:
+    """What a .safetensors file says of them: one tensor, none where the run does not say what it was trained on."""
+    return {TENSOR: read_training_texts(folder).hashes} if (folder / FILE).is_file() else {}
+
+
+def copy_training_texts(source: Path, folder: Path) -> None:
+    """Writes what the reward in `source`, a folder or a .safetensors file, says of them into a run folder; nothing where it does not."""
+    hashes = tensors_of(source).get(TENSOR)
+    if source.suffix == ".safetensors" and source.is_file():
+        hashes = _in_file(source)
+    if hashes is not None:
+        atomic_save_npy(folder / FILE, hashes)
+
+
+def _in_file(path: Path) -> np.ndarray | None:
+    """The hashes in a .safetensors file that has been read and found whole."""
+    with safe_open(str(path), framework="numpy") as file:
+        return file.get_tensor(TENSOR) if TENSOR in set(file.keys()) else None
+
+
 def read_training_texts(folder: Path) -> TrainingTexts:
-    """Reads what `write_training_texts` wrote.
+    """Reads which texts the reward in a run folder, or in a .safetensors file, was trained on.
 
     Raises:
       UserError: nothing was written there, or the file is damaged.
     """
+    if folder.is_file():
+        held = _in_file(folder)
+        if held is None:
+            raise UserError(
+                f"{folder} does not say what its reward was trained on: files of export_reward do from version 0.2 on"
+            )
+        return TrainingTexts(held)
     path = folder / FILE
     if not path.is_file():
         raise UserError(

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from motif_jax import rewards
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
-from motif_jax.rewards import exchange
+from motif_jax.rewards import exchange, training_texts
 from motif_jax.rewards.trained import TrainedReward, read_trained
 from motif_jax.stages import import_reward
 from motif_jax.support import import_origin
@@ -54,6 +54,26 @@ def test_the_header_is_json_and_comes_back_as_it_was(file):
     assert header["curve"][0] == {"epoch": 0, "validation/loss": None, "calibration": []}
     assert math.isnan(exchange.read_safetensors(file).curve[0]["validation/loss"])
     assert exchange.read_safetensors(file).curve[1] == {"epoch": 1, "train/loss": 0.5}
+
+
+def test_a_file_says_what_training_knew(tmp_path):
+    texts = np.zeros((2, 256), np.uint8)
+    texts[1, :4] = np.frombuffer(b"Hi!!", np.uint8)
+    training_texts.write_training_texts(tmp_path, texts)
+    exchange.write_safetensors(make_reward(tmp_path), tmp_path / "reward.safetensors")
+    reward = rewards.load(tmp_path / "reward.safetensors")
+    assert reward.known(["", "Hi!!", "Hi!"]).tolist() == [True, True, False]
+    exchange.write_run_folder(
+        exchange.read_safetensors(tmp_path / "reward.safetensors"), tmp_path / "imported"
+    )
+    assert training_texts.read_training_texts(tmp_path / "imported").has(texts).all()
+
+
+def test_a_file_that_does_not_say_what_training_knew_is_named(file):
+    with pytest.raises(UserError, match=r"reward\.safetensors does not say what its reward was trained on"):
+        rewards.load(file).known("x")
+    exchange.write_run_folder(exchange.read_safetensors(file), file.parent / "imported")
+    assert not (file.parent / "imported" / training_texts.FILE).exists()
 
 
 def test_a_reward_that_diverged_is_not_exported(tmp_path):
