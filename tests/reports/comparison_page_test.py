@@ -89,7 +89,7 @@ def test_text_from_elsewhere_is_text(opened):
     assert f"read from {HOSTILE}" in driver.find_element("id", "curves").text
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1200, False), (380, True)])
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True)])
 def test_it_fits_and_can_be_read(opened, width, dark):
     driver, _, folder = opened
     cut = driver.execute_script(

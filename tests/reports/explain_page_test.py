@@ -31,7 +31,7 @@ def opened(tmp_path_factory):
         yield driver, folder
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1200, False), (380, True), (1200, True), (380, False)])
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True), (1400, True), (420, False)])
 def test_it_fits_and_can_be_read(opened, width, dark):
     driver, folder = opened
     browser.check_look(driver, folder / f"explain-{width}-{'dark' if dark else 'light'}.png", width, dark)

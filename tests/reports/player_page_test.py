@@ -146,7 +146,7 @@ def test_keys_buttons_and_jumps(opened):
     assert driver.find_element("id", "play").text == "play"
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1200, False), (390, True)])
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True)])
 def test_it_fits_and_shows_no_errors(opened, width, dark):
     driver, folder, path = opened
     browser.view(driver, width, 844, dark)

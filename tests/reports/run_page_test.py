@@ -197,7 +197,7 @@ def test_a_chart_zooms_to_what_the_pointer_was_drawn_over(opened):
     assert drawn(driver, place) == before
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1200, False), (380, True), (380, False), (1200, True)])
+@pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True), (420, False), (1400, True)])
 def test_nothing_sticks_out_and_contrast_is_enough(opened, width, dark):
     driver, _, folder = opened
     browser.check_look(driver, folder / f"page-{width}-{'dark' if dark else 'light'}.png", width, dark)

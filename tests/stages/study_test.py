@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.reports import study as lines
 from motif_jax.stages import study
+from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.reward_fixtures import load_config
@@ -130,3 +131,20 @@ def test_a_program_that_fails_is_named(toys: Path, tmp_path: Path) -> None:
 def test_bad_values_end_a_study_before_it_begins(changes: dict, named: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=re.escape(named)):
         study.check(small(**changes), tmp_path / "study")
+
+
+@pytest.mark.parametrize("variant", ["", "gpu", "smoke"])
+def test_the_study_of_results_can_start(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    config = load_config("results", variant)
+    study.check(config, tmp_path)
+    planned = study.runs(config)
+    assert len(planned) == {"": 18, "gpu": 36, "smoke": 2}[variant]
+    assert len({run.folder for run in planned}) == len(planned)
+    # A flag that a config does not have would end the first run, hours after the start.
+    known = flat(load_config("train_agent", config.training.split()[0].partition(":")[2]).to_dict())
+    for run in planned:
+        for flag in run.flags.split()[1:]:
+            assert flag.removeprefix("--config.").partition("=")[0] in known
