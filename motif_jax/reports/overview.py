@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -80,8 +81,7 @@ class RunState:
 
 def find(runs: Path) -> list[RunState]:
     """All runs below a folder, by path; what cannot be read is told, not raised."""
-    held = _locks()
-    return [_look(folder, held) for folder in _folders(runs, _DEPTH)]
+    return [_look(folder) for folder in _folders(runs, _DEPTH)]
 
 
 def _folders(folder: Path, depth: int) -> Iterator[Path]:
@@ -97,7 +97,7 @@ def _folders(folder: Path, depth: int) -> Iterator[Path]:
             yield from _folders(Path(entry.path), depth - 1)
 
 
-def _look(folder: Path, held: frozenset[int] | None) -> RunState:
+def _look(folder: Path) -> RunState:
     changed = max((path.stat().st_mtime for path in folder.glob("*") if path.is_file()), default=0.0)
     pages = tuple(sorted(folder.glob("*.html")))
     try:
@@ -109,7 +109,7 @@ def _look(folder: Path, held: frozenset[int] | None) -> RunState:
         done = _done(config, curves)
         whole = (done is not None and done >= 1) or (last is not None and (folder / last).is_file())
         whole = whole or (stage not in _LAST and bool(pages))
-        state = RUNNING if _runs(folder, held, changed) else WHOLE if whole else STOPPED
+        state = RUNNING if _runs(folder, changed) else WHOLE if whole else STOPPED
         about = tuple(_named(config))
     except (UserError, OSError, AttributeError, TypeError, ValueError) as error:
         return RunState(folder, "?", DAMAGED, changed, pages=pages, trouble=str(error))
@@ -133,23 +133,28 @@ def _named(config: Mapping[str, Any]) -> Iterator[Path]:
                 yield Path(piece.rpartition("=")[2].strip())
 
 
-def _locks() -> frozenset[int] | None:
-    """Inodes that some process of this machine holds a lock of; None where the system does not say."""
-    try:
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-        return frozenset(int(line.split()[5].rpartition(":")[2]) for line in lines if "FLOCK" in line)
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _runs(folder: Path, held: frozenset[int] | None, changed: float) -> bool:
+def _runs(folder: Path, changed: float) -> bool:
     """Whether a process works in `folder`. Its lock is only looked at: to try it could keep a run from starting."""
+    lock = folder / ".lock"
     try:
-        lock = folder / ".lock"
         _, process, _, host = lock.read_text(encoding="utf-8").split()
-        inode = lock.stat().st_ino
     except (OSError, ValueError):
         return False
     if host != socket.gethostname():
         return time.time() - changed < _FRESH_SECONDS
-    return Path("/proc", process).exists() and (held is None or inode in held)
+    return _has_open(process, os.path.realpath(lock))
+
+
+def _has_open(process: str, path: str) -> bool:
+    """Whether a process of this machine has a file open, which it has as long as it holds its lock."""
+    try:
+        opened = os.listdir(f"/proc/{process}/fd")
+    except PermissionError:  # another user's, which lives
+        return True
+    except OSError:
+        return False
+    for number in opened:
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{process}/fd/{number}") == path:
+                return True
+    return False
