@@ -78,6 +78,10 @@ class Memory:
         """All status numbers, int64 [count, 27], as a view."""
         return self.view_array[:, :_STATUS_BYTES].view(np.int64)
 
+    def low_words(self) -> np.ndarray:
+        """All status numbers, int32 [count, 27] as the engine's own are (a little-endian machine), as a view."""
+        return self.view_array[:, :_STATUS_BYTES].view(np.int32)[:, ::2]
+
     def glyphs(self) -> np.ndarray:
         """int16 [count, 21, 79], as a view."""
         return np.ndarray(

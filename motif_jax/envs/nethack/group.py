@@ -50,9 +50,10 @@ class NetHackGroup:
         gathered = np.zeros((2, count, WINDOW, WINDOW), np.uint8)
         self._chars, self._colors = (plane.reshape(-1).data for plane in gathered)
         self._columns = [
-            (game, windows, windows.cache, gathered[:, column], game.buffers.low_words)
+            (game, windows, windows.cache, gathered[:, column])
             for column, (game, windows) in enumerate(zip(self._games, self._windows, strict=True))
         ]
+        self._status = memory.low_words()
         self._extra = tuple((field, getattr(memory, field)()) for field in fields)
 
     def start(self, column: int, seed: int) -> None:
@@ -74,15 +75,15 @@ class NetHackGroup:
         """Writes the newest observations of all columns, [count, ...] each."""
         handles = out.handles if type(out) is Row else None
         chars, colors, messages, counts, blstats = handles or self._handles(out)
-        counting = self._counting
-        for column, (game, windows, cache, gathered, low_words) in enumerate(self._columns):
-            x, y, *_ = game.status
+        for column, (game, windows, cache, gathered) in enumerate(self._columns):
+            status = game.status
+            x, y = status[0], status[1]
             seen, _, _, outside = cache[y * 80 + x] or windows.make(x, y)
             gathered[...] = seen
             if outside is not None:
                 gathered[:, :, outside] = 0
-            blstats[column][:] = low_words
-            counts[column] = game.record[0] if counting else 1
+            counts[column] = game.record[0] if self._counting else 1
+        blstats[...] = self._status
         chars[:] = self._chars
         colors[:] = self._colors
         messages[:] = self._messages
@@ -93,7 +94,7 @@ class NetHackGroup:
         """The arrays of a row as plain memory, each of them in one piece."""
         handles = (
             *(_flat(out[name]) for name in ("window_chars", "window_colors", "message", "message_count")),
-            [row.data for row in out["blstats"]],
+            out["blstats"],
         )
         if type(out) is Row:
             out.handles = handles
