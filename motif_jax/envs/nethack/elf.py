@@ -50,22 +50,24 @@ class Layout(NamedTuple):
 
     Attributes:
       read_only: the parts that are not writable.
-      data: start and end of what can be written, as the file and the loader have filled it.
-      zeros: start and end of what can be written and is zero at first.
+      data: starts and ends of what can be written, as the file and the loader have filled it.
+      zeros: starts and ends of what can be written and is zero at first.
+      end: of all of it.
       first, last: what the loader calls when all is there, and before the library goes.
       stubs: those of a library for x86-64 that look as expected.
     """
 
     read_only: list[Segment]
-    data: tuple[int, int]
-    zeros: tuple[int, int]
+    data: list[tuple[int, int]]
+    zeros: list[tuple[int, int]]
+    end: int
     first: Calls
     last: Calls
     stubs: list[Stub]
 
 
 def layout(path: str | os.PathLike[str]) -> Layout:
-    """Reads the file `path`. Raises ValueError for one that is no such library, or has several parts that can be written."""
+    """Reads the file `path`. Raises ValueError for one that is no such library."""
     with open(path, "rb") as file:
         content = file.read()
     if content[:6] != b"\x7fELF\x02\x01":
@@ -73,17 +75,21 @@ def layout(path: str | os.PathLike[str]) -> Layout:
     fields = _HEADER.unpack_from(content)
     table, size, count = fields[5], fields[9], fields[10]
     parts = [_SEGMENT.unpack_from(content, table + index * size) for index in range(count)]
-    writable = [part for part in parts if part[0] == _LOAD and part[1] & _WRITE]
-    if len(writable) != 1:
-        raise ValueError(f"{path} has {len(writable)} writable parts where one is expected")
-    _, _, _, address, _, filled, whole, _ = writable[0]
+    loaded = [part for part in parts if part[0] == _LOAD]
     # The loader writes that only once, and then protects its whole pages.
-    protected = [(part[3] + part[6]) // PAGE * PAGE for part in parts if part[0] == _RELRO]
+    protected = [(part[3], (part[3] + part[6]) // PAGE * PAGE) for part in parts if part[0] == _RELRO]
+    data, zeros = [], []
+    for _, flags, _, address, _, filled, whole, _ in loaded:
+        if flags & _WRITE:
+            start = max([address, *(stop for begin, stop in protected if begin < address + whole)])
+            data.append((start, max(start, address + filled)))
+            zeros.append((max(start, address + filled), max(start, address + whole)))
     told = _told(content, parts)
     return Layout(
-        [_segment(part) for part in parts if part[0] == _LOAD and not part[1] & _WRITE],
-        (max([address, *protected]), address + filled),
-        (address + filled, address + whole),
+        [_segment(part) for part in loaded if not part[1] & _WRITE],
+        data,
+        zeros,
+        max((part[3] + part[6] for part in loaded), default=0),
         Calls(told.get(_INIT, 0), told.get(_INIT_ARRAY, 0), told.get(_INIT_BYTES, 0) // 8),
         Calls(told.get(_FINI, 0), told.get(_FINI_ARRAY, 0), told.get(_FINI_BYTES, 0) // 8),
         _stubs(content, parts, told),

@@ -23,6 +23,7 @@ import os
 import shutil
 import struct
 import sys
+import weakref
 from collections.abc import Callable
 
 from motif_jax.envs.nethack import elf
@@ -52,7 +53,7 @@ class _Installed:
 
     def bind(self, base: int) -> None:
         """Makes `calls` as the loader has found them in the first copy, which lies at `base`: all others are alike."""
-        stubs, end = self.layout.stubs, self.layout.zeros[1]
+        stubs, end = self.layout.stubs, self.layout.end
         if self.calls is not None or not stubs:
             return
         [code] = [segment for segment in self.layout.read_only if segment.protection & mmap.PROT_EXEC]
@@ -106,27 +107,26 @@ class KeptLibrary:
     def __init__(self, path: str) -> None:
         installed = _installed(path)
         layout = installed.layout
-        self._file = os.memfd_create(_NAME, os.MFD_CLOEXEC)
-        self._path = f"/proc/self/fd/{self._file}"
+        file = os.memfd_create(_NAME, os.MFD_CLOEXEC)
+        self._path = f"/proc/self/fd/{file}"
         shutil.copyfile(path, self._path)
-        with open(path, "rb") as file:
-            self._head = file.read(mmap.PAGESIZE)
+        with open(path, "rb") as content:
+            self._head = content.read(mmap.PAGESIZE)
         # At once, not name by name when a name is first needed: all of it is to stay.
-        self._library: ctypes.CDLL | None = ctypes.CDLL(self._path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
-        base = _loaded_at(os.fstat(self._file).st_ino)
+        self._library = ctypes.CDLL(self._path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        self._unload = weakref.finalize(self, _unload, self._library._handle, file)
+        self._unload.atexit = False
+        base = _loaded_at(os.fstat(file).st_ino)
         installed.bind(base)
         for segment in layout.read_only:
             _map(base, segment, installed.descriptor)
-            # Nobody reads that part of the copy any more.
-            if _libc().fallocate(self._file, _PUNCH_HOLE, segment.offset, segment.length):
-                raise _failed("giving memory back")
+            # Nobody reads that part of the copy any more: the memory is given back where the system knows how.
+            _libc().fallocate(file, _PUNCH_HOLE, segment.offset, segment.length)
         if installed.calls is not None:
             calls, pages = installed.calls
             _map(base, pages, calls)
-        start, stop = layout.data
-        self._data_at, self._data = base + start, ctypes.string_at(base + start, stop - start)
-        start, stop = layout.zeros
-        self._zeros_at, self._zeros = base + start, stop - start
+        self._data = [(base + at, ctypes.string_at(base + at, stop - at)) for at, stop in layout.data]
+        self._zeros = [(base + at, stop - at) for at, stop in layout.zeros]
         # What the loader calls, in its order.
         self._first = _functions(base, layout.first)
         self._last = _functions(base, layout.last)[::-1]
@@ -137,7 +137,6 @@ class KeptLibrary:
 
     def long(self, name: str) -> ctypes.c_long:
         """A global variable of type long. Raises ValueError if there is none of that name."""
-        assert self._library is not None
         return ctypes.c_long.in_dll(self._library, name)
 
     def restore(self) -> None:
@@ -147,17 +146,21 @@ class KeptLibrary:
         """
         for function in self._last:
             function(0, None, None)
-        ctypes.memmove(self._data_at, self._data, len(self._data))
-        ctypes.memset(self._zeros_at, 0, self._zeros)
+        for address, content in self._data:
+            ctypes.memmove(address, content, len(content))
+        for address, size in self._zeros:
+            ctypes.memset(address, 0, size)
         for function in self._first:
             function(0, None, None)
 
     def close(self) -> None:
-        """Unloads it. Closing twice is allowed."""
-        if self._library is not None:
-            _ctypes.dlclose(self._library._handle)
-            self._library = None
-            os.close(self._file)
+        """Unloads it when no game is left in it. Closing twice is allowed."""
+        self._unload()
+
+
+def _unload(handle: int, file: int) -> None:
+    _ctypes.dlclose(handle)
+    os.close(file)
 
 
 def _map(base: int, segment: elf.Segment, descriptor: int) -> None:
