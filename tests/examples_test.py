@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -88,17 +89,17 @@ class TestNotebook:
     def test_every_cell_runs(self, runs, tmp_path, mark):
         program = (
             "import nbformat, nbclient, sys\n"
+            "from traitlets.config import Config\n"
             "book = nbformat.read(sys.argv[1], 4)\n"
-            "nbclient.NotebookClient(book, timeout=300, kernel_name='python3').execute()\n"
+            "through_files = Config({'KernelManager': {'transport': 'ipc'}})  # no port that another may take\n"
+            "nbclient.NotebookClient(book, timeout=300, kernel_name='python3', config=through_files).execute()\n"
             "nbformat.write(book, sys.argv[2])\n"
         )
         out = tmp_path / "out.ipynb"
         source = EXAMPLES / "quickstart_files.ipynb"
-        start(
-            [str(PYTHON), "-c", program, str(source), str(out)],
-            QUICKSTART=str(runs),
-            IPYTHONDIR=str(tmp_path),
-        )
+        with tempfile.TemporaryDirectory(prefix="nb") as short:  # a socket's name has at most 107 bytes
+            folders = {"IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": short}
+            start([str(PYTHON), "-c", program, str(source), str(out)], QUICKSTART=str(runs), **folders)
         cells = json.loads(out.read_text())["cells"]
         outputs = [output for cell in cells for output in cell.get("outputs", ())]
         assert not [output for output in outputs if output["output_type"] == "error"]
