@@ -1,7 +1,7 @@
 """A task of one's own: a garden with apples and wasps, told in messages, that every stage here can play.
 
     PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:recall --workdir=runs/orchard \\
-        --config.environment.name=orchard:Orchard --config.train_for_env_steps=300000
+        --config.environment.name=orchard:Orchard --config.environment.max_episode_steps=30 --config.train_for_env_steps=500000
     PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/evaluate.py --workdir=runs/orchard_games \\
         --config.policy=runs/orchard
 
