@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms import schedules
 from motif_jax.devices.parallel import AXIS, DataParallel
-from motif_jax.language import training
+from motif_jax.language import dropout, training
 from motif_jax.language.adapting import Adaptation
 from motif_jax.language.training import Batch, Sums, TrainState
 from motif_jax.offline.task import Evaluation, Position, Task, diverged
@@ -65,7 +65,7 @@ class LanguageTask(Task):
             config.optimizer, config.steps, lambda params: jax.tree.map(lambda leaf: leaf.ndim > 1, params)
         )
         self._schedule = schedules.make_schedule(config.optimizer, config.steps)
-        key = jax.random.key(seeds.derive(config.seed, "dropout") % 2**32)
+        key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
 
         def key_of(step: jax.Array) -> jax.Array:
             return jax.random.fold_in(jax.random.fold_in(key, step), jax.lax.axis_index(AXIS))

@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 from motif_jax.algorithms import implicit_q, schedules
 from motif_jax.algorithms.implicit_q import Counts, TextBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
-from motif_jax.language import training
+from motif_jax.language import dropout, training
 from motif_jax.language.targets import Following, follow
 from motif_jax.offline.task import Evaluation, Position, Task, diverged
 from motif_jax.offline.text_objective import Objective, Part, Terms
@@ -94,7 +94,7 @@ class TextTraining(Task):
         )
         self._schedule = schedules.make_schedule(config.optimizer, config.max_steps)
         self._following = following if target and objective.weights.of_values else None
-        self._key = jax.random.key(seeds.derive(config.seed, "dropout") % 2**32)
+        self._key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
         self._measure = parallel.wrap(self._measure_core)
         self._held_out = held_out.whole(config.evaluation_batches)
 

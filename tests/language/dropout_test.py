@@ -1,0 +1,51 @@
+"""Keys of dropout: a share is left out at places that have nothing to do with each other, for next to no operations."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.language import dropout
+
+SHAPE = (400, 500)
+
+
+def kept(key: jax.Array, rate: float, shape: tuple[int, ...] = SHAPE) -> jax.Array:
+    return jax.random.bernoulli(key, 1 - rate, shape)
+
+
+def test_a_share_is_left_out_whatever_the_key_was_made_of() -> None:
+    key = dropout.key(3)
+    keys = [key, dropout.key(4), jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)]
+    keys += [jax.random.fold_in(jax.random.fold_in(key, 0), 1), *jax.random.split(key, 2)]
+    for rate in (0.1, 0.5):
+        masks = [np.asarray(kept(each, rate)) for each in keys]
+        for there in masks:
+            assert abs(there.mean() - (1 - rate)) < 0.005
+            assert np.abs(there.mean(axis=0) - (1 - rate)).max() < 0.15
+        there = masks[0]
+        pairs = [(there[1:], there[:-1]), (there[:, 1:], there[:, :-1])]
+        pairs += [(there, other) for other in masks[1:]]
+        for a, b in pairs:
+            assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 0.015
+
+
+def test_it_is_a_function_of_key_and_place_under_any_transformation() -> None:
+    keys = jax.random.split(dropout.key(1), 3)
+    each = [kept(key, 0.4, (5, 7)) for key in keys]
+    np.testing.assert_array_equal(jax.vmap(lambda key: kept(key, 0.4, (5, 7)))(keys), jnp.stack(each))
+    np.testing.assert_array_equal(jax.jit(lambda key: kept(key, 0.4, (5, 7)))(keys[0]), each[0])
+
+
+def test_a_mask_is_a_few_operations() -> None:
+    """Hundreds are copied by XLA into every loop that uses a mask."""
+
+    def mask(step: jax.Array) -> jax.Array:
+        key = dropout.key(0)
+        for _ in range(4):
+            key = jax.random.fold_in(key, step)
+        return kept(key, 0.1, (4, 8, 16))
+
+    text = jax.jit(mask).lower(jnp.int32(0)).as_text()
+    assert text.count("stablehlo.") < 250
