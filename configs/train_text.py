@@ -8,7 +8,7 @@ it goes on, to the same parameters.
 
 Variants: TASK_METHOD, TASK_METHOD_faithful (the published numbers and quirks), smoke (a minute).
   TASK    wordle, visdial, scenes, or any of the package; one from outside the package: --config.task=module:Class
-  METHOD  bc, bc_top, ilql, sarsa, awac, ilql_utterance, cql, psi, bcq, g, dt
+  METHOD  bc, bc_top, ilql, sarsa, awac, ilql_utterance, cql, psi, bcq, g, chai, dt
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from motif_jax.support import nonfinite
 from motif_jax.support.config import all_compat_on, compat, unknown_variant
 
 TASKS = registry.names()
-METHODS = "bc bc_top ilql sarsa awac ilql_utterance cql psi bcq g dt".split()
+METHODS = "bc bc_top ilql sarsa awac ilql_utterance cql psi bcq g chai dt".split()
 _NAMES = {f"{task}_{method}": (task, method) for task in TASKS for method in METHODS}
 VARIANTS = ("", "smoke", *_NAMES, *(f"{name}_faithful" for name in _NAMES))
 SWITCHES = (
     "ilql_policy_loss_norm ilql_utterance_int_reward ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero "
-    "ilql_target_dropout"
+    "ilql_target_dropout chai_scores"
 ).split()
 
 
@@ -79,6 +79,21 @@ def _optimizer() -> ConfigDict:
     return optimizer
 
 
+def _candidates() -> ConfigDict:
+    candidates = ConfigDict()
+    # Of method chai: what the policy would say in each state of the data; a function of the state, the policy and the seed.
+    candidates.count = 5  # of a state
+    candidates.max_tokens = 6  # of each
+    candidates.together = 4  # states whose candidates are written in one program
+    candidates.temperature = 1.0  # of their draws
+    candidates.top_k = 0  # 0: all tokens
+    candidates.top_p = 1.0
+    # Those that were written are kept in candidates/ of the run, the oldest making room; or in `folder`, for several runs of one policy.
+    candidates.cache_mebibytes = 1024
+    candidates.folder = placeholder(str)
+    return candidates
+
+
 def _network() -> ConfigDict:
     network = ConfigDict()
     # A folder or hub model that all trunks begin as, its vocabulary extended by the delimiters; None: fresh ones of these sizes.
@@ -111,6 +126,7 @@ def _base() -> ConfigDict:
     config.method = _method()
     # Weights of the terms. Q, V, the policy's cross-entropy, the conservative term, the margin term.
     config.loss = ConfigDict({"q": 1.0, "v": 1.0, "policy": 1.0, "cql": 0.0, "margin": 0.0})
+    config.candidates = _candidates()
     config.network = _network()
     # Run folders that parameters are taken from: the policy's, and those of all that has to do with values.
     config.initial = ConfigDict({"policy": placeholder(str), "value": placeholder(str)})
@@ -167,6 +183,7 @@ OF_METHOD: dict[str, dict[str, Any]] = {
     "psi": {"method.expectile": 0.5, "method.reward_scale": 0.1, "loss.policy": 0.0},
     "bcq": {"method.expectile": 0.5, "method.reward_scale": 0.1, "loss.policy": 0.0},
     "g": {"method.expectile": 0.5, "method.reward_scale": 0.1, "loss.policy": 0.0},
+    "chai": {"loss.cql": 0.1, "loss.v": 0.0, "loss.policy": 0.0, "chunk_steps": 1},
     "dt": {},
 }
 
@@ -175,9 +192,27 @@ _TALKERS = "informed 0.3, guessing 0.4, careless 0.3"
 # Dialogues of each task where no data are given, as collect_text draws them.
 OF_TASK: dict[str, dict[str, Any]] = {
     "wordle": {},
-    "visdial": {"kind": "recorded", "policy": "remote", "method.expectile": 0.8, "loss.cql": 1.0},
-    "scenes": {"kind": "recorded", "policy": _TALKERS, "method.expectile": 0.8, "loss.cql": 1.0},
-    "reddit": {"kind": "recorded", "policy": "recorded", "method.expectile": 0.6, "loss.cql": 0.25},
+    "visdial": {
+        "kind": "recorded",
+        "policy": "remote",
+        "method.expectile": 0.8,
+        "loss.cql": 1.0,
+        "candidates.max_tokens": 40,
+    },
+    "scenes": {
+        "kind": "recorded",
+        "policy": _TALKERS,
+        "method.expectile": 0.8,
+        "loss.cql": 1.0,
+        "candidates.max_tokens": 40,
+    },
+    "reddit": {
+        "kind": "recorded",
+        "policy": "recorded",
+        "method.expectile": 0.6,
+        "loss.cql": 0.25,
+        "candidates.max_tokens": 256,
+    },
     "babyai_text": {"policy": "random"},
 }
 # Of methods whose weight of the conservative term is the task's.
@@ -195,10 +230,14 @@ def _faithful(config: ConfigDict) -> None:
         config.batch_size, config.accumulate = 64, 1
     if config.task in ("visdial", "scenes") and config.method.name in ("bc", "bc_top"):
         config.batch_size, config.accumulate = 256, 128
+    if config.method.name == "chai":
+        config.batch_size, config.accumulate = 16, 4
     config.average, config.length_buckets = "micro_batch", False
     config.optimizer.learning_rate = 1e-4 if config.task == "reddit" or config.method.name in _FAST else 1e-5
     if not wordle:
-        config.network.checkpoint, config.optimizer.weight_decay = "gpt2", 0.0
+        config.optimizer.weight_decay = 0.0
+        # The trunk of chai is its policy's.
+        config.network.checkpoint = None if config.method.name == "chai" else "gpt2"
 
 
 def get_config(variant: str | None = None) -> ConfigDict:

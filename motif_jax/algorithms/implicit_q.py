@@ -66,6 +66,7 @@ class TextBatch(NamedTuple):
       terminals: float32 [B, K + 1], 1 where a state is the end of a dialogue.
       live: bool [B, K], which actions count.
       returns: float32 [B], of the dialogue.
+      candidates: `chai.Candidates`, of the method that needs them.
     """
 
     tokens: Any
@@ -79,6 +80,7 @@ class TextBatch(NamedTuple):
     terminals: Any
     live: Any
     returns: Any
+    candidates: Any = None
 
 
 class ActionQ(NamedTuple):

@@ -26,6 +26,8 @@ from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
 _KEYS = ("policy", "value")
+# In which a checkpoint has to be like the runs that are started from.
+_SIZES = ("architecture", "width", "layers", "heads", "max_length", "vocab_size", "feed_forward")
 
 
 class Start(NamedTuple):
@@ -65,30 +67,36 @@ def model_config(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
         raise UserError(
             f"config.initial.value={config.initial.value}: has trunks of other sizes than config.initial.policy={config.initial.policy}"
         )
-    if found:
-        if config.network.checkpoint:
-            raise UserError(
-                f"config.network.checkpoint={config.network.checkpoint}: must be None where config.initial names a run"
-            )
-        return next(iter(found.values()))
+    there = next(iter(found.values()), None)
     if config.network.checkpoint:
-        folder = fetch(config.network.checkpoint)
-        settings = weights.settle_head(folder, configs.read(folder))
-        configs.require_decoder(settings, "says")
-        if settings.encoder_layers:
+        made = _of_checkpoint(config, tokenizer)
+        if there is not None and any(getattr(made, size) != getattr(there, size) for size in _SIZES):
             raise UserError(
-                f"config.network.checkpoint={config.network.checkpoint}: must be a decoder, it is {settings.architecture}"
+                f"config.network.checkpoint={config.network.checkpoint}: has trunks of other sizes than config.initial names"
             )
-        if settings.vocab_size > tokenizer.size:
-            raise UserError(
-                f"config.network.checkpoint={config.network.checkpoint}: has {settings.vocab_size} tokens, the task's tokenizer {tokenizer.size}: "
-                "must be a model of the same tokenizer without the delimiters"
-            )
-        return dataclasses.replace(settings, vocab_size=tokenizer.size)
+        return there or made
+    if there is not None:
+        return there
     network, marks = config.network, tokenizer.delimiters
     sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
     tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
     return making.make("gpt2", sizes, tokenizer.size, tokens, "network")
+
+
+def _of_checkpoint(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
+    folder = fetch(config.network.checkpoint)
+    settings = weights.settle_head(folder, configs.read(folder))
+    configs.require_decoder(settings, "says")
+    if settings.encoder_layers:
+        raise UserError(
+            f"config.network.checkpoint={config.network.checkpoint}: must be a decoder, it is {settings.architecture}"
+        )
+    if settings.vocab_size > tokenizer.size:
+        raise UserError(
+            f"config.network.checkpoint={config.network.checkpoint}: has {settings.vocab_size} tokens, the task's tokenizer {tokenizer.size}: "
+            "must be a model of the same tokenizer without the delimiters"
+        )
+    return dataclasses.replace(settings, vocab_size=tokenizer.size)
 
 
 def start(config: ConfigDict, objective: Objective, tokenizer: TextTokenizer, key: jax.Array) -> Start:
@@ -153,7 +161,7 @@ def _arranged(
     """What is learned, what follows it, and what stays."""
     roles, weights_ = objective.agent.design.roles, objective.weights
     names = [roles.trunk_of[POLICY]] if objective.learns_policy else []
-    if objective.agent.design.qs and weights_.of_values:
+    if objective.agent.design.qs and weights_.of_values and not objective.rule.proposes:
         names.append(VALUES)
     learned: dict[str, Any] = {}
     target: dict[str, Any] = {}

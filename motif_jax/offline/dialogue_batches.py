@@ -1,11 +1,11 @@
-"""Batches of dialogues by the number of a step: from a dataset of tokens, or drawn from a stream. numpy only."""
+"""Batches of dialogues by the number of a step: from a dataset of tokens, or drawn from a stream."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
+import jax
 import numpy as np
 
 from motif_jax.algorithms.implicit_q import TextBatch
@@ -221,9 +221,8 @@ class StreamBatches:
 
     def whole(self, most: int) -> list[TextBatch]:
         """`most` batches [batch_size, ...] of dialogues."""
-        return [TextBatch(*(leaf[0] for leaf in self.batches(step, 1))) for step in range(most)]
+        return [jax.tree.map(lambda leaf: leaf[0], self.batches(step, 1)) for step in range(most)]
 
 
 def _stacked(batches: Sequence[TextBatch]) -> TextBatch:
-    fields: list[Any] = [np.stack(leaves) for leaves in zip(*batches, strict=True)]
-    return TextBatch(*fields)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)

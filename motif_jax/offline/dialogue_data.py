@@ -19,6 +19,8 @@ from motif_jax.datasets.tokens import layout
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.envs.text import registry
+from motif_jax.envs.text.contract import TextTask
+from motif_jax.offline import agent_folder
 from motif_jax.offline.agent_folder import TOKENIZER, vocabulary_digest
 from motif_jax.offline.dialogue_batches import Layout, ListBatches, StreamBatches
 from motif_jax.support import digests, seeds
@@ -39,12 +41,14 @@ class Source(NamedTuple):
       task, options: of `envs.text.registry.make`.
       path: of the dialogues; None: they are drawn from the task's stream.
       held_out: of those that are measured with; None: a share of the others.
+      attach: gives a task what scores texts for it, where it needs that.
     """
 
     task: str
     options: Mapping[str, Any]
     path: Path | None
     held_out: Path | None
+    attach: Callable[[TextTask], TextTask] = lambda task: task
 
 
 def source_of(config: ConfigDict) -> Source:
@@ -77,7 +81,17 @@ def source_of(config: ConfigDict) -> Source:
         found = registry.options_of(drawn) if "task" in drawn else {}
         if (path.parent / TOKENIZER).is_file() and not found.get("tokenizer", ""):
             found = {**found, "tokenizer": str(path.parent)}
-    return Source(config.task, {**found, **own}, path, held_out)
+    return Source(config.task, {**_spoken(config), **found, **own}, path, held_out)
+
+
+def _spoken(config: ConfigDict) -> dict[str, Any]:
+    """The tokenizer of a run that is started from, where it has one in a file."""
+    for key, run in config.initial.items():
+        if run:
+            place = agent_folder.find(run, f"initial.{key}")
+            if (place / TOKENIZER).is_file():
+                return {"tokenizer": str(place)}
+    return {}
 
 
 def _file(value: str, key: str) -> Path:
@@ -255,7 +269,7 @@ def open_data(
     said = {"vocabulary": vocabulary_digest(tokenizer)}
     if source.path is None:
         options = task.prepare(config.kind, config.policy, workdir)
-        task = registry.make(source.task, options)
+        task = source.attach(registry.make(source.task, options))
         stream, cutoff = task.stream(config.kind, config.policy), config.filter.cutoff
         require_actions(config, tokenizer, stream.sample(seeds.rng(config.seed, "look"), 32))
 

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from motif_jax.algorithms import implicit_q
+from motif_jax.algorithms import chai, implicit_q
 from motif_jax.algorithms.implicit_q import ActionQ, Counts, Estimates, Settings, TextBatch
 from motif_jax.language import lora
 from motif_jax.language.chunks import in_chunks
 from motif_jax.language.network import States
 from motif_jax.language.sampling import token_log_probs
-from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgent, V
+from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgent, V, running_mean
 
 # What a Q bootstraps from: V of the next state; of the target Qs there the greatest, the log of the sum of their exponentials, or that
 # weighted by the policy.
@@ -37,6 +37,7 @@ class Rule:
       huber: Q's errors are Huber's.
       prior_reward: log pi of the action is added to its reward.
       prefix: the policy is told the return (decision transformer).
+      proposes: the policy stays as it is, and what it would say in each state is what Q is compared with.
     """
 
     q: str = "token"
@@ -44,9 +45,11 @@ class Rule:
     huber: bool = False
     prior_reward: bool = False
     prefix: bool = False
+    proposes: bool = False
 
 
-# Snell et al. 2022, section 5 and appendix A; Jaques et al. 2017 and 2019 (psi, bcq, g); Chen et al. 2021 (dt).
+# Snell et al. 2022, section 5 and appendix A; Jaques et al. 2017 and 2019 (psi, bcq, g); Chen et al. 2021 (dt); Verma
+# et al. 2022 (chai).
 RULES: Mapping[str, Rule] = {
     "bc": Rule(q="none"),
     "bc_top": Rule(q="none"),
@@ -59,6 +62,7 @@ RULES: Mapping[str, Rule] = {
     "psi": Rule(bootstrap="soft", huber=True, prior_reward=True),
     "bcq": Rule(bootstrap="best", huber=True, prior_reward=True),
     "g": Rule(bootstrap="prior", huber=True),
+    "chai": Rule(q="mean", proposes=True),
 }
 
 
@@ -117,6 +121,7 @@ class Objective:
       dropout: whether steps leave out what the model's config says.
       target_dropout: in the target trunk and in the policy's weights too (`compat.ilql_target_dropout`).
       zero_behind: behind the last action stands a row of zeros to bootstrap from (`compat.ilql_next_q_zero`).
+      chai_scores: see `chai.conservative` (`compat.chai_scores`).
     """
 
     agent: TextAgent
@@ -130,6 +135,7 @@ class Objective:
     dropout: bool = False
     target_dropout: bool = False
     zero_behind: bool = False
+    chai_scores: bool = False
 
     @property
     def learns_policy(self) -> bool:
@@ -169,6 +175,8 @@ class Objective:
         params, additions = _joined(learned, frozen)
         keys = self._keys(key)
         states = self._run(params, additions, batch, keys, self._parts())
+        if self.rule.proposes:
+            return self._of_proposals(learned["heads"], frozen["target"]["heads"], states[VALUES], batch)
         values = qs = target_q = next_values = advantages = shifts = None
         log_probs, context = self._log_probs(params, additions, states, batch)
         if self.rule.q != "none" and (self.weights.of_values or self.weighs):
@@ -195,14 +203,35 @@ class Objective:
             context = None
         return Estimates(values, qs or (), target_q, next_values, log_probs, context, advantages, shifts)
 
+    def _of_proposals(self, heads: Any, targets: Any, states: States, batch: TextBatch) -> Estimates:
+        """Q of means of states: of what was said, and of what the policy would have said (see `algorithms.chai`)."""
+        agent, there = self.agent, batch.candidates
+        mean = _at(running_mean(states.after, batch.valid), batch.actions)
+        count, width = there.states.shape[2:]
+        noise = chai.random_states(there.seeds, batch.actions.shape[1], count, width)
+        found = []
+        for name in agent.design.qs:
+            q, of_all, of_noise = (
+                agent.heads.apply(heads, name, x) for x in (mean, there.states[:, :-1], noise)
+            )
+            given = (q, of_all, there.log_probs[:, :-1], of_noise, width, self.chai_scores)
+            found.append(ActionQ(q, chai.conservative(*given), jnp.zeros_like(q)))
+        of_next = [agent.target_heads.apply(targets, name, there.states[:, 1:]) for name in agent.design.qs]
+        best = implicit_q.target_of(of_next, self.settings).max(axis=-1)
+        if self.zero_behind:
+            best = best * implicit_q.shifted(batch.live.astype(jnp.float32))
+        return Estimates(None, found, None, jax.lax.stop_gradient(best), None)
+
     def _parts(self) -> tuple[str, ...]:
+        if self.rule.proposes:
+            return (VALUES,)
         policy = self.learns_policy or self.rule.prior_reward or self.rule.bootstrap == "prior"
         of_values = self.rule.q != "none" and (self.weights.of_values or self.weighs)
         return ((POLICY,) if policy else ()) + ((VALUES, TARGET) if of_values else ())
 
     def _keys(self, key: jax.Array | None) -> dict[str, jax.Array]:
         """Keys of dropout by trunk: of those that are learned, and of the target's where it is asked for."""
-        if key is None or not self.dropout:
+        if key is None or not self.dropout or self.rule.proposes:
             return {}
         roles = self.agent.design.roles
         trunks = {VALUES} if self.weights.of_values else set()

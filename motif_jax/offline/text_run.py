@@ -14,19 +14,23 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms.implicit_q import Settings
 from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.datasets.dialogues.items import Delimiters
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.sharding import Sharded
 from motif_jax.envs.text import registry
+from motif_jax.envs.text.contract import TextTask
 from motif_jax.language import linear, lora, making, sharding
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.targets import Following
-from motif_jax.language.text_agent import Design, TextAgent
-from motif_jax.offline import agent_folder, agent_start, dialogue_data
+from motif_jax.language.text_agent import POLICY, Design, TextAgent
+from motif_jax.offline import agent_folder, agent_start, candidate_batches, dialogue_data
+from motif_jax.offline.agent_start import Start
+from motif_jax.offline.candidate_batches import CandidateBatches
 from motif_jax.offline.dialogue_batches import Layout
-from motif_jax.offline.dialogue_data import Source
+from motif_jax.offline.dialogue_data import Data, Source
 from motif_jax.offline.text_objective import RULES, Objective, Weights
-from motif_jax.offline.text_task import TextState, TextTraining
+from motif_jax.offline.text_task import Batches, TextState, TextTraining
 from motif_jax.support import seeds
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
@@ -38,9 +42,10 @@ def design_of(config: ConfigDict) -> Design:
     rule, method = RULES[config.method.name], config.method
     return Design(
         q=rule.q,
+        v=not rule.proposes,
         double_q=method.double_q,
-        separate_policy=method.separate_policy,
-        separate_target=method.separate_target,
+        separate_policy=method.separate_policy and not rule.proposes,
+        separate_target=method.separate_target and not rule.proposes,
         residual=method.advanced_mlp,
         prefix=rule.prefix,
     )
@@ -67,22 +72,32 @@ def settings_of(config: ConfigDict) -> Settings:
 
 def weights_of(config: ConfigDict) -> Weights:
     """Of the terms of the loss; a method without values has those of its policy alone."""
-    loss = config.loss
-    if RULES[config.method.name].q == "none":
+    loss, rule = config.loss, RULES[config.method.name]
+    if rule.q == "none":
         return Weights(0.0, 0.0, loss.policy)
-    tokens = RULES[config.method.name].q == "token"
+    if rule.proposes:
+        return Weights(loss.q, 0.0, 0.0, loss.cql)
+    tokens = rule.q == "token"
     return Weights(loss.q, loss.v, loss.policy, loss.cql * tokens, loss.margin * tokens)
 
 
 def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> Layout:
     """How dialogues become batches, no longer than the model has room for."""
-    room = None if settings.max_length is None else settings.max_length - design_of(config).prefix
+    room = room_of(config, settings)
     most = min((size for size in (config.max_len, room) if size is not None), default=None)
     compat = config.compat
     quirks = Quirks(
         compat.ilql_padded_positions, compat.ilql_utterance_int_reward, compat.ilql_utterance_truncation
     )
-    return Layout(pad, RULES[config.method.name].q == "utterance", most, quirks)
+    return Layout(pad, RULES[config.method.name].q in ("utterance", "mean"), most, quirks)
+
+
+def room_of(config: ConfigDict, settings: ModelConfig) -> int | None:
+    """Tokens of a dialogue that the model has room for, with what else it has to read; None: any."""
+    if settings.max_length is None:
+        return None
+    proposed = config.candidates.max_tokens if RULES[config.method.name].proposes else 0
+    return settings.max_length - design_of(config).prefix - proposed
 
 
 def spec_of(config: ConfigDict) -> lora.Spec | None:
@@ -107,6 +122,7 @@ def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
         config.dropout > 0,
         config.compat.ilql_target_dropout,
         config.compat.ilql_next_q_zero,
+        config.compat.chai_scores,
     )
 
 
@@ -141,8 +157,27 @@ def model_config(config: ConfigDict, source: Source) -> ModelConfig:
     Raises:
       UserError: runs or folders that do not fit each other, the task's tokens or the method.
     """
-    tokenizer = registry.make(source.task, source.options).tokenizer()
+    task = registry.make(source.task, source.options)
+    learned = task.learned_tokens()
+    tokenizer = task.tokenizer() if not learned else _Unlearned(learned)
     return making.with_dropout(agent_start.model_config(config, tokenizer), config.dropout)
+
+
+class _Unlearned:
+    """As much as is known of a tokenizer before it is learned."""
+
+    delimiters = Delimiters(*range(6))
+
+    def __init__(self, size: int) -> None:
+        self.size = size + len(self.delimiters)
+
+    def encode(self, text: str) -> list[int]:
+        """See `TextTokenizer`."""
+        raise NotImplementedError(text)
+
+    def decode(self, tokens: list[int]) -> str:
+        """See `TextTokenizer`."""
+        return str(tokens)
 
 
 def build(
@@ -168,6 +203,10 @@ def build(
     objective = objective_of(config, settings)
     start = agent_start.start(config, objective, tokenizer, _key(config, "parameters"))
     following = Following(config.method.polyak, config.method.copy_every)
+    train: Batches = data.train
+    held_out: Batches = data.held_out
+    if objective.rule.proposes:
+        train, held_out = _with_candidates(config, workdir, objective, start, plan.pad, task, data)
     training = TextTraining(
         config,
         objective,
@@ -175,13 +214,31 @@ def build(
         start.target,
         start.frozen,
         following,
-        data.train,
-        data.held_out,
+        train,
+        held_out,
         parallel,
         {**data.digests, **start.digests},
         config.data or f"the stream of {config.task}",
     )
     return TextRun(training, source._replace(options=options), data.told)
+
+
+def _with_candidates(
+    config: ConfigDict,
+    workdir: Path,
+    objective: Objective,
+    start: Start,
+    pad: int,
+    task: TextTask,
+    data: Data,
+) -> tuple[CandidateBatches, CandidateBatches]:
+    """The batches with what the policy would say in each state."""
+    agent, end = objective.agent, task.tokenizer().delimiters.action_end
+    policy = start.frozen["trunks"][agent.design.roles.trunk_of[POLICY]]
+    digest = start.digests["initial policy"]
+    proposer = candidate_batches.proposer_of(config, workdir, agent.model, policy, pad, end, digest)
+    more = (proposer, agent.model.config.width, config.seed, objective.chai_scores)
+    return CandidateBatches(data.train, *more), CandidateBatches(data.held_out, *more)
 
 
 def _key(config: ConfigDict, name: str) -> jax.Array:
@@ -247,7 +304,11 @@ def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
     spec = spec_of(config)
     if spec is not None:
         linear.matching(jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)), spec.patterns)
-    room = None if settings.max_length is None else settings.max_length - design_of(config).prefix
+    room = room_of(config, settings)
+    if room is not None and room < 1:
+        raise UserError(
+            f"config.candidates.max_tokens={config.candidates.max_tokens}: must be below {settings.max_length}, the positions that the model has"
+        )
     if config.max_len is not None and room is not None and config.max_len > room:
         raise UserError(
             f"config.max_len={config.max_len}: must be at most {room}, the positions that the model has"

@@ -48,7 +48,7 @@ class PublishedAgent(NamedTuple):
 
 
 def read(path: str | Path, heads: int = 0) -> PublishedAgent:
-    """Reads a checkpoint of BC (`model.` alone), DT, ILQL, CQL, Psi or utterance ILQL.
+    """Reads a checkpoint of BC (`model.` alone), DT, ILQL, CQL, Psi, utterance ILQL, or CHAI (`lm_policy.` and heads of one output).
 
     Args:
       path: of model.pkl.
@@ -78,6 +78,10 @@ def _part(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, np.ndarray
 def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
     parts = {name: _part(tensors, start) for name, start in _TRUNKS.items()}
     parts = {name: part for name, part in parts.items() if part}
+    proposes = VALUES not in parts and POLICY in parts and bool(_part(tensors, _HEADS["q1"]))
+    if proposes:
+        # CHAI's only trunk is its policy's.
+        parts = {VALUES: parts[POLICY]}
     if VALUES not in parts:
         raise UserError("has no tensor named model.*")
     used = {name for name in tensors if name.startswith(tuple(_TRUNKS.values()))}
@@ -96,14 +100,16 @@ def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
     else:
         double = bool(_part(tensors, _HEADS["q2"]))
         names = ("q1", "q2") if double else ("q1",)
-        online = {name: _head(tensors, _HEADS[name]) for name in ("v", *names)}
+        learned = names if proposes else ("v", *names)
+        online = {name: _head(tensors, _HEADS[name]) for name in learned}
         params["heads"] = online
         params["target_heads"] = {name: _head(tensors, _TARGETS[name]) for name in names}
-        starts = (*(_HEADS[name] for name in ("v", *names)), *(_TARGETS[name] for name in names))
+        starts = (*(_HEADS[name] for name in learned), *(_TARGETS[name] for name in names))
         used |= {name for name in tensors if name.startswith(starts)}
         utterance = online["q1"]["output"]["bias"].shape == (1,)
         design = Design(
-            q="utterance" if utterance else "token",
+            q="mean" if proposes else "utterance" if utterance else "token",
+            v=not proposes,
             double_q=double,
             separate_policy=POLICY in parts,
             separate_target=TARGET in parts,

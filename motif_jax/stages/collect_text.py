@@ -10,7 +10,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.collecting import dialogues, text_tokens
+from motif_jax.collecting import dialogues, text_sources, text_tokens
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.support import capacity, run_folder
@@ -18,7 +18,6 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
-from motif_jax.support.progress import Progress
 
 # Everything that decides what is drawn; only the number of workers may change.
 IDENTITY = (
@@ -68,19 +67,6 @@ def _with_options(config: ConfigDict, options: dict[str, Any]) -> dict[str, Any]
     return {**found, "options": json.dumps(options)}
 
 
-def _with_scores(config: ConfigDict, options: dict[str, Any], workdir: Path) -> dict[str, Any]:
-    """The options with a file of what judges say of the recorded texts, where the task's rewards depend on that."""
-    task = registry.make(config.task, options)
-    if not task.scored_by() or not (texts := task.texts_to_score(config.kind)):
-        return options
-    from motif_jax.playing import text_scores
-
-    if not (workdir / text_scores.FILE).exists():
-        with Progress(len(texts), "texts", "score") as progress:
-            text_scores.write(task, texts, workdir, progress.update)
-    return {**options, "scores": str(workdir / text_scores.FILE)}
-
-
 def _count(config: ConfigDict, task: TextTask) -> int:
     """How many dialogues are drawn; raises UserError where that is not said and there is no end of them."""
     there = task.count(config.kind)
@@ -120,10 +106,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             print(f"{workdir} is whole: {_told(read_json(meta, 'remove it and collect anew'))}")
             return None
         task = _task(config)
-        options = task.prepare(config.kind, config.policy, workdir)
-        options = _with_scores(config, options, workdir)
-        options = text_tokens.with_tokenizer(
-            config.task, options, config.kind, config.policy, workdir, config.seed
+        options = text_sources.prepared(
+            config.task, task.options, config.kind, config.policy, workdir, config.seed
         )
         task = registry.make(config.task, options)
         # What cannot be read or drawn from is said here, before a process starts.

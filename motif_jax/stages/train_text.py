@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
@@ -13,11 +13,14 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 
+if TYPE_CHECKING:
+    from motif_jax.offline.dialogue_data import Source
+
 # What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
     "stage seed task options data kind policy held_out filter token_reward method loss network initial max_len length_buckets batch_size "
     "accumulate average max_steps evaluate_every evaluation_batches chunk_steps optimizer dropout lora dtype early_stopping num_devices "
-    "sharding compat"
+    "sharding compat candidates.count candidates.max_tokens candidates.together candidates.temperature candidates.top_k candidates.top_p"
 ).split()
 
 
@@ -34,7 +37,8 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     checks.choice(config, "average", ("batch", "micro_batch"))
     positive = (
         "batch_size accumulate max_steps evaluate_every evaluation_batches chunk_steps keep_checkpoints save_every_seconds lora.rank "
-        "lora.alpha network.width network.layers network.heads network.max_length method.reward_scale method.cql_temperature"
+        "lora.alpha network.width network.layers network.heads network.max_length method.reward_scale method.cql_temperature candidates.count "
+        "candidates.max_tokens candidates.together candidates.cache_mebibytes"
     )
     for key in positive.split():
         checks.positive(config, key)
@@ -79,6 +83,9 @@ def _check_method(config: ConfigDict) -> None:
             fits, f"filter.{key}", config.filter[key], f"1 with filter.{other}={config.filter[other]}"
         )
         checks.require(config.filter[key] > 0, f"filter.{key}", config.filter[key], "above 0")
+    if rule.proposes:
+        _check_proposals(config)
+        return
     policy = rule.prior_reward or rule.bootstrap == "prior"
     if policy and config.loss.policy == 0 and not config.initial.policy:
         raise UserError(
@@ -102,6 +109,31 @@ def _check_method(config: ConfigDict) -> None:
         )
 
 
+def _check_proposals(config: ConfigDict) -> None:
+    """Refuses what a method cannot be trained with whose policy proposes what is said, and stays as it is."""
+    from motif_jax.language.sampling import Sampling
+
+    name, chosen = config.method.name, config.candidates
+    if not config.initial.policy:
+        raise UserError(
+            f"config.initial.policy=None: method {name} takes candidates of a policy as it is: name a run of bc, --config.initial.policy=RUN"
+        )
+    checks.require(
+        not config.initial.value, "initial.value", config.initial.value, f"None with method {name}"
+    )
+    for key in ("policy", "margin"):
+        checks.require(
+            config.loss[key] == 0, f"loss.{key}", config.loss[key], f"0: {name} learns Q of candidates alone"
+        )
+    checks.require(
+        not config.lora.patterns, "lora.patterns", config.lora.patterns, f"empty: {name} learns heads alone"
+    )
+    try:
+        Sampling(False, chosen.temperature, chosen.top_k, chosen.top_p)
+    except UserError as error:
+        raise UserError(f"config.candidates.{error}") from None
+
+
 def _check_data(config: ConfigDict) -> None:
     """Refuses data, runs and models that do not fit each other."""
     from motif_jax.datasets.dialogues import parquet
@@ -112,9 +144,14 @@ def _check_data(config: ConfigDict) -> None:
     task = registry.make(source.task, source.options)
     dialogue_data.token_reward_of(config)
     if source.path is None:
+        from motif_jax.collecting import text_tokens
+        from motif_jax.playing import text_scores
+
         checks.choice(config, "kind", task.kinds)
         task.check(config.kind, config.policy)
-        if config.filter.top < 1 or config.filter.bottom < 1:
+        text_scores.check(task)
+        text_tokens.require_size(config.task, task.learned_tokens())
+        if task.endless(config.kind) and (config.filter.top < 1 or config.filter.bottom < 1):
             raise UserError(
                 f"config.filter.top={config.filter.top}, bottom={config.filter.bottom}: must be 1 without config.data: a stream has no best part"
             )
@@ -125,16 +162,35 @@ def _check_data(config: ConfigDict) -> None:
             dialogue_data.require_actions(config, task.tokenizer(), parquet.read(path)[:64], key)
 
 
+def _prepared(config: ConfigDict, workdir: Path) -> Source:
+    """Where dialogues are from, with all files that the task needs; of a kind that has an end they are written down first."""
+    from motif_jax.collecting import text_sources
+    from motif_jax.envs.text import registry
+    from motif_jax.offline import dialogue_data
+    from motif_jax.playing import text_scores
+
+    source = dialogue_data.source_of(config)
+    if source.path is not None:
+        return source
+    given = (config.task, source.options, config.kind, config.policy, workdir)
+    options = text_sources.prepared(*given, config.seed)
+    source = source._replace(options=options, attach=text_scores.attach)
+    if registry.make(config.task, options).endless(config.kind):
+        return source
+    path = text_sources.listed(config.task, options, config.kind, config.policy, workdir)
+    return source._replace(path=path)
+
+
 def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or goes on where the folder stands, and writes the agent; returns 0, or 75 after a request to stop."""
     import jax
 
-    from motif_jax.offline import dialogue_data, records, text_run
+    from motif_jax.offline import records, text_run
     from motif_jax.offline.trainer import OfflineTrainer, Settings
 
     with FolderLock(workdir):
         run_folder.prepare(workdir, config, IDENTITY)
-        source = dialogue_data.source_of(config)
+        source = _prepared(config, workdir)
         settings = text_run.model_config(config, source)
         parallel = text_run.devices_of(config, settings)
         with Interruption() as stop:

@@ -22,7 +22,7 @@ COMPAT_SWITCHES = frozenset(
     glam_pad_plus_one glam_scaled_probability_score glam_end_token glam_untrained_dropout
     glam_value_broadcast glam_french_goal glam_fixed_kind_per_env bc_unshuffled bc_pad_in_loss
     ilql_utterance_int_reward ilql_policy_loss_norm wordle_branch_restarts wordle_top_p_rows visdial_last_turn_free upvote_zero_one
-    ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero ilql_target_dropout""".split()
+    ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero ilql_target_dropout chai_scores""".split()
 )
 
 

@@ -143,6 +143,42 @@ def test_each_method_minimises_what_was_published(method: str) -> None:
     np.testing.assert_allclose(terms.loss, total, rtol=1e-4)
 
 
+@pytest.mark.slow
+def test_utterances_are_learned_as_published() -> None:
+    """Q at the end of an utterance, V at the delimiter before it, and one weight for all of its tokens."""
+    beta = 1.5
+    objective = objective_of("ilql_utterance", settings={"beta": beta}, weights={})
+    batch = batch_of(by_utterance=True)
+    learned, frozen, part = parameters(objective, batch)
+    terms = objective.terms(learned, frozen, part, None)
+    params = {
+        "trunks": {**learned["trunks"], **frozen["target"]["trunks"]}, "heads": learned["heads"],
+        "target_heads": frozen["target"]["heads"],
+    }  # fmt: skip
+    look = objective.agent.look(params, batch.tokens, batch.valid)
+    v, target = np.asarray(look.values, np.float64), np.asarray(look.target_q, np.float64)
+    logits = np.asarray(look.logits, np.float64)
+    q_loss = v_loss = policy = 0.0
+    actions = tokens = 0
+    for row, text in enumerate(TEXTS):
+        item = item_of(text, 0.0)
+        before = [*item.utterance_state_indices]
+        for k, end in enumerate(item.utterance_action_indices):
+            over = k == len(before) - 2 and text.endswith("</eod>")
+            aim = -1.0 + (0 if over else GAMMA * v[row, before[k + 1]])
+            q_loss += sum((aim - float(q[row, end])) ** 2 for q in look.qs)
+            advantage = target[row, end] - v[row, before[k]]
+            v_loss += (TAU if advantage >= 0 else 1 - TAU) * advantage**2
+            for place in range(before[k], end):
+                said = item.tokens[place + 1]
+                policy -= math.exp(beta * advantage) * math.log(softmax(logits[row, place])[said])
+                tokens += 1
+            actions += 1
+    np.testing.assert_allclose(terms.q, q_loss / actions, rtol=1e-4)
+    np.testing.assert_allclose(terms.v, v_loss / actions, rtol=1e-4)
+    np.testing.assert_allclose(terms.policy, policy / tokens, rtol=1e-4)
+
+
 def test_an_unfinished_dialogue_bootstraps_from_its_last_state() -> None:
     """And as published from a row of zeros: the switch changes the loss of Q."""
     objective = objective_of("cql")

@@ -19,7 +19,7 @@ import pytest
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import registry
-from motif_jax.offline import agent_folder
+from motif_jax.offline import agent_folder, text_task
 from motif_jax.stages import train_text as stage
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
@@ -116,6 +116,10 @@ def test_a_stream_is_learned_from_too(tmp_path: Path) -> None:
     ("method", "changes", "message"),
     [
         ("psi", {}, "config.initial.policy=None: method psi"),
+        ("chai", {}, "config.initial.policy=None: method chai"),
+        ("chai", {"initial.policy": "/nowhere", "loss.policy": 1.0}, "config.loss.policy=1.0: must be 0"),
+        ("chai", {"initial.policy": "/nowhere", "candidates.top_p": 0.0}, "config.candidates.top_p=0.0"),
+        ("chai", {"initial.policy": "/nowhere", "candidates.count": 0}, "config.candidates.count=0"),
         ("ilql", {"loss.policy": 0.0}, "config.loss.policy=0"),
         ("bc", {"loss.policy": 0.0}, "config.loss.policy=0.0: must be above 0"),
         ("ilql", {"initial.policy": "/nowhere"}, "config.initial.policy=/nowhere: must be the run folder"),
@@ -262,6 +266,34 @@ def test_killed_at_any_place_it_ends_with_the_same_bits(tmp_path: Path, data: Pa
     assert len(files) == 5  # three trunks, heads and their targets
     for file in files:
         assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+
+
+@pytest.mark.slow
+def test_candidates_of_a_policy_are_learned_from_to_the_same_bits_whatever_was_kept(
+    tmp_path: Path, data: Path, cloned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = {"data": str(data), "initial.policy": str(cloned), "candidates.count": 2, "candidates.max_tokens": 3, "candidates.cache_mebibytes": 1}  # fmt: skip
+    whole = agent_folder.load(train(tmp_path / "whole", "chai", **more))
+    assert (whole.network.design.q, set(whole.params["heads"])) == ("mean", {"q1", "q2"})
+    policy = agent_folder.load(cloned).params["trunks"]["policy"]
+    jax.tree.map(np.testing.assert_array_equal, whole.params["trunks"]["values"], policy)
+    made, calls = text_task.TextTraining.batches, []
+
+    def ends(self: Any, first: int, count: int) -> Any:
+        calls.append(first)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return made(self, first, count)
+
+    monkeypatch.setattr(text_task.TextTraining, "batches", ends)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "stopped", "chai", **more)
+    assert (tmp_path / "stopped" / "candidates" / "candidates.bin").exists()
+    again = agent_folder.load(train(tmp_path / "stopped", "chai", **more))
+    kept = {**more, "candidates.folder": str(tmp_path / "whole" / "candidates")}
+    shared = agent_folder.load(train(tmp_path / "shared", "chai", **kept))
+    for other in (again, shared):
+        jax.tree.map(np.testing.assert_array_equal, other.params, whole.params)
 
 
 @pytest.mark.slow

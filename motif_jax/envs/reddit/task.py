@@ -28,7 +28,7 @@ REWARDS = {
     "toxicity": "toxicity",
     "toxicity_noised": "toxicity",
     "upvote": "",
-    "upvote_model": "",
+    "upvote_model": "upvote",
 }
 
 
@@ -97,10 +97,11 @@ class Reddit(TextTask):
         "indexes": "",
         "include_parent": True,
         "reward": "toxicity",
-        "reward_scale": 1.0,
+        "reward_scale": None,  # -5 of how toxic a reply is, else 1
         "reward_shift": 0.0,
         "cutoff": None,
         "scores": "",
+        "upvote_run": "",
         "noise_seed": 0,
         "num_comments": 2000,
         "data_seed": 1,
@@ -122,6 +123,8 @@ class Reddit(TextTask):
         super().__init__(options)
         given = self.options
         self._require(given["reward"] in REWARDS, "reward", f"one of {', '.join(REWARDS)}")
+        if given["reward_scale"] is None:
+            given["reward_scale"] = -5.0 if given["reward"].startswith("toxicity") else 1.0
         for key in ("reward_scale", "reward_shift"):
             self._require(_finite(given[key]), key, "a finite number")
         self._require(
@@ -164,7 +167,8 @@ class Reddit(TextTask):
 
     def scored_by(self) -> str:
         """See `TextTask`."""
-        return REWARDS[self.options["reward"]]
+        judge = REWARDS[self.options["reward"]]
+        return "" if judge == "upvote" and not self.options["upvote_run"] else judge
 
     def use_scorer(self, scorer: Scorer) -> None:
         """See `TextTask`."""
@@ -260,7 +264,8 @@ class Reddit(TextTask):
         """See `TextTask`; the files are read."""
         super().check(kind, policy)
         if kind == GAMES:
-            known = self.options["reward"] in ("upvote", "upvote_model")
+            unscored = self.options["reward"] == "upvote_model" and not self.options["upvote_run"]
+            known = self.options["reward"] == "upvote" or unscored
             self._require(not known, "reward", "another for games: this one knows recorded comments alone")
             checks.require(
                 policy.strip() in ("recorded", "friendly"), "policy", policy, "recorded or friendly"
@@ -272,9 +277,10 @@ class Reddit(TextTask):
         if self.options["scores"]:
             len(self._known)
         self._require(
-            self.options["reward"] != "upvote_model" or bool(self.options["scores"]),
+            self.options["reward"] != "upvote_model"
+            or bool(self.options["scores"] or self.options["upvote_run"]),
             "scores",
-            "a file with what a model expects of each comment, a probability, for reward=upvote_model",
+            "a file with what a model expects of each comment, a probability, for reward=upvote_model; or give upvote_run, a run of train_upvote",
         )
 
     @functools.cached_property
@@ -299,6 +305,10 @@ class Reddit(TextTask):
         # Which of them are paid enough is known once they are scored.
         scored = not self.scored_by() or bool(self.options["scores"]) or self._scorer is not None
         return len(self._recorded if scored else self.comments)
+
+    def endless(self, kind: str) -> bool:
+        """See `TextTask`."""
+        return kind == GAMES
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
         """See `TextTask`."""

@@ -171,6 +171,10 @@ class TextTask(ABC):
         del kind
         return None
 
+    def endless(self, kind: str) -> bool:
+        """Whether there is no end of the dialogues of that kind; unlike `count`, known before there are files and scores."""
+        return self.count(kind) is None
+
     def learned_tokens(self) -> int:
         """Tokens of a tokenizer that is to be learned from the task's dialogues, and goes into its option `tokenizer`; 0 for none."""
         return 0

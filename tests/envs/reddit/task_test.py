@@ -42,7 +42,7 @@ def write(folder, rows=ROWS, cut=2):
 def options(tmp_path):
     write(tmp_path)
     (tmp_path / "scores.json").write_text(json.dumps(SCORES))
-    return {"folder": str(tmp_path), "scores": str(tmp_path / "scores.json")}
+    return {"folder": str(tmp_path), "scores": str(tmp_path / "scores.json"), "reward_scale": 1.0}
 
 
 def recorded(options):

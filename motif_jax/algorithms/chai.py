@@ -1,0 +1,67 @@
+"""Offline RL over whole utterances that a frozen policy proposes (Verma et al. 2022, CHAI), its Q on the mean of all states so far.
+
+Q of an utterance is learned at its last token. In each state the policy has written N candidates: the best of those in the next state
+is what Q bootstraps from, and those of this state, with as many vectors at random, keep it from being too high (Kumar et al. 2020).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+class Candidates(NamedTuple):
+    """What might be said in each of K + 1 states of dialogues; arrays with any axes in front of B.
+
+    Attributes:
+      states: float32 [B, K + 1, N, D], the mean of the dialogue's states up to the end of each candidate (`compat.chai_scores`: the
+        sum, where they were written for this step).
+      log_probs: float32 [B, K + 1, N], of the candidates under what they were drawn from.
+      seeds: uint32 [B], of the vectors at random.
+    """
+
+    states: Any
+    log_probs: Any
+    seeds: Any
+
+
+def random_states(seeds: Array, states: int, count: int, width: int) -> Array:
+    """Vectors uniform in (-1, 1), float32 [B, K, N, D], of seeds uint32 [B]."""
+    chex.assert_rank(seeds, 1)
+
+    def of_row(seed: Array) -> Array:
+        return jax.random.uniform(jax.random.key(seed), (states, count, width), minval=-1.0, maxval=1.0)
+
+    return jax.vmap(of_row)(seeds)
+
+
+def conservative(
+    q: Array, sampled: Array, log_probs: Array, noise: Array, width: int, published: bool = False
+) -> Array:
+    """How much greater Q is of all that could be said than of what was: log of a mean of exp(Q) / p, minus Q.
+
+    Args:
+      q: float32 [...], of what was said.
+      sampled: float32 [..., N], Q of the candidates.
+      log_probs: float32 [..., N], log p of each.
+      noise: float32 [..., N], Q of vectors uniform in (-1, 1)^D, whose density is 2^-D.
+      width: D.
+      published: the division by 2N stands inside the exponent, and the density is 1 / (2 D) (`compat.chai_scores`).
+
+    Returns:
+      float32 [...].
+    """
+    chex.assert_equal_shape([sampled, log_probs, noise])
+    chex.assert_equal_shape_prefix([q, sampled], q.ndim)
+    log_density = -math.log(2 * width) if published else -width * math.log(2)
+    terms = jnp.concatenate([sampled - log_probs, noise - log_density], axis=-1)
+    count = terms.shape[-1]
+    if published:
+        return jax.nn.logsumexp(terms / count, axis=-1) - q
+    return jax.nn.logsumexp(terms, axis=-1) - math.log(count) - q

@@ -1,0 +1,66 @@
+"""All that a task's dialogues need which is not there yet: files made on the spot, scores of recorded texts, a tokenizer, and the dialogues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from motif_jax.collecting import text_tokens
+from motif_jax.collecting.dialogues import DIALOGUES
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.envs.text import registry
+from motif_jax.support import seeds
+from motif_jax.support.progress import Progress
+
+
+def prepared(
+    name: str, options: Mapping[str, Any], kind: str, policy: str, folder: Path, seed: int
+) -> dict[str, Any]:
+    """Makes what is missing in `folder`; returns the options of a task that reads it.
+
+    Args:
+      name, options: of `registry.make`.
+      kind, policy: of the dialogues.
+      folder: where files go; what a start before has made stays.
+      seed: of the tokenizer's dialogues.
+
+    Raises:
+      UserError: something cannot be read or scored.
+    """
+    found = registry.make(name, options).prepare(kind, policy, folder)
+    found = _with_scores(name, found, kind, folder)
+    return text_tokens.with_tokenizer(name, found, kind, policy, folder, seed)
+
+
+def _with_scores(name: str, options: dict[str, Any], kind: str, folder: Path) -> dict[str, Any]:
+    """The options with a file of what judges say of the recorded texts, where the task's rewards depend on that."""
+    task = registry.make(name, options)
+    if not task.scored_by() or not (texts := task.texts_to_score(kind)):
+        return options
+    from motif_jax.playing import text_scores
+
+    if not (folder / text_scores.FILE).exists():
+        with Progress(len(texts), "texts", "score") as progress:
+            text_scores.write(task, texts, folder, progress.update)
+    return {**options, "scores": str(folder / text_scores.FILE)}
+
+
+def listed(name: str, options: Mapping[str, Any], kind: str, policy: str, folder: Path) -> Path:
+    """The file in `folder` with all dialogues of a kind that has an end, written unless a start before has; order and number are the task's."""
+    path = folder / DIALOGUES
+    if path.exists():
+        return path
+    task = registry.make(name, options)
+    stream, count, size = task.stream(kind, policy), task.count(kind), task.at_a_time(kind)
+    assert count is not None
+    with Progress(count, "dialogues", "list") as progress:
+
+        def parts() -> Any:
+            for first in range(0, count, size):
+                rng = seeds.rng(0, "listed", first)
+                yield stream.sample(rng, min(size, count - first), first)
+                progress.update(min(first + size, count))
+
+        parquet.write(path, parts(), {"task": name, "kind": kind})
+    return path

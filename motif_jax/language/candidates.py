@@ -1,0 +1,81 @@
+"""Several ways to go on with each text, with their log-probabilities and the mean of all states up to their ends."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.language import generation
+from motif_jax.language.decoding import without
+from motif_jax.language.model import Cache, LanguageModel
+from motif_jax.language.network import States
+from motif_jax.language.sampling import Limits, Sampling
+from motif_jax.language.scoring import last_state
+
+
+class Written(NamedTuple):
+    """N continuations of each of B texts.
+
+    Attributes:
+      tokens: int32 [B, N, M].
+      valid: bool [B, N, M], up to and with the token that ends one.
+      log_probs: float32 [B, N], under what they were drawn from.
+      means: float32 [B, N, D], of the states after the last norm of all tokens, the text's and the continuation's.
+      counts: int32 [B, N], of those tokens.
+    """
+
+    tokens: jax.Array
+    valid: jax.Array
+    log_probs: jax.Array
+    means: jax.Array
+    counts: jax.Array
+
+
+def write(
+    model: LanguageModel,
+    params: Any,
+    tokens: jax.Array,
+    valid: jax.Array,
+    keys: jax.Array,
+    limits: Limits,
+    sampling: Sampling,
+    pad: int,
+) -> Written:
+    """Draws continuations of texts.
+
+    Args:
+      model, params: of a decoder.
+      tokens: int32 [B, T].
+      valid: bool [B, T], False for padding.
+      keys: [B, N], of each continuation.
+      limits: where one ends.
+      sampling: how tokens are drawn; `pad` never is.
+      pad: the token of padding.
+    """
+    chex.assert_rank(keys, 2)
+    states, prompt = model.prefill(params, tokens, valid)
+    branch = (*keys.shape, states.after.shape[-1])
+    total = jnp.where(valid[..., None], states.after.astype(jnp.float32), 0.0).sum(axis=1)
+    last = States(*(jnp.broadcast_to(x[:, None], branch) for x in last_state(states, valid)))
+
+    def logits_of(last: States) -> jax.Array:
+        return without(model.logits(params, last.after), pad)
+
+    def step(
+        carry: tuple[Cache, jax.Array], drawn: jax.Array, alive: jax.Array
+    ) -> tuple[jax.Array, tuple[Cache, jax.Array]]:
+        cache, total = carry
+        states, cache = model.extend(params, prompt, drawn[..., None], alive[..., None], cache)  # type: ignore[assignment]
+        last = States(*(x[:, :, 0] for x in states))
+        total = total + jnp.where(alive[..., None], last.after.astype(jnp.float32), 0.0)
+        return logits_of(last), (cache, total)
+
+    cache = model.start(keys.shape[0], keys.shape[1], limits.most)
+    carry = (cache, jnp.broadcast_to(total[:, None], branch))
+    found = generation.write(step, carry, logits_of(last), keys, limits, sampling, pad)
+    counts = prompt.length[:, None] + found.valid.sum(axis=-1, dtype=jnp.int32)
+    means = found.carry[1] / counts[..., None].astype(jnp.float32)
+    return Written(found.tokens, found.valid, found.log_probs.sum(axis=-1), means, counts)

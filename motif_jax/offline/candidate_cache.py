@@ -1,0 +1,101 @@
+"""What was worked out of texts, in a file of bounded size: the oldest makes room, and a kill at any byte loses at most what was being written."""
+
+from __future__ import annotations
+
+import shutil
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json, naming, read_json
+
+_RECORDS, _ABOUT = "candidates.bin", "candidates.json"
+KEY_BYTES = 16
+
+
+class Entry(NamedTuple):
+    """The candidates of a text: means float32 [N, D], log-probabilities float32 [N], and tokens up to their ends int32 [N]."""
+
+    means: np.ndarray
+    log_probs: np.ndarray
+    counts: np.ndarray
+
+
+class CandidateCache:
+    """Records of one size in a ring.
+
+    Args:
+      folder: where it lies; what is there of other `about` is left.
+      about: what decides the entries.
+      count, width: N and D.
+      mebibytes: its size at most.
+
+    Raises:
+      UserError: it has no room for a single entry.
+    """
+
+    def __init__(
+        self, folder: Path, about: Mapping[str, Any], count: int, width: int, mebibytes: int
+    ) -> None:
+        record = np.dtype(
+            [
+                ("key", f"V{KEY_BYTES}"), ("sequence", "<u8"), ("means", "<f4", (count, width)), ("log_probs", "<f4", (count,)),
+                ("counts", "<i4", (count,)), ("check", "<u4"),
+            ]
+        )  # fmt: skip
+        self.capacity = mebibytes * 2**20 // record.itemsize
+        if not self.capacity:
+            raise UserError(
+                f"config.candidates.cache_mebibytes={mebibytes}: must be at least {-(-record.itemsize // 2**20)}, one state's candidates"
+            )
+        whole = {**about, "count": count, "width": width, "records": self.capacity}
+        path = folder / _RECORDS
+        made = path.exists() and (folder / _ABOUT).exists()
+        if not (made and read_json(folder / _ABOUT, f"remove {folder}") == whole):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            with naming(path), path.open("wb") as file:
+                file.truncate(self.capacity * record.itemsize)  # takes no room before it is written
+            atomic_write_json(folder / _ABOUT, whole)
+        self._records = np.memmap(path, record, "r+", shape=(self.capacity,))
+        sequences = np.asarray(self._records["sequence"])
+        order = np.argsort(sequences, kind="stable")
+        order = order[sequences[order] > 0]
+        keys = self._records["key"]
+        self._places = {bytes(keys[place]): int(place) for place in order}
+        self._written = int(sequences.max(initial=0))
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def find(self, key: bytes) -> Entry | None:
+        """The entry of a key; None where there is none, or it was torn."""
+        place = self._places.get(key)
+        if place is None:
+            return None
+        record = self._records[place].copy()
+        if bytes(record["key"]) != key or int(record["check"]) != _check(record):
+            return None
+        return Entry(record["means"], record["log_probs"], record["counts"])
+
+    def add(self, key: bytes, entry: Entry) -> None:
+        """Keeps an entry, in the place of the oldest where there is no room."""
+        place = self._written % self.capacity
+        self._written += 1
+        old = bytes(self._records["key"][place])
+        if self._places.get(old) == place:
+            del self._places[old]
+        record = np.zeros((), self._records.dtype)
+        record["key"], record["sequence"] = np.void(key), self._written
+        record["means"], record["log_probs"], record["counts"] = entry
+        record["check"] = _check(record)
+        self._records[place] = record
+        self._places[key] = place
+
+
+def _check(record: Any) -> int:
+    return zlib.crc32(np.asarray(record).tobytes()[:-4])
