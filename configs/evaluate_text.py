@@ -9,7 +9,8 @@ writes it), evaluation.json (means, medians, interquartile means with confidence
 token by token). Stopped at any moment and started again, it loses at most the episodes in flight. 1,024 games of Wordle by a network of
 the quick run's size take about 10 seconds on 2 cores.
 
-Variants: wordle, visdial, scenes, reddit: the published way to decode for that task (weights 16, 16, 16, 8); smoke (8 episodes).
+Variants: wordle, visdial, scenes, reddit: the published way to decode for that task (weights 16, 16, 16, 8); TASK_utterance and TASK_chai
+(of 4 and of 5 samples the one with the best value, for agents of those methods); smoke (8 episodes).
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from ml_collections.config_dict import placeholder
 from motif_jax.support import decode_config
 from motif_jax.support.config import unknown_variant
 
-VARIANTS = ("", "smoke", "wordle", "visdial", "scenes", "reddit")
+TASKS = ("wordle", "visdial", "scenes", "reddit")
+# Of methods whose values are of whole actions: samples between which they decide.
+CANDIDATES = {"utterance": 4, "chai": 5}
+VARIANTS = ("", "smoke", *TASKS, *(f"{task}_{method}" for task in TASKS for method in CANDIDATES))
 
 
 def get_config(variant: str | None = None) -> ConfigDict:
@@ -35,6 +39,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.task = placeholder(str)  # None: the agent's; a text task or module:Class (docs/ilql.md)
     # Of the task as JSON, {"num_words": 100}; over those that the agent was trained with.
     config.options = ""
+    # Address of the server that the task talks with, such as http://127.0.0.1:5000; over that of the options, and another may go on.
+    config.url = placeholder(str)
     config.episodes = 1024
     config.lanes = 1024  # played at a time, in one program
     config.threads = 1  # environments that answer at a time; more for those that wait for a server
@@ -48,13 +54,19 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.confidence = 0.95  # of the intervals
     config.published_log = False  # writes eval_log.pkl as the published evaluations do
     config.dtype = "float32"  # of the computation: 'bfloat16'
-    if variant == "wordle":
-        config.task = "wordle"
+    task, _, method = (variant or "").partition("_")
+    if task in TASKS:
+        config.task = task
+    if task == "wordle":
         config.decode.update({"kind": "greedy", "advantage_clip": 0.0})
-    elif variant in ("visdial", "scenes"):
-        config.task, config.decode.max_tokens = variant, 40
-    elif variant == "reddit":
-        config.task, config.decode.max_tokens, config.decode.advantage_weight = "reddit", 256, 8.0
-    elif variant == "smoke":
+    elif task in ("visdial", "scenes"):
+        config.decode.max_tokens = 40
+    elif task == "reddit":
+        config.decode.max_tokens, config.decode.advantage_weight = 256, 8.0
+    elif task == "smoke":
         config.episodes, config.lanes, config.show, config.resamples = 8, 8, 2, 100
+    if task == "scenes":
+        config.options = '{"split": "test"}'  # pictures that no training met
+    if method:
+        config.decode.update({"kind": "rerank", "width": CANDIDATES[method]})
     return config

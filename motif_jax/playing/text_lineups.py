@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -64,7 +65,13 @@ def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str
         raise UserError(
             f"config.agent={config.agent}: was trained for the task {about['task']}, config.task is {name}"
         )
-    return name, {**(about["options"] if about else {}), **own}
+    found = dict(about["options"]) if about else {}
+    if (
+        about and (Path(about["folder"]) / agent_folder.TOKENIZER).is_file()
+    ):  # its own, wherever it was learned
+        found["tokenizer"] = about["folder"]
+    url = config.get("url")
+    return name, {**found, **own, **({"url": url} if url else {})}
 
 
 def _token_reward(config: ConfigDict) -> TokenReward:

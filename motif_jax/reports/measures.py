@@ -84,6 +84,7 @@ def measured_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "end_reason",
         "session",
         "session_seconds",
+        "failed_requests",
         "step",
         "env",
         "steps",

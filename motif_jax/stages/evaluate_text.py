@@ -20,6 +20,7 @@ from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_
 from motif_jax.support.progress import Progress
 
 IDENTITY = "seed agent policy task options decode token_reward show dtype".split()
+FAILED = "failed_requests"
 PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "eval_log.pkl"
 
 
@@ -59,8 +60,8 @@ def _play(
     lineup = text_lineups.open_lineup(config)
     _pin(workdir, lineup.plan)
     missing = [index for index in range(config.episodes) if index not in journal.done]
-    started, actions, session = time.monotonic(), 0, journal.session
-    done = config.episodes - len(missing)
+    started, actions, session, told_failures = time.monotonic(), 0, journal.session, 0
+    done, failed = config.episodes - len(missing), sum(row.get(FAILED, 0) for row in journal.rows)
     with Progress(config.episodes, "episodes", f"evaluate {lineup.plan['policy']}", done) as progress:
         played = text_games.play(
             lineup.task, lineup.talker, config.seed, missing, config.lanes, config.threads, stop
@@ -68,9 +69,14 @@ def _play(
         for episode in played:
             row = lineup.row(episode, config.seed, episode.index < config.show)
             seconds = round(time.monotonic() - started, 3)
-            journal.append({**row, "session": session, "session_seconds": seconds})
+            told = {"session": session, "session_seconds": seconds}
+            if lineup.task.failures() > told_failures:
+                told[FAILED] = lineup.task.failures() - told_failures
+                told_failures, failed = lineup.task.failures(), failed + told[FAILED]
+            journal.append({**row, **told})
             done, actions = done + 1, actions + row["length"]
-            progress.update(done, **{"return": row["return"], "actions/s": actions / max(seconds, 1e-3)})
+            shown = {"return": row["return"], "actions/s": actions / max(seconds, 1e-3)}
+            progress.update(done, **shown, **({FAILED: failed} if failed else {}))
     return lineup.plan
 
 
@@ -97,13 +103,14 @@ def _write(
         "steps": sum(row["length"] for row in rows),
         "seconds": seconds,
         "steps_per_second": rate,
+        FAILED: sum(row.get(FAILED, 0) for row in rows),
         "confidence": config.confidence,
         "intervals": f"percentile bootstrap over episodes, {config.resamples} resamples; success rate: Wilson",
         "measures": {key: value.as_dict() for key, value in summaries.items()},
     }
     dialogues = Dialogues.of(text_games_page.dialogue_of(row) for row in rows)
     parquet.write(workdir / DIALOGUES, [dialogues], {"origin": "motif_jax evaluate_text", "plan": dict(plan)})
-    plain = [{k: v for k, v in row.items() if k not in ("dialogue", "tokens")} for row in rows]
+    plain = [{k: v for k, v in row.items() if k not in ("dialogue", "tokens", FAILED)} for row in rows]
     evaluation_files.write_parquet(workdir / evaluation_files.TABLE, plain)
     if config.published_log:
         from motif_jax.published import evaluation_logs

@@ -206,11 +206,14 @@ def test_values_rank_what_was_said(agent: Path, tmp_path: Path) -> None:
     collect_text.check(config, games)
     collect_text.run(config, games)
     ranks = load_config("rank_text", "smoke")
-    ranks.update_from_flattened_dict({"agents": str(agent), "data": str(games)})
+    other = text_agents.write(tmp_path / "sarsa", method="sarsa", seed=1)
+    ranks.update_from_flattened_dict({"agents": f"{other},{agent}", "data": str(games)})
     rank_text.check(ranks, tmp_path / "ranks")
     rank_text.run(ranks, tmp_path / "ranks")
-    found = json.loads((tmp_path / "ranks" / "ranks.json").read_text())[str(agent)]
-    assert found["accuracy"]["branch_suboptimal_pairs"] > 0
+    both = json.loads((tmp_path / "ranks" / "ranks.json").read_text())
+    first, second = (both[str(each)]["accuracy"] for each in (other, agent))
+    assert first["branch_suboptimal_pairs"] == second["branch_suboptimal_pairs"] > 0
+    assert first != second
     assert (tmp_path / "ranks" / "ranks.html").is_file()
 
 
