@@ -147,6 +147,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 "cutoff": placeholder(float),
                 # A JSON file, a text -> its score; empty to ask.
                 "scores": "",
+                # Of upvote_model: a run folder of train_upvote, which scores what has no score in the file.
+                "upvote_run": "",
                 "noise_seed": 0,
                 "num_comments": 2000,
                 "data_seed": 1,

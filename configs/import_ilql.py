@@ -2,7 +2,7 @@
 
     python -m motif_jax.launch --config=configs/import_ilql.py --workdir=runs/published --config.file=outputs/wordle/model.pkl
 
-Nothing of the file is run. BC, DT, ILQL, CQL, Psi and utterance ILQL are read. Of visual dialogue and comments, GPT-2's tokenizer is wanted:
+Nothing of the file is run. BC, DT, ILQL, CQL, Psi, utterance ILQL and CHAI are read. Of visual dialogue and comments, GPT-2's tokenizer is wanted:
 --config.task=reddit --config.options='{"tokenizer": "gpt2"}' with a folder gpt2 that has its tokenizer.json.
 """
 
@@ -25,8 +25,12 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # What it speaks about: wordle, visdial, scenes, reddit, or module:Class; its options as JSON.
     config.task = "wordle"
     config.options = ""
-    # Empty: bc, dt, ilql or ilql_utterance, by what the file holds; cql and psi look like ilql.
+    # Empty: bc, dt, ilql, ilql_utterance or chai, by what the file holds; cql and psi look like ilql.
+    # 'upvote': the file is that of the upvote model, and becomes a folder like train_upvote's.
     config.method = ""
+    config.tokenizer = placeholder(
+        str
+    )  # of 'upvote': a folder with RoBERTa's tokenizer.json, or roberta-base
     config.discount = 0.99
     # Of attention; 0: one for 64 numbers of the width, as GPT-2 has.
     config.heads = 0

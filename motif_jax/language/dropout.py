@@ -1,9 +1,9 @@
 """Keys of dropout whose bits cost some ten operations a number, whatever draws them.
 
 Bits of jax.random's own keys are a hundred operations a number, and so is every key that is made of another. XLA writes them out on CPU,
-once more in every loop that uses a mask, forwards and backwards: an agent with three trunks and dropout compiled for minutes. The keys
-here are hashes of 32 bits (Wellons' lowbias32, each of whose bits depends on all of its input), the same on every device and however an
-array is split. They are good enough to leave numbers out, and for nothing else.
+once more in every loop that uses a mask, forwards and backwards. The keys here are hashes of 32 bits (Wellons' lowbias32, each of whose
+bits depends on all of its input), the same on every device and however an array is split. They are good enough to leave numbers out, and
+for nothing else.
 """
 
 from __future__ import annotations

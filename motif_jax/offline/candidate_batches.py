@@ -22,6 +22,7 @@ from motif_jax.language.tokens import bucket, padded
 from motif_jax.offline.candidate_cache import KEY_BYTES, CandidateCache, Entry
 from motif_jax.offline.text_task import Batches
 from motif_jax.support import seeds
+from motif_jax.support.progress import Progress
 
 FOLDER = "candidates"
 
@@ -115,10 +116,12 @@ class CandidateBatches:
 
     def whole(self, most: int) -> list[TextBatch]:
         """See `Batches`."""
-        return [
-            batch._replace(candidates=self._of(batch, "held out", number, False))
-            for number, batch in enumerate(self._inner.whole(most))
-        ]
+        plain, found = self._inner.whole(most), []
+        with Progress(len(plain), "batches", "propose") as progress:
+            for number, batch in enumerate(plain):
+                found.append(batch._replace(candidates=self._of(batch, "held out", number, False)))
+                progress.update(len(found))
+        return found
 
     def _of(self, batch: TextBatch, part: str, number: int, fresh: bool) -> Candidates:
         """The candidates of a batch [B, ...]; zeros where a dialogue has no such state, or ends there."""

@@ -185,6 +185,11 @@ def open_lineup(config: ConfigDict) -> TextLineup:
         speaker = speaker_of(saved)
         decoding = decoding_of(config)
         speaker.check(decoding)
+        if saved.network.design.q in ("utterance", "mean") and decoding.kind != "rerank":
+            print(
+                f"config.decode.kind={decoding.kind}: the values of {saved.method} are of whole actions and decide nothing; with rerank they do",
+                flush=True,
+            )
         talker = AgentTalker(speaker, saved.params, task.tokenizer(), decoding, config.seed)
         plan |= {
             "policy": str(config.agent),

@@ -1,4 +1,4 @@
-"""Scores of texts for the rewards of text tasks: toxicity by an annotator, through the answer store."""
+"""Scores of texts for the rewards of text tasks: toxicity by an annotator through the answer store, upvotes by a model of train_upvote."""
 
 from __future__ import annotations
 
@@ -130,7 +130,24 @@ def _share(goal: str, answer: StoredAnswer, text: str) -> float:
     return float((answer.probabilities or SINGLE.certain(answer.label))[YES])
 
 
-SCORERS: Mapping[str, Callable[[Mapping[str, Any]], Scorer]] = {"toxicity": Toxicity}
+def _upvote(options: Mapping[str, Any]) -> Scorer:
+    from motif_jax.language.text_scorer import TextScorer
+
+    return TextScorer(_upvote_folder(options))
+
+
+def _upvote_folder(options: Mapping[str, Any]) -> Path:
+    """The model of a run of train_upvote, or that which is one itself."""
+    given = options["upvote_run"]
+    for place in (Path(given) / "model", Path(given)):
+        if (place / "heads.json").is_file():
+            return place
+    raise UserError(
+        f"config.reddit.upvote_run={given}: must be a run folder of train_upvote or import_ilql, whose training has ended"
+    )
+
+
+SCORERS: Mapping[str, Callable[[Mapping[str, Any]], Scorer]] = {"toxicity": Toxicity, "upvote": _upvote}
 
 
 def make(task: TextTask) -> Scorer:
@@ -147,6 +164,8 @@ def check(task: TextTask) -> None:
     if task.scored_by() == "toxicity":
         for goal in (RUDE, TOXIC):
             annotators.check_annotator(annotator_config(task.options, goal), SINGLE)
+    if task.scored_by() == "upvote":
+        _upvote_folder(task.options)
 
 
 def attach(task: TextTask) -> TextTask:

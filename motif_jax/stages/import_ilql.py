@@ -14,7 +14,9 @@ from motif_jax.support import import_origin, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock
 
-FILES = ("file",)
+FILES, UPVOTE = ("file",), "upvote"
+# By what Q is of; without Q the prefix decides.
+METHODS = {"token": "ilql", "utterance": "ilql_utterance", "mean": "chai"}
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -23,7 +25,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(there, "file", config.file, "an existing file, the published model.pkl")
     checks.positive(config, "heads", allow_zero=True)
     checks.fraction(config, "discount")
-    _task(config)
+    if config.method == UPVOTE:
+        _spoken(config)
+    else:
+        _task(config)
     _is_done(config, workdir)
 
 
@@ -42,8 +47,35 @@ def _task(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
     return task, options
 
 
+def _spoken(config: ConfigDict) -> Path:
+    """The folder of RoBERTa's tokenizer."""
+    from motif_jax.language.text import fetch
+    from motif_jax.language.tokens import Tokenizer
+
+    allowed = "a folder with RoBERTa's tokenizer.json, or its name on the hub: roberta-base"
+    checks.require(bool(config.tokenizer), "tokenizer", config.tokenizer, allowed)
+    folder = fetch(config.tokenizer)
+    Tokenizer.read(folder)
+    return folder
+
+
 def _is_done(config: ConfigDict, workdir: Path) -> bool:
-    return import_origin.check(workdir, config, FILES, (workdir / "agent" / "agent.json").exists())
+    done = workdir / ("model/config.json" if config.method == UPVOTE else "agent/agent.json")
+    return import_origin.check(workdir, config, FILES, done.exists())
+
+
+def _import_upvote(config: ConfigDict, workdir: Path) -> None:
+    from motif_jax.language.tokens import Tokenizer
+    from motif_jax.offline import upvote_run
+    from motif_jax.published import upvote_model
+
+    spoken, found = _spoken(config), upvote_model.read(config.file, config.heads)
+    if Tokenizer.read(spoken).size > found.config.vocab_size:
+        raise UserError(f"config.tokenizer={config.tokenizer}: has more tokens than {config.file}")
+    import_origin.write(workdir, config, FILES)
+    run_folder.prepare(workdir, config)
+    upvote_run.write(workdir / upvote_run.MODEL, found.config, found.params, found.heads, spoken)
+    print(f"{workdir}: an upvote model of {found.config.layers} layers and width {found.config.width}")
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
@@ -61,6 +93,9 @@ def run(config: ConfigDict, workdir: Path) -> None:
         if _is_done(config, workdir):
             print(f"{workdir} holds this import of {config.file} already")
             return
+        if config.method == UPVOTE:
+            _import_upvote(config, workdir)
+            return
         task, options = _task(config)
         tokenizer = task.tokenizer()
         found = ilql_checkpoint.read(config.file, config.heads)
@@ -73,14 +108,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         _require_fit(config, agent, found.params)
         import_origin.write(workdir, config, FILES)
         run_folder.prepare(workdir, config)
-        q = found.design.q
-        method = config.method or (
-            ("dt" if found.design.prefix else "bc")
-            if q == "none"
-            else "ilql"
-            if q == "token"
-            else "ilql_utterance"
-        )
+        method = config.method or METHODS.get(found.design.q) or ("dt" if found.design.prefix else "bc")
         settings = {**dataclasses.asdict(Settings()), "discount": config.discount, "max_len": None}
         agent_folder.write(
             workdir / agent_folder.AGENT, agent, found.params, method, settings, config.task, options, tokenizer,

@@ -9,7 +9,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax import benchmarks
-from motif_jax.benchmarks import text_generation, text_play
+from motif_jax.benchmarks import text_generation, text_play, text_train
 from motif_jax.support.errors import UserError
 from tests.language.conftest import compiled_quickly  # noqa: F401
 from tests.processes import REPOSITORY
@@ -21,11 +21,15 @@ TINY: dict[str, dict[str, Any]] = {
         "python": "", "seconds": 0.01,
     },
     "text_play": {"games": 2, "plain_games": 1, "width": 16, "layers": 1, "num_words": 10, "large_games": 0},
+    "text_train": {
+        "width": 16, "layers": 1, "vocabulary": 40, "length": 64, "batch_size": 2, "seconds": 0.01, "small_width": 16, "small_batch": 4,
+        "small_steps": 8, "shortest": 20, "longest": 20,
+    },
 }  # fmt: skip
 
 
 def config(name: str, **options: Any) -> ConfigDict:
-    module = {"text_generation": text_generation, "text_play": text_play}[name]
+    module = {"text_generation": text_generation, "text_play": text_play, "text_train": text_train}[name]
     made = ConfigDict({"name": name, "seed": 1, "repeats": 1, "options": module.options()})
     made.options.update({**TINY[name], **options})
     return made
@@ -54,6 +58,16 @@ def test_games_together_and_alone_are_counted() -> None:
     assert line["baseline"]["value"] > 0
 
 
+@pytest.mark.slow
+def test_a_gradient_of_what_actions_need_is_that_of_everything() -> None:
+    line = text_train.run(config("text_train"))
+    json.dumps(line)
+    assert line["gradients_apart"] < 1e-4
+    assert line["quarter"]["flops_ratio"] > line["flops_ratio"] > 1
+    assert line["buckets"]["value"] > 0
+    assert 0 <= line["waiting"] < 1
+
+
 @pytest.mark.parametrize(
     ("name", "key", "value"),
     [
@@ -61,6 +75,7 @@ def test_games_together_and_alone_are_counted() -> None:
         ("text_generation", "dtype", "int8"),
         ("text_play", "plain_games", 0),
         ("text_play", "games", 0),
+        ("text_train", "small_steps", 0),
     ],
 )
 def test_what_cannot_be_measured_is_refused(name: str, key: str, value: Any) -> None:

@@ -62,6 +62,7 @@ def head(layers: Any, x: np.ndarray) -> np.ndarray:
     return (hidden @ np.asarray(layers["output"]["kernel"]) + layers["output"]["bias"])[..., 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("published", [False, True])
 def test_the_loss_is_the_published_one(objective: Objective, batch: Any, published: bool) -> None:
     """A dialogue and an utterance at a time. The first dialogue is unfinished: its last state has candidates too, as published none."""
@@ -120,6 +121,7 @@ def proposer(objective: Objective, tmp_path: Path) -> Iterator[Any]:
     return make
 
 
+@pytest.mark.slow
 def test_what_is_proposed_follows_from_the_text_alone(proposer: Any) -> None:
     texts = [np.asarray(item_of(text, 0.0).tokens[:length], np.int32) for text in TEXTS for length in (1, 4)]
     one, other = proposer("one"), proposer("other")
@@ -134,6 +136,7 @@ def test_what_is_proposed_follows_from_the_text_alone(proposer: Any) -> None:
     assert all((entry.counts - len(text) <= 5).all() for entry, text in zip(found, texts, strict=True))
 
 
+@pytest.mark.slow
 def test_batches_have_candidates_of_every_state_that_goes_on(proposer: Any, batch: Any) -> None:
     """As published, in the first pass over the data, they count by sums."""
 

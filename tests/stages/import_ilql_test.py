@@ -58,6 +58,14 @@ def ilql(outputs=TOKENS):
     return found | {"pi.weight": found["lm_policy.lm_head.weight"], "extra.weight": np.zeros(2, np.float32)}
 
 
+def chai():
+    rng = np.random.default_rng(0)
+    found = trunk(rng, "lm_policy.")
+    for name in ("q", "q2", "target_q", "target_q2"):
+        found |= head(rng, name, 1)
+    return found | {"pi.weight": found["lm_policy.lm_head.weight"]}
+
+
 def config_of(tmp_path, content=None, **values):
     """Of the import of a file with `content`, or of the one that is there."""
     path = tmp_path / "model.pkl"
@@ -130,6 +138,21 @@ def test_a_decision_transformer():
 def test_utterances_have_one_value():
     found = ilql_checkpoint._assembled(ilql(outputs=1), 2)
     assert found.design.q == "utterance"
+
+
+def test_candidates_have_one_value_on_the_policys_trunk(tmp_path):
+    content = chai()
+    agent = imported(tmp_path, content)
+    assert (agent.method, list(agent.params["trunks"]), set(agent.params["heads"])) == (
+        "chai",
+        [VALUES],
+        {"q1", "q2"},
+    )
+    np.testing.assert_array_equal(
+        agent.params["target_heads"]["q2"]["output"]["kernel"], content["target_q2.2.weight"].T
+    )
+    found = agent.network.look(agent.params, jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool))
+    assert found.target_q.shape == (1, 4)
 
 
 def refused(tmp_path, content, **values):

@@ -1,0 +1,111 @@
+"""Whether texts are likely to be liked: a RoBERTa whose first state goes through a pooler and a head (Snell et al. 2022, the upvote model)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.language import folder as folders
+from motif_jax.language import weights
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.heads import HeadConfig, Heads
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.tokens import Tokenizer, bucket, padded
+from motif_jax.support.errors import UserError
+
+# Of the head in a folder's heads.
+LIKED = "liked"
+_TOGETHER = 64
+
+
+def heads_of(config: ModelConfig) -> Heads:
+    """The pooler, d to 2d with ReLU, and one number."""
+    return Heads(config.width, {LIKED: HeadConfig(1, (config.width, 2 * config.width), ("tanh", "relu"))})
+
+
+@dataclasses.dataclass(frozen=True)
+class ScorerNetwork:
+    """Texts' tokens to a logit each.
+
+    Attributes:
+      model: a RoBERTa.
+    """
+
+    model: LanguageModel
+
+    @property
+    def heads(self) -> Heads:
+        """See `heads_of`."""
+        return heads_of(self.model.config)
+
+    def init(self, key: jax.Array) -> tuple[Any, Any]:
+        """Fresh parameters of the model and of the head, float32."""
+        trunk, head = jax.random.split(key)
+        return jax.jit(self.model.init)(trunk), self.heads.init(head)
+
+    def logits(
+        self, params: Any, heads: Any, tokens: jax.Array, valid: jax.Array, key: jax.Array | None = None
+    ) -> jax.Array:
+        """Logits float32 [B] that texts are liked.
+
+        Args:
+          params, heads: of the model and of the head.
+          tokens: int32 [B, T], with what the tokenizer puts round a text.
+          valid: bool [B, T], False for padding, on the right.
+          key: of dropout; None: there is none.
+        """
+        model = self.model if key is None else self.model.with_dropout(key)
+        states, _ = model.prefill(params, tokens, valid)
+        return self.heads.apply(heads, LIKED, states.after[:, 0])
+
+
+def with_pooler(heads: Any, folder: str | Path) -> Any:
+    """Heads whose first layer is the pooler of a checkpoint, where it has one."""
+    pooler = weights.load_pooler(folder)
+    return heads if pooler is None else {LIKED: {**heads[LIKED], "hidden_0": pooler}}
+
+
+class TextScorer:
+    """A trained network and its tokenizer.
+
+    Args:
+      folder: as `train_upvote` writes it.
+
+    Raises:
+      UserError: it is none.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        found = folders.read(folder)
+        if found.config.architecture != "roberta" or set(found.head_params) != {LIKED}:
+            raise UserError(f"{folder}: must be a folder that train_upvote or import_ilql writes")
+        self._tokenizer = Tokenizer.read(folder, found.config.vocab_size)
+        self._config, network = found.config, ScorerNetwork(LanguageModel(found.config))
+        self._params = jax.device_put((found.params, found.head_params))
+        self._score = jax.jit(lambda params, *given: jax.nn.sigmoid(network.logits(*params, *given)))
+
+    def __call__(self, texts: Sequence[str]) -> list[float]:
+        """Probabilities; of long texts the first tokens count."""
+        rows = encoded(self._tokenizer, texts, self._config.max_length)
+        found = np.zeros(len(rows), np.float32)
+        order = np.argsort([len(row) for row in rows], kind="stable")
+        for start in range(0, len(rows), _TOGETHER):
+            places = order[start : start + _TOGETHER]
+            part = [rows[place] for place in places] + [[0]] * (_TOGETHER - len(places))
+            tokens, valid = padded(part, bucket(max(map(len, part)), self._config.max_length))
+            found[places] = np.asarray(self._score(self._params, jnp.asarray(tokens), jnp.asarray(valid)))[: len(places)]  # fmt: skip
+        return [float(value) for value in found]
+
+
+def encoded(tokenizer: Tokenizer, texts: Sequence[str], longest: int | None) -> list[list[int]]:
+    """Tokens of texts with what goes round them; of those that are too long the last token is still the end's."""
+    rows = tokenizer.encode(texts)
+    if longest is None:
+        return rows
+    return [row if len(row) <= longest else [*row[: longest - 1], row[-1]] for row in rows]

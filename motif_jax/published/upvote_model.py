@@ -1,0 +1,95 @@
+"""The published upvote model, model.pkl: a RoBERTa with its pooler and a head, read without running anything of the file."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from motif_jax.language import folder as folders
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.text_scorer import LIKED
+from motif_jax.language.weights import SINGLE
+from motif_jax.published import torch_file
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json
+
+_LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
+_HEAD_WIDTH = 64
+
+
+class PublishedScorer(NamedTuple):
+    """What a checkpoint holds: the model's config and parameters, and the head's, numpy arrays."""
+
+    config: ModelConfig
+    params: Any
+    heads: Any
+
+
+def read(path: str | Path, heads: int = 0) -> PublishedScorer:
+    """Reads a checkpoint.
+
+    Args:
+      path: of model.pkl, with `model.*` (RoBERTa), `layers.0` and `layers.2`.
+      heads: of attention; 0: one for 64 numbers of the width, as RoBERTa has.
+
+    Raises:
+      UserError: it is damaged, or no such checkpoint.
+    """
+    tensors = {
+        name.removeprefix("module."): np.asarray(array)
+        for name, array in torch_file.tensors(torch_file.read_checkpoint(path))
+    }
+    trunk = {
+        name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")
+    }
+    try:
+        table = trunk["embeddings.word_embeddings.weight"]
+        layers = 1 + max(int(found[1]) for name in trunk if (found := _LAYER.match(name)))
+        head = {
+            layer: {
+                "kernel": np.ascontiguousarray(np.asarray(source[f"{name}.weight"], np.float32).T),
+                "bias": np.asarray(source[f"{name}.bias"], np.float32),
+            }
+            for layer, source, name in (
+                ("hidden_0", trunk, "pooler.dense"), ("hidden_1", tensors, "layers.0"), ("output", tensors, "layers.2"),
+            )
+        }  # fmt: skip
+        width = table.shape[1]
+        values = {
+            "model_type": "roberta",
+            "architectures": ["RobertaModel"],
+            "vocab_size": table.shape[0],
+            "hidden_size": width,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads or width // _HEAD_WIDTH,
+            "intermediate_size": trunk["encoder.layer.0.intermediate.dense.bias"].shape[0],
+            "max_position_embeddings": trunk["embeddings.position_embeddings.weight"].shape[0],
+            "type_vocab_size": trunk["embeddings.token_type_embeddings.weight"].shape[0],
+            "layer_norm_eps": 1e-5,
+            "bos_token_id": 0,
+            "pad_token_id": 1,
+            "eos_token_id": 2,
+        }
+    except (KeyError, IndexError, ValueError) as error:
+        raise UserError(
+            f"{path} is no checkpoint of the published upvote model ({type(error).__name__}: {error})"
+        ) from None
+    if not values["num_attention_heads"] or width % values["num_attention_heads"]:
+        raise UserError(f"{path}: a width of {width} does not divide into heads: give config.heads")
+    shapes = {name: part["kernel"].shape for name, part in head.items()}
+    if shapes != {"hidden_0": (width, width), "hidden_1": (width, 2 * width), "output": (2 * width, 1)}:
+        raise UserError(f"{path}: its head does not fit its RoBERTa")
+    with tempfile.TemporaryDirectory() as folder:
+        named = {f"roberta.{name}": np.ascontiguousarray(np.asarray(array, np.float32)) for name, array in trunk.items() if "position_ids" not in name}  # fmt: skip
+        save_file(named, Path(folder) / SINGLE)
+        atomic_write_json(Path(folder) / "config.json", values)
+        try:
+            whole = folders.read(folder)
+        except UserError as error:
+            raise UserError(f"{path}: {str(error).replace(folder, 'its RoBERTa')}") from None
+    return PublishedScorer(whole.config, whole.params, {LIKED: head})

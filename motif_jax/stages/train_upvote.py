@@ -1,0 +1,107 @@
+"""Trains a model that says whether a comment will be liked, for the reward `upvote_model` of the task reddit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.support import config as checks
+from motif_jax.support import metrics, nonfinite, run_folder
+from motif_jax.support.files import FolderLock
+from motif_jax.support.interruption import EXIT_CODE, Interruption
+
+# What decides the course of a training: a run continues only with the same values.
+IDENTITY = (
+    "stage seed reddit cutoff held_out_share network vocab_size max_len freeze batch_size accumulate max_steps evaluate_every "
+    "evaluation_batches chunk_steps optimizer dropout dtype early_stopping num_devices"
+).split()
+
+
+def check(config: ConfigDict, workdir: Path | None) -> None:
+    """Raises UserError for bad values, comments or models that are not there, or a folder of another run."""
+    import jax
+
+    from motif_jax.algorithms import schedules
+    from motif_jax.devices import precision
+    from motif_jax.language import byte_pairs
+    from motif_jax.language.text import fetch
+    from motif_jax.language.tokens import Tokenizer
+    from motif_jax.offline import upvote_run
+
+    if workdir is not None:
+        run_folder.check_identity(workdir, config, IDENTITY)
+    checks.choice(config, "dtype", ("float32", "bfloat16"))
+    positive = (
+        "batch_size accumulate max_steps evaluate_every evaluation_batches chunk_steps keep_checkpoints save_every_seconds "
+        "network.width network.layers network.heads network.max_length"
+    )
+    for key in positive.split():
+        checks.positive(config, key)
+    checks.positive(config, "num_devices", allow_none=True)
+    for key in ("early_stopping.patience", "optimizer.weight_decay"):
+        checks.positive(config, key, allow_zero=True)
+    checks.require(0 <= config.dropout < 1, "dropout", config.dropout, "at least 0 and below 1")
+    checks.require(0 <= config.seed < 2**32, "seed", config.seed, "between 0 and 2**32 - 1")
+    checks.require(
+        config.max_len >= 3, "max_len", config.max_len, "at least 3: a token and what goes round it"
+    )
+    share = config.held_out_share
+    checks.require(0 < share <= 0.5, "held_out_share", share, "above 0 and at most 0.5")
+    schedules.check(config)
+    schedules.check_warmup(config, config.max_steps)
+    checks.check_profile(config)
+    nonfinite.check(config)
+    precision.set_matmul_precision(config)
+    devices = config.num_devices or jax.local_device_count()
+    parts = devices * config.accumulate
+    checks.require(
+        devices <= jax.local_device_count(), "num_devices", devices, f"at most {jax.local_device_count()}"
+    )
+    checks.require(
+        config.batch_size % parts == 0,
+        "batch_size",
+        config.batch_size,
+        f"a multiple of {parts}, devices times config.accumulate",
+    )
+    if config.wandb.enabled:
+        metrics.import_wandb()
+    task = upvote_run.task_of(config)
+    if task.options["folder"]:
+        bool(task.comments)
+    tokenizer = None
+    if config.network.checkpoint:
+        tokenizer = Tokenizer.read(fetch(config.network.checkpoint))
+    else:
+        least = byte_pairs.smallest("roberta")
+        size = config.vocab_size
+        checks.require(size >= least, "vocab_size", size, f"at least {least}: all bytes and special tokens")
+    upvote_run.settings_of(config, tokenizer)
+
+
+def run(config: ConfigDict, workdir: Path) -> int:
+    """Trains, or goes on where the folder stands, and writes the model; returns 0, or 75 after a request to stop."""
+    import jax
+
+    from motif_jax.devices.parallel import DataParallel
+    from motif_jax.offline import records, upvote_run
+    from motif_jax.offline.trainer import OfflineTrainer, Settings
+
+    with FolderLock(workdir):
+        run_folder.prepare(workdir, config, IDENTITY)
+        parallel = DataParallel(jax.local_devices()[: config.num_devices])
+        with Interruption() as stop:
+            found = upvote_run.build(config, workdir, parallel, lambda: stop.requested)
+        if found is None or stop.requested:
+            return EXIT_CODE
+        task = found[0]
+        records.refuse_other_data(workdir, task.digests, task.source)
+        count = sum(leaf.size for leaf in jax.tree.leaves(task.init_state().params))
+        print(
+            f"{count:,} numbers to learn; {len(parallel.devices)} {jax.devices()[0].device_kind} device(s)",
+            flush=True,
+        )
+        if not OfflineTrainer(task, parallel, Settings.of(config, keep=config.keep_checkpoints)).run(workdir):
+            return EXIT_CODE
+        print(f"written: {upvote_run.export(*found, workdir)}")
+        return 0

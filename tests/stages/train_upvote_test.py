@@ -1,0 +1,218 @@
+"""train_upvote: what is liked is learned, killed runs end with the same bits, the task pays by it; the published file; what is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax.envs.text import registry
+from motif_jax.language import config as configs
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text_scorer import LIKED, ScorerNetwork, TextScorer
+from motif_jax.playing import text_scores
+from motif_jax.published import upvote_model
+from motif_jax.stages import import_ilql
+from motif_jax.stages import train_upvote as stage
+from motif_jax.support import resources
+from motif_jax.support.errors import UserError
+from tests import torch_files
+from tests.language.conftest import compiled_quickly  # noqa: F401
+from tests.processes import REPOSITORY
+from tests.reward_fixtures import environment, load_config
+
+TINY = {"num_devices": 1, "network.width": 16}
+
+
+def config_of(**overrides: Any) -> Any:
+    config = load_config("train_upvote", "smoke")
+    config.update_from_flattened_dict({**TINY, **overrides})
+    return config
+
+
+def train(workdir: Path, **overrides: Any) -> Path:
+    config = config_of(**overrides)
+    stage.check(config, workdir)
+    assert stage.run(config, workdir) == 0
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    more = {
+        "max_steps": 120,
+        "evaluate_every": 120,
+        "batch_size": 16,
+        "optimizer.learning_rate": 3e-3,
+        "dropout": 0.0,
+    }
+    more |= {"evaluation_batches": 8, "reddit.num_comments": 500}
+    return train(tmp_path_factory.mktemp("upvote"), **more)
+
+
+@pytest.mark.slow
+def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> None:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    found = [row["validation/accuracy"] for row in rows if "validation/accuracy" in row]
+    assert found[-1] > max(0.7, found[0] + 0.05)
+    scorer = TextScorer(run / "model")
+    texts = ["What an ugly, stupid soup.", "That is a lovely soup, well done!" + " It is." * 200, ""]
+    scores = scorer(texts)
+    np.testing.assert_allclose(scores[0], scorer(texts[:1])[0], rtol=1e-4)
+    options = {
+        "reward": "upvote_model",
+        "upvote_run": str(run),
+        "reward_scale": 1.0,
+        "folder": str(run / "comments"),
+    }
+    task = text_scores.attach(registry.make("reddit", options))
+    task.check("games", "friendly")
+    paid = task.rewards(["What an ugly, stupid soup.", "That is a lovely soup, well done!"])
+    assert paid == [-1.0, 1.0]
+    assert set(task.rewards([comment.text for comment in task.comments[:20]])) == {-1.0, 1.0}
+    zero = text_scores.attach(registry.make("reddit", {**options, "zero_one": True}))
+    assert zero.rewards(["What an ugly, stupid soup."]) == [0.0]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from motif_jax.offline import upvote_run, upvote_task
+from motif_jax.stages import train_upvote as stage
+from tests.stages.train_upvote_test import config_of
+where, workdir = sys.argv[1:]
+config = config_of(save_every_seconds=0.000001, freeze=True)
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+if where == "tokens":
+    upvote_run._TOGETHER = upvote_run._SAVED_EVERY = 1
+    add, calls = upvote_run.TokensWriter.add, []
+    upvote_run.TokensWriter.add = lambda *given, **named: die() if len(calls) > 20 else (calls.append(1), add(*given, **named))
+elif where == "export":
+    upvote_run.atomic_write_json = die
+elif where != "never":
+    made = upvote_task.UpvoteTask.batches
+    upvote_task.UpvoteTask.batches = lambda self, first, count: die() if first >= int(where) else made(self, first, count)
+stage.check(config, Path(workdir))
+sys.exit(stage.run(config, Path(workdir)))
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_place_it_ends_with_the_same_bits(tmp_path: Path) -> None:
+    def start(where: str, workdir: Path, code: int = -signal.SIGKILL) -> None:
+        given = {**environment(), "PYTHONPATH": str(REPOSITORY), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+        command = [sys.executable, "-c", KILLED, where, str(workdir)]
+        done = subprocess.run(
+            command, env=given, cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False
+        )
+        assert done.returncode == code, done.stderr[-2000:]
+
+    for where in ("tokens", "4"):
+        start(where, tmp_path / "killed")
+    start("never", tmp_path / "killed", code=0)
+    whole = train(tmp_path / "whole", freeze=True)
+    for name in ("model.safetensors", "heads.safetensors"):
+        assert (tmp_path / "killed/model" / name).read_bytes() == (whole / "model" / name).read_bytes(), name
+
+
+def published(vocabulary: int) -> dict[str, np.ndarray]:
+    """What the published training saves of a tiny RoBERTa."""
+    draws, width, inner = np.random.default_rng(0), 8, 12
+    sizes: dict[str, tuple[int, ...]] = {
+        "model.embeddings.word_embeddings.weight": (vocabulary, width),
+        "model.embeddings.position_embeddings.weight": (34, width),
+        "model.embeddings.token_type_embeddings.weight": (1, width),
+        "model.embeddings.LayerNorm.weight": (width,),
+        "model.embeddings.LayerNorm.bias": (width,),
+        "model.pooler.dense.weight": (width, width),
+        "model.pooler.dense.bias": (width,),
+        "layers.0.weight": (2 * width, width),
+        "layers.0.bias": (2 * width,),
+        "layers.2.weight": (1, 2 * width),
+        "layers.2.bias": (1,),
+    }
+    top = "model.encoder.layer.0."
+    linear = {f"attention.self.{part}": (width, width) for part in ("query", "key", "value")}
+    linear |= {
+        "attention.output.dense": (width, width),
+        "intermediate.dense": (inner, width),
+        "output.dense": (width, inner),
+    }
+    for name, shape in linear.items():
+        sizes |= {f"{top}{name}.weight": shape, f"{top}{name}.bias": shape[:1]}
+    for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+        sizes |= {f"{top}{name}.weight": (width,), f"{top}{name}.bias": (width,)}
+    found = {name: draws.normal(0, 0.5, shape).astype(np.float32) for name, shape in sizes.items()}
+    return {"model.embeddings.position_ids": np.arange(34)[None].astype(np.int64), **found}
+
+
+def test_the_published_file_becomes_a_folder_that_pays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from motif_jax.language import byte_pairs
+
+    tokenizer = byte_pairs.train(["some words"], "roberta", 300)
+    byte_pairs.save(tmp_path / "spoken", tokenizer, "roberta")
+    content = published(tokenizer.get_vocab_size())
+    path = tmp_path / "model.pkl"
+    torch_files.write(path, {name: torch_files.tensor(array) for name, array in content.items()})
+    config = resources.config("import_ilql")
+    values = {"file": str(path), "heads": 2, "method": "upvote", "tokenizer": str(tmp_path / "spoken")}
+    config.update_from_flattened_dict(values)
+    import_ilql.check(config, tmp_path / "run")
+    import_ilql.run(config, tmp_path / "run")
+    scorer = TextScorer(tmp_path / "run" / "model")
+    score = scorer(["some words"])[0]
+    # The pooler and both layers by hand, on the states of the network.
+    read = upvote_model.read(path, 2)
+    tokens = np.asarray([tokenizer.encode("some words").ids])
+    model = LanguageModel(read.config)
+    state = np.asarray(model.prefill(read.params, tokens, np.ones(tokens.shape, bool))[0].after[0, 0])
+    pooled = np.tanh(content["model.pooler.dense.weight"] @ state + content["model.pooler.dense.bias"])
+    hidden = np.maximum(content["layers.0.weight"] @ pooled + content["layers.0.bias"], 0)
+    logit = float((content["layers.2.weight"] @ hidden + content["layers.2.bias"])[0])
+    np.testing.assert_allclose(score, 1 / (1 + np.exp(-logit)), rtol=1e-4)
+    other = {**content, "layers.2.weight": np.zeros((1, 3), np.float32)}
+    torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
+    with pytest.raises(UserError, match="does not fit its RoBERTa"):
+        upvote_model.read(path, 2)
+    del other["layers.2.weight"]
+    torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
+    with pytest.raises(UserError, match=r"no checkpoint of the published upvote model .*layers.2.weight"):
+        upvote_model.read(path, 2)
+
+
+def test_a_published_pooler_is_the_heads_first_layer() -> None:
+    settings = configs.parse({"model_type": "roberta", "vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12, "max_position_embeddings": 12})  # fmt: skip
+    _, heads = ScorerNetwork(LanguageModel(settings)).init(jax.random.key(0))
+    assert {name: layer["kernel"].shape for name, layer in heads[LIKED].items()} == {
+        "hidden_0": (8, 8), "hidden_1": (8, 16), "output": (16, 1),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reddit.folder": "/nowhere"}, "config.reddit.folder='/nowhere': must be an existing folder"),
+        ({"vocab_size": 9}, "config.vocab_size=9: must be at least"),
+        ({"max_len": 80}, "config.max_len=80: must be at most 64"),
+        ({"held_out_share": 0.0}, "config.held_out_share=0.0"),
+        ({"batch_size": 3, "accumulate": 2}, "config.batch_size=3: must be a multiple of 2"),
+        ({"network.width": 15}, "must be a multiple of the 2 heads"),
+        ({"network.checkpoint": "/nowhere"}, "/nowhere"),
+    ],
+)
+def test_bad_values_are_refused_in_one_line(tmp_path: Path, changes: Any, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        stage.check(config_of(**changes), tmp_path / "run")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
