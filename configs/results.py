@@ -15,6 +15,7 @@ Variants:
 from __future__ import annotations
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 from motif_jax.support.config import unknown_variant
 
@@ -56,6 +57,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.rows = "docs/studies/results.jsonl"  # runs that are there: one JSON line each
     config.page = "docs/results.md"
     config.only = ""  # of these methods only; empty: all
+    config.most_runs = placeholder(int)  # so many runs at most now; None: all that have no line yet
     config.keep_runs = False
     config.prepare = ConfigDict()
     config.prepare.dataset = "configs/collect.py:quickstart"
