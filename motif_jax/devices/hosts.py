@@ -149,6 +149,8 @@ def connect(config: ConfigDict) -> None:
         cluster_detection_method="deactivate",
         initialization_timeout=_JOIN_SECONDS,
         heartbeat_timeout_seconds=timeout - _ENDING_SECONDS,
+        # Where all hosts are processes of one machine nobody else is listened to.
+        coordinator_bind_address=here.coordinator if rendezvous.loopback(here.coordinator) else None,
         # A host that is done waits so long for the others before it leaves.
         shutdown_timeout_seconds=timeout,
     )

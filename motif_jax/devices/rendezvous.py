@@ -6,6 +6,7 @@ The first host listens; the others say who they are and what they were told to r
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import socket
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 _RETRY_SECONDS = 0.2
 _HELLO_SECONDS = 10.0
@@ -38,19 +40,32 @@ def meet(coordinator: str, index: int, count: int, config: Mapping[str, Any], ti
     hello = {"index": index, "count": count, "config": dict(config)}
     deadline = time.monotonic() + timeout
     if index == 0:
-        _receive_all(int(port), hello, deadline)
+        _receive_all(loopback(coordinator), int(port), hello, deadline)
     else:
         _introduce(host, int(port), hello, deadline)
 
 
-def _receive_all(port: int, mine: dict[str, Any], deadline: float) -> None:
-    """The first host's side.
+def loopback(coordinator: str) -> str | None:
+    """The address that a coordinator of this machine alone listens at; None where other machines may come.
+
+    Names but 'localhost' are other machines': many machines know their own name by an address of the loopback, too.
+    """
+    host = coordinator.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return "127.0.0.1"
+    with contextlib.suppress(ValueError):
+        return host if ipaddress.ip_address(host).is_loopback else None
+    return None
+
+
+def _receive_all(address: str | None, port: int, mine: dict[str, Any], deadline: float) -> None:
+    """The first host's side, which listens at one address, or (None) at all that it has.
 
     Those that are there hear of a mismatch at once; those that are still to come hear of it when they do.
     """
     count = mine["count"]
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(_listen(port, deadline))
+        server = stack.enter_context(_listen(address, port, deadline))
         guests: dict[socket.socket, int] = {}
         told, problem = 0, None
         while told + len(guests := _still_there(guests)) < count - 1:
@@ -124,9 +139,12 @@ def _tell(guests: Iterable[socket.socket], problem: str | None) -> None:
             guest.sendall(json.dumps({"problem": problem}).encode() + b"\n")
 
 
-def _listen(port: int, deadline: float) -> socket.socket:
+def _listen(address: str | None, port: int, deadline: float) -> socket.socket:
     while True:
         try:
+            if address is not None:
+                family = socket.AF_INET6 if ":" in address else socket.AF_INET
+                return socket.create_server((address, port), family=family)
             if socket.has_dualstack_ipv6():
                 return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
             return socket.create_server(("", port))
@@ -188,7 +206,7 @@ def _read(connection: socket.socket, timeout: float = _HELLO_SECONDS) -> dict[st
             if not part:
                 return None
             data += part
-        value = json.loads(data)
+        value = parse_json(data)
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None

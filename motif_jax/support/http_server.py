@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+from motif_jax.support.config import is_natural
 from motif_jax.support.errors import UserError
 
 # Method, path and body of a request -> status and what the reply holds, as JSON has it.
@@ -87,6 +88,6 @@ async def _read(reader: asyncio.StreamReader) -> tuple[str, str, bytes] | None:
     }
     length = headers.get("content-length", "0")
     parts = first.split()
-    if len(parts) != 3 or not length.isdigit() or int(length) > _MOST_BYTES:
+    if len(parts) != 3 or not is_natural(length) or int(length) > _MOST_BYTES:
         return None
     return parts[0], parts[1], await reader.readexactly(int(length))

@@ -1,0 +1,237 @@
+"""What must not happen whatever is read, served or shown: no code of others runs, no secret is told, no page runs a game's words."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from motif_jax.devices import rendezvous
+from motif_jax.support.errors import UserError
+from tests.made_up_runs import HOSTILE
+from tests.processes import REPOSITORY, free_port, wait_until
+
+SOURCES = [*sorted((REPOSITORY / "motif_jax").rglob("*.py")), *sorted((REPOSITORY / "configs").glob("*.py"))]
+# Calls that run what they read. Of a shell: what a file names would be a command.
+FORBIDDEN = re.compile(
+    r"(c?pickle|dill|cloudpickle|marshal|shelve|joblib|jsonpickle|pandas|pd)\.(loads?|open|Unpickler|read_pickle)"
+    r"|torch\.load|eval|exec|compile|os\.(system|popen)|yaml\.(unsafe_load|full_load|load_all|unsafe_load_all)|(builtins\.)?__import__"
+    r"|.*\.(read_pickle|Unpickler)"
+)
+SAFE_LOADERS = ("yaml.BaseLoader", "yaml.SafeLoader", "yaml.CSafeLoader")
+
+
+def calls(path: Path) -> Iterator[tuple[int, str, dict[str, str]]]:
+    """Line, name and keyword arguments of every call in a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            given = {word.arg: ast.unparse(word.value) for word in node.keywords if word.arg}
+            yield node.lineno, ast.unparse(node.func), given
+
+
+def dangerous(name: str, given: dict[str, str]) -> bool:
+    if name == "yaml.load":
+        return given.get("Loader") not in SAFE_LOADERS
+    return (
+        FORBIDDEN.fullmatch(name) is not None
+        or given.get("allow_pickle", "False") != "False"
+        or given.get("shell", "False") != "False"
+        or given.get("trust_remote_code", "False") == "True"
+        or (given.get("weights_only") == "False")
+    )
+
+
+def test_nothing_of_foreign_origin_is_unpickled_or_evaluated() -> None:
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{line} {name}"
+        for path in SOURCES
+        for line, name, given in calls(path)
+        if dangerous(name, given)
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["pickle.loads(x)", "eval(x)", "np.load(x, allow_pickle=True)", "yaml.load(x, Loader=yaml.Loader)", "run(x, shell=True)", "torch.load(x)"],
+)  # fmt: skip
+def test_what_would_be_found(code: str, tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(code)
+    assert any(dangerous(name, given) for _, name, given in calls(tmp_path / "code.py"))
+
+
+# Names that would lead out of the folder that a file describes.
+OUTSIDE = ("../outside", "/outside", "a/../../outside", "..", "")
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_an_imported_dataset_writes_nowhere_but_into_its_folder(name: str, tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    from motif_jax.datasets.pairs import parquet
+    from motif_jax.datasets.pairs.dataset import PairsDataset
+    from tests.reward_fixtures import make_dataset
+
+    make_dataset(tmp_path / "dataset", pairs=4, messages=3)
+    for _ in parquet.write(PairsDataset.open(tmp_path / "dataset"), tmp_path / "good.parquet"):
+        pass
+    whole = pyarrow.parquet.read_table(tmp_path / "good.parquet")
+    described = json.loads(whole.schema.metadata[b"described"])
+    kinds = {
+        "array": {**described, "arrays": {**described["arrays"], name: described["arrays"]["data/blstats"]}},
+        "manifest": {**described, "manifests": {"test": {name: {}}}},
+        "manifest of": {**described, "manifests": {name: {"shard-00000-of-00001.json": {}}}},
+    }
+    tables = [
+        whole.replace_schema_metadata({**whole.schema.metadata, b"described": json.dumps(text).encode()})
+        for text in kinds.values()
+    ]
+    renamed = [
+        f"preference/{name}" if column == "preference/test" else column for column in whole.column_names
+    ]
+    tables.append(whole.rename_columns(renamed).replace_schema_metadata(whole.schema.metadata))
+    before = sorted(tmp_path.rglob("*"))
+    for changed in tables:
+        pyarrow.parquet.write_table(changed, tmp_path / "bad.parquet")
+        with pytest.raises(UserError):
+            list(parquet.read(tmp_path / "bad.parquet", tmp_path / "new" / "folder"))
+    assert (
+        sorted(path for path in tmp_path.rglob("*") if path.name not in ("bad.parquet", "new", "folder"))
+        == before
+    )
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_the_weights_of_a_model_lie_in_its_folder(name: str, tmp_path: Path) -> None:
+    from motif_jax.language.weights import INDEX, Tensors
+
+    (tmp_path / "outside").write_text("")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / INDEX).write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(UserError, match="which is not in the folder"):
+        Tensors(tmp_path / "model")
+
+
+def test_hosts_of_one_machine_listen_to_nobody_else() -> None:
+    port, config = free_port(), {"seed": 1}
+    first = threading.Thread(target=rendezvous.meet, args=(f"localhost:{port}", 0, 2, config, 60.0))
+    first.start()
+
+    def places() -> set[str]:
+        open_now = psutil.Process().net_connections("inet")
+        return {
+            one.laddr.ip for one in open_now if one.status == psutil.CONN_LISTEN and one.laddr.port == port
+        }
+
+    wait_until(places, "the first host listens", 60, 0.01)
+    found = places()
+    rendezvous.meet(f"localhost:{port}", 1, 2, config, 60.0)
+    first.join(60)
+    assert found == {"127.0.0.1"}
+    assert [rendezvous.loopback(f"{host}:1") for host in ("127.0.0.1", "[::1]", "node7", "10.0.0.7")] == [
+        "127.0.0.1",
+        "::1",
+        None,
+        None,
+    ]
+
+
+def test_servers_of_ours_listen_on_this_machine_alone_by_default() -> None:
+    from tests.stage_inputs import CONFIGS, module, variants
+
+    hosts = {
+        name: module(name).get_config(variant).get("host")
+        for name in CONFIGS
+        if name.startswith("serve_")
+        for variant in variants(name)
+    }
+    assert set(hosts.values()) == {"127.0.0.1"}
+    assert len(hosts) == 2
+    script = (REPOSITORY / "launch" / "llm_server.sh").read_text(encoding="utf-8")
+    assert '--host "${LLM_HOST:-127.0.0.1}"' in script
+
+
+class Page(HTMLParser):
+    """What a browser would see of a page: its elements, its programs and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.scripts: list[str] = []
+        self.handlers: list[str] = []
+        self.bold = self.data = ""
+        self._inside: list[tuple[str, bool]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+        self._inside.append((tag, dict(attrs).get("type") == "application/json"))
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._inside and self._inside.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        tag, is_json = self._inside[-1] if self._inside else ("", False)
+        if tag == "script" and not is_json:
+            self.scripts.append(data)
+        self.bold += data if tag == "b" else ""
+        self.data += data
+
+
+def run_page(folder: Path) -> str:
+    from motif_jax.reports import run_report
+    from tests.made_up_runs import run_data
+
+    return run_report.render(run_data(folder), HOSTILE)
+
+
+def games_page(folder: Path) -> str:
+    from motif_jax.reports import text_games_page
+    from tests.reports.text_games_page_test import PLAN, game
+
+    return text_games_page.render([game(0, True), game(1, False)], {**PLAN, "environment": HOSTILE})
+
+
+def ranks(folder: Path) -> str:
+    from motif_jax.reports import ranks_page
+
+    lists = {"utterances": {"greatest": [{"text": HOSTILE, "advantage": 1.0, "times": 3}]}}
+    about = {"method": HOSTILE, "dialogues": 3, "accuracy": {f"{HOSTILE}_q_rank_acc_-1": 0.5}, "lists": lists}
+    return ranks_page.render({HOSTILE: about}, HOSTILE)
+
+
+def generalisation(folder: Path) -> str:
+    from motif_jax.reports import generalisation_section, html
+
+    value = {"value": 0.5, "low": 0.4, "high": 0.6}
+    test: dict[str, Any] = {
+        "name": HOSTILE,
+        "what": HOSTILE,
+        "success": value,
+        "success_change": {**value, "pairs": 4},
+    }
+    found = {HOSTILE: {"tests": [test], "episodes": 4, "confidence": 0.95}}
+    return html.page(HOSTILE, HOSTILE, [generalisation_section.section(found)], {"tests": HOSTILE})
+
+
+@pytest.mark.parametrize(
+    "render", [run_page, games_page, ranks, generalisation], ids=lambda made: made.__name__
+)
+def test_pages_show_what_games_models_and_servers_say_as_text(render: Any, tmp_path: Path) -> None:
+    page = Page(render(tmp_path))
+    assets = [
+        path.read_text(encoding="utf-8") for path in (REPOSITORY / "motif_jax/reports/assets").glob("*.js")
+    ]
+    assert HOSTILE in page.data
+    assert all(script in assets for script in page.scripts), "a program that is none of ours"
+    assert not page.handlers
+    assert "bold" not in page.bold
