@@ -2,7 +2,7 @@
 
     python -m motif_jax.launch --config=configs/benchmark.py:endurance --config.options.minutes=60
 
-Starts `train_agent` as a program of its own, looks at all its processes from outside, and stops it when the time is over.
+Starts `train_agent` (`options.config=oni`: `configs/oni.py` with the lexicon in a process of its own) as a program of its own, looks at all its processes from outside, and stops it when the time is over.
 Value: memory of all processes together at the end, shared pages counted once and pages of files (libraries) not at all: the
 system drops and rereads those as it likes; yardstick: the same when the warm-up was over. The ends alone can hide what was
 between them: whoever quotes them also says the largest sum after the warm-up and the slope of the sum
@@ -41,8 +41,14 @@ from motif_jax.support.metrics import read_metrics
 
 _PARENT = "learner"
 _SERVER, _MEMBER = "motif_jax.actors.fork_server", "motif_jax.actors.member"
+_ANNOTATOR = "motif_jax.annotation.annotator_process"
 _HELPER = "helper"
 _STOP_SECONDS = 300.0
+# Of a training without a reward run, by its config.
+_REWARDS = {
+    "train_agent": ("--config.reward.intrinsic_coefficient=0",),
+    "oni": ("--config.annotator.store_dir={folder}/answers",),
+}
 # No training gets there in the time that one is watched.
 _ENDLESS_STEPS = 10**12
 # Of the fit: this share of it at either end gives the two values that are compared.
@@ -57,6 +63,7 @@ def options() -> ConfigDict:
             "sample_seconds": 5.0,
             "warmup_share": 0.3,
             "folder": "runs/endurance",
+            "config": "train_agent",
             "variant": "",
             "env": "NetHackScore-v1",
             "workers": default_workers(),
@@ -71,6 +78,12 @@ def options() -> ConfigDict:
 def check(config: ConfigDict) -> None:
     """Raises UserError for a bad share, or a folder that is taken."""
     checks.fraction(config, "options.warmup_share")
+    checks.choice(config, "options.config", _REWARDS)
+    reward_dir = config.options.reward_dir
+    fits = not reward_dir or config.options.config == "train_agent"
+    checks.require(
+        fits, "options.reward_dir", reward_dir, f"'' with config.options.config={config.options.config}"
+    )
     folder = Path(config.options.folder)
     if (folder / "run").exists():
         raise UserError(f"config.options.folder={folder} holds a run already: remove it, or name another")
@@ -166,15 +179,18 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
 
 
 def _command(options: ConfigDict, folder: Path, seed: int) -> list[str]:
-    reward = options.reward_dir and f"--config.reward.dir={options.reward_dir}"
+    if options.reward_dir:
+        reward = [f"--config.reward.dir={options.reward_dir}"]
+    else:
+        reward = [flag.format(folder=folder) for flag in _REWARDS[options.config]]
     variant = options.variant and f":{options.variant}"
     return [
         sys.executable,
         "-m",
         "motif_jax.launch",
-        f"--config={resources.path('configs/train_agent.py')}{variant}",
+        f"--config={resources.path(f'configs/{options.config}.py')}{variant}",
         f"--workdir={folder / 'run'}",
-        reward or "--config.reward.intrinsic_coefficient=0",
+        *reward,
         f"--config.seed={seed}",
         f"--config.environment.name={options.env}",
         f"--config.actors.workers={options.workers}",
@@ -213,6 +229,8 @@ def _name(process: psutil.Process, names: dict[int, str]) -> str:
     command, parent = process.cmdline(), process.parent()
     if _SERVER in command and (parent is None or _SERVER not in parent.cmdline()):
         return "fork server" if "fork server" not in names.values() else f"fork server {process.pid}"
+    if _ANNOTATOR in command:
+        return "annotator" if "annotator" not in names.values() else f"annotator {process.pid}"
     if _SERVER not in command and _MEMBER not in command:
         return f"{_HELPER} {process.pid}"
     return f"actor {sum(name.startswith('actor') for name in names.values())}"
