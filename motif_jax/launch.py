@@ -35,7 +35,7 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, FieldReference, config_flags
 
 from motif_jax.support import resources
-from motif_jax.support.config import flat
+from motif_jax.support.config import check_values, flat
 from motif_jax.support.errors import UserError
 
 USAGE = """motif_jax: reinforcement learning from a language model's preferences.
@@ -222,6 +222,7 @@ def _main(arguments: Sequence[str]) -> int:
         if needs_workdir and not _WORKDIR.value:
             raise UserError("--workdir is missing: the folder where this run lies, e.g. --workdir=runs/a")
         workdir = Path(_WORKDIR.value) if _WORKDIR.value else None
+        check_values(config)
         stage.check(config, workdir)
         return stage.run(config, workdir) or 0
     except UserError as error:
@@ -230,13 +231,22 @@ def _main(arguments: Sequence[str]) -> int:
         print(INTERRUPTED, file=sys.stderr, flush=True)
         return INTERRUPTED_CODE
     except Exception as error:
-        from motif_jax.support.files import no_room
-
-        if full := no_room(error, _WORKDIR.value or "."):
-            _fail(full)
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            _fail(f"a path is longer than this system allows: {_readable(error)}")
+        if line := told(error, _WORKDIR.value or "."):
+            _fail(line)
         raise
+
+
+def told(error: Exception, workdir: str | os.PathLike[str]) -> str | None:
+    """The line for an error of the system that a person can put right, in `workdir` or a file that it names; None for any other."""
+    from motif_jax.support.files import UNUSABLE, no_room
+
+    if full := no_room(error, workdir):
+        return full
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"a path is longer than this system allows: {_readable(error)}"
+    if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
+        return f"{error.filename} cannot be used: {error.strerror}"
+    return None
 
 
 def main() -> None:

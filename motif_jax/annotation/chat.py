@@ -14,6 +14,7 @@ from motif_jax.annotation.prompts import MODES, Prompt, Turns, label_name, load_
 from motif_jax.datasets.verdicts import FORMS, PAIR, UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 from motif_jax.support.seeds import derive
 
 # Enough for a verdict in any form; the structure or the end token stops it before.
@@ -47,7 +48,7 @@ def json_option(config: Any, key: str) -> dict[str, Any]:
     """
     text = checks.dotted(config, key)
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError as error:
         raise UserError(f"config.{key}={text}: must be a JSON object ({error})") from None
     checks.require(isinstance(value, dict), key, text, "a JSON object")

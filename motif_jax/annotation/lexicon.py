@@ -157,7 +157,7 @@ def load_lexicon(path: str | Path = "") -> Lexicon:
         tree = yaml.safe_load(text)
     except OSError as error:
         raise UserError(f"lexicon {shown} cannot be read: {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"lexicon {shown} is not YAML: {error}") from None
     return _Reader(shown, tree).read()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 FORMAT = 1
 # Sections that must be the same in all shards of one annotation.
@@ -45,7 +46,7 @@ def read(path: Path) -> dict[str, Any] | None:
       UserError: the file is not a manifest.
     """
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = parse_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from pathlib import Path
 
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 # Small files that decide what a model says, besides its weights.
@@ -52,7 +52,7 @@ def _whole(path: Path) -> bool:
         if size < 8 or length > size - 8:
             return False
         try:
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length))
             ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
         except (ValueError, AttributeError, KeyError, TypeError, IndexError):
             return False

@@ -212,7 +212,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         tree = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
     except OSError as error:
         raise UserError(f"prompt file {path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"prompt file {path} is not YAML: {error}") from None
     if not isinstance(tree, Mapping):
         raise UserError(

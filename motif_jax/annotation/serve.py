@@ -19,6 +19,7 @@ from ml_collections import ConfigDict
 from motif_jax.annotation.annotator import Annotator, Answer, Question, make_annotator
 from motif_jax.annotation.prompts import MODES, Prompt, goals_of, load_prompt, prompt_files
 from motif_jax.datasets.verdicts import FORMS, UNKNOWN, Form
+from motif_jax.support.files import parse_json
 
 _CHARACTERS_PER_TOKEN = 4
 _PUZZLED = "I only judge what happens in games, and see no question about that here."
@@ -160,7 +161,7 @@ def handle(judge: Judge, method: str, path: str, body: bytes) -> tuple[int, dict
         return 200, judge.models()
     if method == "POST" and path.endswith("/chat/completions"):
         with contextlib.suppress(ValueError):
-            request = json.loads(body)
+            request = parse_json(body)
             if isinstance(request, dict):
                 return judge.reply(request)
         return 400, {"error": {"message": "no JSON object", "type": "BadRequestError", "code": 400}}

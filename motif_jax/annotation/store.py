@@ -141,5 +141,5 @@ def _free_writer(folder: Path) -> LineWriter:
 def check_store(folder: str | Path) -> None:
     """Raises UserError if the path is something else than a folder or one to be made."""
     path = Path(folder)
-    if path.exists() and not path.is_dir():
+    if not str(folder) or (path.exists() and not path.is_dir()):
         raise UserError(f"config.store_dir={folder}: must be a folder, or a path where one can be made")

@@ -65,6 +65,9 @@ class Recording:
         if not known or set(content) != {field.name for field in dataclasses.fields(cls)}:
             raise UserError(f"{path} is not a recording of an episode (format {FORMAT}); {_REMEDY}")
         try:
+            limit = content["options"].get("max_episode_steps")
+            if limit is not None and (type(limit) is not int or limit < 1):
+                raise ValueError("no whole number as max_episode_steps")
             spec = registry.spec(content["task"], **_playable(content["options"]))
             for action in content["actions"]:
                 spec.check_action(action)

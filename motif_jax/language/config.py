@@ -7,16 +7,18 @@ modules do not do (sliding windows, other rotary scalings) is refused, never ign
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 FILE = "config.json"
 ARCHITECTURES = ("t5", "gpt2", "llama", "qwen2", "roberta")
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "silu")
+# Larger than of any model that there is.
+_MOST, _MOST_LAYERS = 1 << 24, 1 << 12
 _ACTIVATION_NAMES = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "swish": "silu"}
 
 
@@ -130,7 +132,7 @@ def read(folder: str | Path) -> ModelConfig:
     """
     path = Path(folder) / FILE
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise UserError(f"{folder} is no language model: it has no {FILE}") from None
     except ValueError as error:
@@ -140,14 +142,32 @@ def read(folder: str | Path) -> ModelConfig:
 
 def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
     """Turns a config.json's content into a `ModelConfig`; errors name `source`."""
+    if not isinstance(values, Mapping):
+        raise UserError(f"{source}: holds a JSON {type(values).__name__}, must be an object")
     kind = values.get("model_type")
     readers = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
-    if kind not in readers:
+    if not isinstance(kind, str) or kind not in readers:
         raise UserError(f"{source}: model_type {kind!r} is none of {', '.join(ARCHITECTURES)}")
     try:
-        return readers[kind](values, source)
+        return _sensible(readers[kind](values, source), source)
     except KeyError as error:
         raise UserError(f"{source}: {error.args[0]} is missing") from None
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise UserError(f"{source} is damaged ({type(error).__name__}: {error})") from None
+
+
+def _sensible(config: ModelConfig, source: str) -> ModelConfig:
+    """The config; UserError where a size is none of any model's, before anything of that size is made."""
+    most = {"layers": _MOST_LAYERS, "encoder_layers": _MOST_LAYERS, "max_length": 1 << 31}
+    for field in "vocab_size width layers heads key_value_heads head_width feed_forward max_length encoder_layers".split():
+        size, least = getattr(config, field), int(field != "encoder_layers")
+        fits = type(size) is int and least <= size <= most.get(field, _MOST)
+        if not fits and not (size is None and field == "max_length"):
+            raise UserError(f"{source}: {field} is {size!r}, which no model has")
+    numbers = (config.norm_epsilon, config.initializer, *dataclasses.astuple(config.dropout))
+    if not all(isinstance(number, int | float) and abs(number) < 1e6 for number in numbers):
+        raise UserError(f"{source}: an epsilon, a scale or a dropout is no number")
+    return config
 
 
 def _special(values: Mapping[str, Any], name: str, default: int) -> int:

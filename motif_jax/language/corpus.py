@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 SPLITS = ("paragraph", "line", "file")
 SUFFIXES = (".txt", ".md", ".jsonl", ".parquet")
@@ -104,7 +104,7 @@ def _lines(path: Path) -> Iterator[Item]:
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             try:
-                row = json.loads(line)
+                row = parse_json(line)
             except ValueError as error:
                 raise UserError(f"{path} line {number} cannot be read: {error}") from None
             yield _item(row, f"{path} line {number}", len(line))

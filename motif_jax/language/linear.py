@@ -72,7 +72,9 @@ def matching(params: Mapping[str, Any], patterns: Sequence[str]) -> list[Path]:
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in there):
             ends = sorted({"/".join(("*", *path[-2:])) for path in there.values()})
-            raise UserError(f"pattern {pattern!r} matches no linear layer; there are {', '.join(ends)}")
+            raise UserError(
+                f"config.lora.patterns: pattern {pattern!r} matches no linear layer; there are {', '.join(ends)}"
+            )
     return [path for name, path in there.items() if any(fnmatchcase(name, one) for one in patterns)]
 
 

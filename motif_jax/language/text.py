@@ -253,24 +253,25 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
     return TextModel(LanguageModel(settings, dtype), params, tokenizer, batch)
 
 
-def fetch(name: str | Path) -> Path:
-    """The folder of a checkpoint: `name` itself, or the hub's copy of it.
+def fetch(name: str | Path, key: str = "") -> Path:
+    """The folder of a checkpoint: `name` itself, or the hub's copy of it; errors name `key` of the config.
 
     Raises:
       UserError: there is no such folder, and it is no model of the hub either.
     """
-    if Path(name).is_dir():
+    if str(name) and Path(name).is_dir():
         return Path(name)
+    told = f"config.{key}={name}:" if key else str(name)
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError
     except ImportError:
         raise UserError(
-            f"{name} is no folder, and to fetch it from the Hugging Face hub takes huggingface_hub: pip install 'motif-jax[hub]'"
+            f"{told} is no folder, and to fetch it from the Hugging Face hub takes huggingface_hub: pip install 'motif-jax[hub]'"
         ) from None
     try:
         return Path(snapshot_download(str(name), allow_patterns=["*.json", "*.safetensors"]))
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         # Its errors have several lines: the first says what is wrong.
         said = str(error).strip().split("\n")[0]
-        raise UserError(f"{name} is neither a folder nor a model that the hub gives: {said}") from None
+        raise UserError(f"{told} is neither a folder nor a model that the hub gives: {said}") from None

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, read_json_lines
+from motif_jax.support.files import atomic_write_bytes, parse_json, read_json_lines
 
 
 def read_questions(path: str | Path, key: str) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def read_questions(path: str | Path, key: str) -> list[dict[str, Any]]:
 
 def _question(line: str, where: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except ValueError as error:
         raise UserError(f"{where} cannot be read: {error}") from None
     if not isinstance(row, dict) or not isinstance(row.get("prompt"), str):

@@ -7,7 +7,6 @@ One table an architecture says which tensor is which parameter. Linear layers st
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from safetensors.numpy import save_file
 
 from motif_jax.language.config import ModelConfig
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json
+from motif_jax.support.files import atomic_write_json, parse_json
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD_BYTES = 4 << 30
@@ -164,7 +163,7 @@ class Tensors:
     def _read_index(self) -> dict[str, str]:
         path = self._folder / INDEX
         try:
-            places = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+            places = parse_json(path.read_bytes())["weight_map"]
         except (ValueError, KeyError) as error:
             raise UserError(f"{path} cannot be read: {error!r}") from None
         for shard in sorted(set(places.values())):

@@ -147,6 +147,11 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
         raise UserError(
             f"config.{key}={folder}: an agent of version {about['version']}, this one reads {VERSION}"
         )
+    try:
+        Design(**about["design"])
+        dict(about["options"])
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{place / FILE} is damaged ({error}): train {folder} again") from None
     return {**about, "folder": str(place)}
 
 

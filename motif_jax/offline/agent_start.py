@@ -84,7 +84,7 @@ def model_config(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
 
 
 def _of_checkpoint(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
-    folder = fetch(config.network.checkpoint)
+    folder = fetch(config.network.checkpoint, "network.checkpoint")
     settings = weights.settle_head(folder, configs.read(folder))
     configs.require_decoder(settings, "says")
     if settings.encoder_layers:
@@ -115,7 +115,7 @@ def start(config: ConfigDict, objective: Objective, tokenizer: TextTokenizer, ke
     params = jax.device_get(agent.init(key))
     said: dict[str, str] = {}
     if config.network.checkpoint:
-        folder = fetch(config.network.checkpoint)
+        folder = fetch(config.network.checkpoint, "network.checkpoint")
         settings = weights.settle_head(folder, configs.read(folder))
         _, grown = vocabulary.extend(
             settings, weights.load(folder, settings), tokenizer.size, jax.random.fold_in(key, 1)

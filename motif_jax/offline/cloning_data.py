@@ -110,7 +110,7 @@ def load(config: ConfigDict, pairs: Pairs, actions: int, special: bool = True) -
 
 
 def _tokens(config: ConfigDict, prompts: list[str], special: bool) -> tuple[np.ndarray, np.ndarray]:
-    tokenizer = Tokenizer.read(fetch(config.network.model))
+    tokenizer = Tokenizer.read(fetch(config.network.model, "network.model"))
     parts, most = [np.zeros(0, np.int32)], config.network.prompt_tokens
     lengths = [0]
     for start in range(0, len(prompts), _TOGETHER):

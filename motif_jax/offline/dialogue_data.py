@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,7 +24,7 @@ from motif_jax.offline.agent_folder import TOKENIZER, vocabulary_digest
 from motif_jax.offline.dialogue_batches import Layout, ListBatches, StreamBatches
 from motif_jax.support import digests, seeds
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import read_json
+from motif_jax.support.files import parse_json, read_json
 from motif_jax.support.progress import Progress
 
 TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
@@ -64,7 +63,7 @@ def source_of(config: ConfigDict) -> Source:
             f"config.held_out.data={config.held_out.data}: must be None without config.data, the stream gives them"
         )
     try:
-        own = json.loads(config.options or "{}")
+        own = parse_json(config.options or "{}")
     except ValueError:
         own = None
     if not isinstance(own, dict):

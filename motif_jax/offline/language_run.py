@@ -52,7 +52,7 @@ _DESCRIPTION = "training.json"
 def architecture_of(config: ConfigDict) -> str:
     """That of the folder that is fine-tuned, or of the config."""
     return (
-        configs.read(fetch(config.model.folder)).architecture
+        configs.read(fetch(config.model.folder, "model.folder")).architecture
         if config.model.folder
         else config.model.architecture
     )
@@ -86,7 +86,7 @@ def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfi
       UserError: sizes or an architecture that do not fit.
     """
     if config.model.folder:
-        path = fetch(config.model.folder)
+        path = fetch(config.model.folder, "model.folder")
         settings = weights.settle_head(path, configs.read(path))
     else:
         named = byte_pairs.specials(config.model.architecture)
@@ -195,7 +195,7 @@ def build(
       UserError: texts, a tokenizer or a model that do not fit together.
     """
     objective = objective_of(config)
-    source = config.model.folder and fetch(config.model.folder)
+    source = config.model.folder and fetch(config.model.folder, "model.folder")
     tokenizer_folder = Path(source or config.tokenizer.folder or workdir / TOKENIZER)
     if not source and not config.tokenizer.folder:
         text_data.make_tokenizer(config, config.model.architecture, tokenizer_folder)

@@ -79,7 +79,7 @@ def open_dataset(config: ConfigDict, architecture: RewardArchitecture) -> PairsD
     """
     dataset = PairsDataset.open(config.dataset_dir, need=architecture.fields)
     names = annotators(config)
-    if not names:
+    if not names or set(names) - set(dataset.preference_names()):
         have = ", ".join(dataset.preference_names()) or "none yet: run annotate"
         raise UserError(f"config.annotator={config.annotator}: must name annotations of the dataset: {have}")
     for name in names:

@@ -48,7 +48,7 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
     from motif_jax.language.text import fetch
     from motif_jax.language.tokens import FILE
 
-    file = Path(fetch(config.network.model)) / FILE
+    file = Path(fetch(config.network.model, "network.model")) / FILE
     special = config.network.special_tokens == language_agent.PROMPT or config.compat.get("glam_end_token")
     return {
         "tokenizer": str(file.resolve()),
@@ -87,7 +87,7 @@ def prompt_room(config: ConfigDict) -> int | None:
     from motif_jax.language import config as language_config
     from motif_jax.language.text import fetch
 
-    settings = language_config.read(fetch(config.network.model))
+    settings = language_config.read(fetch(config.network.model, "network.model"))
     if settings.max_length is None or settings.encoder_layers:
         return settings.max_length
     return settings.max_length - _ACTION_TOKENS

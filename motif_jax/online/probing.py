@@ -19,6 +19,7 @@ from motif_jax.envs.babyai_text.probes import OWN, Probe, read
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.language.agent import ACTIONS, TOKENS, LanguageAgent
 from motif_jax.online import settings
+from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import append_lines, atomic_write_json
 
@@ -116,7 +117,11 @@ def make(config: ConfigDict, network: Any) -> Probing | None:
       UserError: the file holds none, or a prompt is too long for the agent.
     """
     chosen = config.get("probes")
-    if chosen is None or not chosen.prompts:
+    if chosen is None:
+        return None
+    if "clauses_every" in chosen:
+        checks.positive(config, "probes.clauses_every", allow_zero=True)
+    if not chosen.prompts:
         return None
     if not isinstance(network, LanguageAgent) or network.candidates is None:
         raise UserError("config.probes.prompts: agents with one list of actions for all prompts are probed")

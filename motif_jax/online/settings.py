@@ -232,9 +232,10 @@ def configure_jax(config: ConfigDict) -> None:
     and no mappings would only be in the way of the host's threads.
 
     Raises:
-      UserError: a precision that there is not.
+      UserError: a precision or a number of devices that there is not.
     """
     if config.devices.cpu_count is not None:
+        checks.positive(config, "devices.cpu_count")
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
     if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
         memory.keep_freed_memory()
@@ -314,7 +315,9 @@ def check(config: ConfigDict) -> ConfigDict:
         "save_every_steps save_every_seconds keep_checkpoints log_every_seconds algorithm.epochs"
     ).split():
         checks.positive(config, key)
-    for key in ("environment.recall.cues", "environment.recall.delay", "algorithm.minibatches"):
+    for key in (
+        "environment.recall.cues environment.recall.delay algorithm.minibatches algorithm.minibatch_size algorithm.microbatch_size"
+    ).split():
         if checks.has(config, key):
             checks.positive(config, key)
     for key in ("actors.warmup_steps", "actors.warmup_seconds", "record_every"):

@@ -81,6 +81,21 @@ def read_config(folder: str | Path) -> ConfigDict:
             f"{Path(folder) / 'config.json'} is damaged (it has no {', '.join(missing)}): put back a copy of the file, "
             "or train in another folder"
         )
+    wrong = [
+        key
+        for key in ("environment", "network", "reward", "compat")
+        if not isinstance(config[key], ConfigDict)
+    ]
+    wrong += [
+        f"environment.{key}"
+        for key in ("recall", "babyai_text")
+        if not wrong and not isinstance(config.environment.get(key, ConfigDict()), ConfigDict)
+    ]
+    if wrong or not isinstance(config.environment.name, str):
+        raise UserError(
+            f"{Path(folder) / 'config.json'} is damaged (what it has as {', '.join(wrong) or 'environment.name'}): put back a copy of the "
+            "file, or train in another folder"
+        )
     return reward_choice.apply(config, folder)
 
 
@@ -102,6 +117,8 @@ def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int
     """
     if is_natural(which):
         return int(which)
+    if which not in ("latest", "best"):
+        raise UserError(f"there is no checkpoint {which!r} of {folder}: must be latest, best or a step")
     step = checkpoints.best() if which == "best" else checkpoints.latest()
     if step is None:
         raise UserError(f"{folder} has no {which} checkpoint yet: train for longer, or choose another folder")

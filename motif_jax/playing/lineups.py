@@ -74,7 +74,8 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     """
     named = config.policy in _NAMED or is_outside(config.policy)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
-    checks.require(named or Path(config.policy).is_dir(), "policy", config.policy, allowed)
+    there = bool(config.policy) and Path(config.policy).is_dir()
+    checks.require(named or there, "policy", config.policy, allowed)
     which = config.agent.checkpoint
     good = which in ("latest", "best") or checks.is_natural(which)
     checks.require(good, "agent.checkpoint", which, "latest, best or a step")

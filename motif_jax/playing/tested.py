@@ -82,9 +82,11 @@ def open_player(config: ConfigDict, pinned: int | None = None) -> Player:
       UserError: it is nobody, or does not fit the environment.
     """
     name = config.policy
+    checks.positive(config, "environment.max_episode_steps", allow_none=True)
     outside = lineups.is_outside(name)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
-    checks.require(name in _NAMED or outside or Path(name).is_dir(), "policy", name, allowed)
+    there = bool(name) and Path(name).is_dir()
+    checks.require(name in _NAMED or outside or there, "policy", name, allowed)
     level = config.environment.name
     allowed = f"a level of BabyAI-Text; {levels_in_words()}"
     checks.require(level is None or catalogue.find(level) is not None, "environment.name", level, allowed)

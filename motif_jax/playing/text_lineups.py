@@ -31,6 +31,7 @@ from motif_jax.playing.text_games import (
 from motif_jax.support import config as checks
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 DTYPES = ("float32", "bfloat16")
 
@@ -47,7 +48,7 @@ def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str
       UserError: there is no task, `options` are no JSON object, or the agent's task is another one.
     """
     try:
-        own = json.loads(config.options or "{}")
+        own = parse_json(config.options or "{}")
     except ValueError:
         own = None
     checks.require(

@@ -10,6 +10,7 @@ import numpy as np
 from motif_jax.support import curves
 from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import NO_ARRAY
 
 LOG = "log.csv"
 # What a measure is called there.
@@ -46,7 +47,7 @@ def read_returns(path: str | os.PathLike[str]) -> np.ndarray:
     """
     try:
         found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except NO_ARRAY as error:
         raise UserError(f"{path} is no .npy file of numbers: {error}") from None
     if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu" or not found.size:
         raise UserError(f"{path} is no .npy file of numbers")

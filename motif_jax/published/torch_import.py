@@ -149,6 +149,8 @@ def read_quantiles(path: str | Path, row: int) -> list[float]:
                     continue
     except OSError as error:
         raise UserError(f"config.quantiles={path}: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"config.quantiles={path}: no file of numbers ({error})") from None
     # A header of the levels themselves reads as numbers too.
     rows = [numbers for numbers in rows if len(numbers) == len(QUANTILE_LEVELS)]
     if rows and np.allclose(rows[0], QUANTILE_LEVELS):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json
+from motif_jax.support.files import NO_ARRAY, atomic_write_json
 
 NAMES = ("trajectories", "bot_trajectories")
 STATUS = "status.json"
@@ -29,7 +29,7 @@ def read_array(path: str | os.PathLike[str]) -> np.ndarray:
         return np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise UserError(f"{path} is not there") from None
-    except (ValueError, EOFError, OSError) as error:
+    except NO_ARRAY as error:
         if "pickle" in str(error).lower():
             raise UserError(
                 f"{path} holds Python objects, which only unpickling could read, and unpickling runs what a file says: "

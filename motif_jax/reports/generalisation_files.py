@@ -116,10 +116,12 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
     summary = read_json(path, _ANEW, keys=("player", "base", "episodes", "confidence", "left_out", "tests"))
     try:
         for test in summary["tests"]:
-            for key in _MEASURED:
-                Estimate(**test[key])
-            for key in ("success_change", "return_change"):
-                Difference(**test[key])
+            for key in (*_MEASURED, "success_change", "return_change"):
+                (Estimate if key in _MEASURED else Difference)(**test[key])
+                if not all(
+                    isinstance(number, int | float) and abs(number) < 1e15 for number in test[key].values()
+                ):
+                    raise ValueError(f"no numbers as {key}")
             if not (isinstance(test["name"], str) and isinstance(test["what"], str)):
                 raise ValueError("a test's name is no text")
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.support.errors import UserError
+
 
 def as_text(message: np.ndarray | bytes) -> str:
     """Returns a NUL-padded message as text; bytes outside printable ASCII show as their escape."""
@@ -89,9 +91,14 @@ def pack(tallies: Sequence[MessageTally]) -> str:
 
 
 def unpack(text: str) -> list[MessageTally]:
-    """Undoes `pack`."""
-    rows = json.loads(zlib.decompress(base64.b85decode(text)))
-    return [MessageTally(row[0], row[1], 1, row[2], row[3]) for row in rows]
+    """Undoes `pack`; UserError where the text is damaged."""
+    try:
+        rows = json.loads(zlib.decompress(base64.b85decode(text)))
+        return [MessageTally(row[0], row[1], 1, row[2], row[3]) for row in rows]
+    except (ValueError, TypeError, LookupError, zlib.error) as error:
+        raise UserError(
+            f"the messages of an episode are damaged ({error}): take its line out of episodes.jsonl, and evaluate plays it again"
+        ) from None
 
 
 def as_rows(tallies: Sequence[MessageTally]) -> list[dict[str, Any]]:

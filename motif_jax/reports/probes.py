@@ -92,7 +92,7 @@ def read(folder: str | os.PathLike[str]) -> Probes | None:
             found,
             tuple(sorted(clauses, key=lambda clause: -clause.change)),
         )
-    except (IndexError, KeyError, TypeError, ValueError) as error:
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{path} or {LINES} beside it is damaged ({error}): {_REMEDY}") from None
 
 

@@ -52,7 +52,13 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     Raises:
       UserError: a line is damaged.
     """
-    return list(read_json_lines(path, ("seed",)))
+    rows = list(read_json_lines(path, ("seed",)))
+    for number, row in enumerate(rows, start=1):
+        if not all(isinstance(row.get(key), str) for key in ("method", "flags")):
+            raise UserError(
+                f"{path} is damaged in line {number} (no text as method or flags): take out that line"
+            )
+    return rows
 
 
 def find(rows: Sequence[Mapping[str, Any]], method: str, seed: int, flags: str) -> Mapping[str, Any] | None:

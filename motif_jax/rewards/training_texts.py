@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 from motif_jax.datasets.pairs.distinct import hash_rows
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_save_npy
+from motif_jax.support.files import NO_ARRAY, atomic_save_npy
 
 FILE = "training_texts.npy"
 # The same in a .safetensors file: uint64 [M], ascending.
@@ -82,7 +82,7 @@ def read_training_texts(folder: Path) -> TrainingTexts:
     try:
         hashes = np.load(path, allow_pickle=False)
         good = hashes.dtype == np.uint64 and hashes.ndim == 1 and bool((hashes[1:] > hashes[:-1]).all())
-    except (OSError, ValueError, EOFError):
+    except NO_ARRAY:
         good = False
     if not good:
         raise UserError(f"{path} is damaged: remove it, and give train_reward's command once more")

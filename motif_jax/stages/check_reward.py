@@ -40,6 +40,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for key in ("least_met", "questions"):
         checks.positive(config, key)
     checks.positive(config, "wait_seconds")
+    checks.positive(config, "reward.step", allow_zero=True, allow_none=True)
     checks.fraction(config, "minimum", allow_none=True)
 
 

@@ -137,7 +137,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
         network = _network(config)
         actions = network.spec.num_actions
         data = cloning_data.load(config, cloning_data.read(config), actions, _special(config))
-        folder = fetch(config.network.model)
+        folder = fetch(config.network.model, "network.model")
         model = language_config.read(folder)
         parallel = DataParallel(jax.local_devices()[: config.num_devices])
         weights = "".join(digests.of_file(path) for path in sorted(Path(folder).glob("*.safetensors")))

@@ -16,7 +16,7 @@ from motif_jax.envs.text.contract import TextTask
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import FolderLock, read_json
+from motif_jax.support.files import FolderLock, parse_json, read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 
 # Everything that decides what is drawn; only the number of workers may change.
@@ -39,7 +39,7 @@ def options_of(config: ConfigDict) -> dict[str, Any]:
         )
         return registry.options_of(config.to_dict())
     try:
-        found = json.loads(config.options or "{}")
+        found = parse_json(config.options or "{}")
     except ValueError:
         found = None
     checks.require(isinstance(found, dict), "options", config.options, 'a JSON object such as {"words": 3}')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from ml_collections import ConfigDict
 from motif_jax.support import config as checks
 from motif_jax.support import import_origin, run_folder
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import FolderLock
+from motif_jax.support.files import FolderLock, parse_json
 
 FILES, UPVOTE = ("file",), "upvote"
 # By what Q is of; without Q the prefix decides.
@@ -36,7 +35,7 @@ def _task(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
     from motif_jax.envs.text import registry
 
     try:
-        options = json.loads(config.options or "{}")
+        options = parse_json(config.options or "{}")
     except ValueError:
         options = None
     checks.require(

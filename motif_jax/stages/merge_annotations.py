@@ -23,7 +23,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.existing_folder(config, "dataset_dir")
     dataset = PairsDataset.open(config.dataset_dir, need=())
     names = _names(config, dataset)
+    there = dataset.preference_names()
     for name in names:
+        checks.require(
+            name in there, "names", config.names, f"label files of the dataset: {', '.join(there) or 'none'}"
+        )
         dataset.preference(name)
     if config.name:
         shards.check_name(config.name)

@@ -74,7 +74,7 @@ def _check_model(config: ConfigDict) -> None:
             settings.folder,
             "None: config.model.folder has a tokenizer",
         )
-        folder = fetch(config.model.folder)
+        folder = fetch(config.model.folder, "model.folder")
     else:
         checks.choice(config, "model.architecture", ARCHITECTURES)
         if settings.folder:

@@ -26,6 +26,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     checks.existing_folder(config, "policy")
     checks.require(bool(config.probes.prompts), "probes.prompts", "", "'own' or a JSON file")
+    which = config.checkpoint
+    good = which in ("all", "latest", "best") or checks.is_natural(which)
+    checks.require(good, "checkpoint", which, "all, latest, best or a step")
     _open(config)
 
 

@@ -83,6 +83,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         allowed = "False unless evaluations names two or more of BabyAI-Text"
         checks.require(good, "first_must_lead", True, allowed)
     checks.positive(config, "max_messages")
+    checks.positive(config, "reward.step", allow_zero=True, allow_none=True)
     checks.fraction(config, "reward.quantile", allow_none=True)
 
 

@@ -56,7 +56,7 @@ def check_model(config: ConfigDict, does: str) -> tuple[Tokenizer, ModelConfig]:
     checks.choice(config, "dtype", ("float32", "bfloat16"))
     if not config.model:
         raise UserError("config.model must name a folder with config.json, safetensors and tokenizer.json")
-    folder = fetch(config.model)
+    folder = fetch(config.model, "model")
     settings = configs.read(folder)
     configs.require_decoder(settings, does)
     weights.Tensors(folder)

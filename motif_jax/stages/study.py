@@ -54,13 +54,12 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.require(name in study.MEASURES, "measures", name, f"of {', '.join(study.MEASURES)}")
     for name in _listed(config.prepare_order):
         checks.require(name in config.prepare, "prepare_order", name, f"of {', '.join(config.prepare)}")
-    for flags in (
-        config.training,
-        config.evaluation,
-        *map(config.prepare.get, _listed(config.prepare_order)),
-    ):
-        file = flags.split()[0].partition(":")[0]
-        checks.require(resources.path(file).is_file(), "training, evaluation, prepare", file, "a config file")
+    for key in ("training", "evaluation", *(f"prepare.{name}" for name in _listed(config.prepare_order))):
+        flags = checks.dotted(config, key)
+        file = (flags.split() or [""])[0].partition(":")[0]
+        allowed = "a config file and its flags"
+        checks.require(bool(file) and resources.path(file).is_file(), key, flags, allowed)
+    checks.require(bool(config.rows), "rows", config.rows, "a file of lines, one a run")
     if config.page:
         study.check_page(Path(config.page))
     study.read_rows(_rows(config, workdir))
@@ -76,7 +75,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _rows(config: ConfigDict, workdir: Path) -> Path:
-    return Path(config.rows.format(workdir=workdir))
+    return Path(config.rows.replace("{workdir}", str(workdir)))
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:

@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from motif_jax.support.errors import UserError
 
 _PORTS = 65_536
+_TOO_LARGE = 1 << 63
 # Quirks of the published code, each off unless a config turns it on.
 COMPAT_SWITCHES = frozenset(
     """sober_mask oracle_patch_edge crop_row_offset seed_noop message_count_off vtrace_bootstrap
@@ -115,6 +116,32 @@ def positive(config: ConfigDict, key: str, allow_zero: bool = False, allow_none:
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     good = number and (value > 0 or (allow_zero and value == 0))
     require(good, key, value, "a number of at least 0" if allow_zero else "a number above 0")
+
+
+def check_values(config: ConfigDict) -> None:
+    """Refuses what no key of any config can mean: numbers that are not finite or have no end, and text that cannot be written.
+
+    Stages ask for more of each key; this is asked for all of them before.
+
+    Raises:
+      UserError: names the key, the value and what is allowed.
+    """
+    for key, value in flat(config.to_dict()).items():
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(each, float):
+                require(math.isfinite(each), key, value, "a finite number")
+            elif isinstance(each, int):
+                require(abs(each) < _TOO_LARGE, key, value, "below 2^63")
+            elif isinstance(each, str):
+                written = each.isprintable() or _can_be_written(each)
+                require(written, key, ascii(value), "text in UTF-8 without zeros")
+
+
+def _can_be_written(text: str) -> bool:
+    try:
+        return "\0" not in text and bool(text.encode() or True)
+    except UnicodeEncodeError:  # bytes that are no UTF-8
+        return False
 
 
 def check_profile(config: ConfigDict) -> None:

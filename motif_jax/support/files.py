@@ -10,14 +10,27 @@ import os
 import shutil
 import socket
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any, BinaryIO
 
 import numpy as np
 
 from motif_jax.support.errors import UserError
 
+_TAKE_OUT = "take out that line, which loses what it says, or put back a copy of the file"
+# What numpy raises of a file that is no array, or no archive of arrays, whatever has become of it.
+NO_ARRAY = (
+    OSError, ValueError, EOFError, SyntaxError, TokenError, KeyError, TypeError, NotImplementedError, OverflowError, MemoryError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+# What the system says of a path that is there and cannot be used.
+UNUSABLE = (
+    errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.ENAMETOOLONG, errno.EIO,
+)  # fmt: skip
 # What the system says where there is no room: on the disk, in a quota, below a limit of the process (ulimit -f).
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What is said of a file that cannot be locked.
@@ -141,7 +154,7 @@ def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys
     """
     try:
         with open(path, "rb") as file:
-            value = _parse_json(file.read(), kind)
+            value = parse_json(file.read(), kind)
         if missing := [key for key in keys if key not in value]:
             raise ValueError(f"it has no {', '.join(missing)}")
     except OSError as error:
@@ -152,18 +165,29 @@ def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys
 
 
 def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> IO[str]:
-    """Opens a file of lines to be written on, without those that `keep` does not say of and without a last one torn by a kill."""
-    path = Path(path)
+    """Opens a file of lines to be written on, without those that `keep` does not say of and without a last one torn by a kill.
+
+    Raises:
+      UserError: a line is damaged: `keep` raises ValueError, LookupError or TypeError for it; names file, line and the remedy.
+    """
+    path, kept, number = Path(path), [], 0
     if path.exists():
-        *whole, _ = path.read_text(encoding="utf-8").split("\n")
-        atomic_write_text(path, "".join(f"{line}\n" for line in whole if keep(line)))
+        try:
+            for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):  # noqa: B007 - told below
+                if keep(text := line.decode()):
+                    kept.append(f"{text}\n")
+        except (ValueError, LookupError, TypeError) as error:
+            raise UserError(
+                f"{path} is damaged in line {number} ({type(error).__name__}: {error}): {_TAKE_OUT}"
+            ) from None
+        atomic_write_text(path, "".join(kept))
     return open(path, "a", encoding="utf-8")
 
 
 def read_json_lines(
     path: str | os.PathLike[str],
     whole_numbers: Iterable[str] = (),
-    remedy: str = "take out that line, which loses what it says, or put back a copy of the file",
+    remedy: str = _TAKE_OUT,
 ) -> Iterator[dict[str, Any]]:
     """Yields the objects of a file with one on each line; a last line torn by a kill is left out; no file has none.
 
@@ -180,7 +204,7 @@ def read_json_lines(
             if not line.endswith(b"\n"):
                 return
             try:
-                row = _parse_json(line, dict)
+                row = parse_json(line, dict)
                 for key in whole_numbers:
                     if type(row.get(key)) is not int:
                         raise ValueError(f"no whole number as {key}")
@@ -189,8 +213,8 @@ def read_json_lines(
             yield row
 
 
-def _parse_json(data: bytes, kind: type) -> Any:
-    """The value in `data`; ValueError says why there is none of this kind."""
+def parse_json(data: bytes | str, kind: type = object) -> Any:
+    """The value in `data`, which anybody may have written; ValueError says why there is none of this kind."""
     try:
         value = json.loads(data)
     except RecursionError:

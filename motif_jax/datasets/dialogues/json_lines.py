@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 _TOGETHER = 1024
 _FORM = "{sequence: [[text, is_action], ...], reward: [a number for each], done}"
@@ -30,8 +30,8 @@ def read(path: str | Path) -> Iterator[Dialogues]:
                 if not line.strip():
                     continue
                 try:
-                    part.append(_dialogue(json.loads(line)))
-                except (ValueError, KeyError, TypeError, RecursionError) as error:
+                    part.append(_dialogue(parse_json(line)))
+                except (ValueError, KeyError, TypeError) as error:
                     what = f"no {error}" if isinstance(error, KeyError) else str(error)
                     raise UserError(
                         f"{path}: line {number} is no dialogue ({what}): must be {_FORM}"

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, naming, sync
+from motif_jax.support.files import atomic_write_bytes, naming, parse_json, sync
 
 FORMAT, VERSION = b"motif_jax.dialogues", 1
 SCHEMA = pa.schema(
@@ -133,4 +133,7 @@ def about(path: str | Path) -> dict[str, Any]:
         metadata = pq.read_schema(path).metadata or {}
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} is not a parquet file that can be read: {error}") from None
-    return json.loads(metadata.get(b"about", b"{}"))
+    try:
+        return parse_json(metadata.get(b"about", b"{}"), dict)
+    except ValueError as error:
+        raise UserError(f"{path}: what it says of where it is from cannot be read ({error})") from None

@@ -9,15 +9,13 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes
+from motif_jax.support.files import NO_ARRAY, atomic_write_bytes
 
 _NAME = re.compile(r"(\d{8})-(\d{6,})\.npz")
 
@@ -109,16 +107,7 @@ def load_actions(path: Path) -> np.ndarray:
 def _naming_damage(path: Path) -> Iterator[None]:
     try:
         yield
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,
-        EOFError,
-        KeyError,
-        NotImplementedError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except NO_ARRAY as error:
         raise UserError(
             f"{path} is damaged ({error}): remove it and give the same command, which plays that episode again"
         ) from None

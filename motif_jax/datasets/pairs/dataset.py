@@ -21,7 +21,7 @@ import numpy as np
 from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.verdicts import PAIR
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import read_json
+from motif_jax.support.files import NO_ARRAY, read_json
 
 
 class PairsDataset:
@@ -201,7 +201,12 @@ def _maker(folder: Path) -> str:
 def _read_meta(folder: Path) -> dict[str, Any]:
     path = folder / layout.META
     remedy = "put it back from a copy, or remove it: a dataset without it is read as the published one"
-    return read_json(path, remedy) if path.exists() else {}
+    if not path.exists():
+        return {}
+    found = read_json(path, remedy)
+    if not isinstance(found.get("digests", {}), dict):
+        raise UserError(f"{path} is damaged (no object as digests): {remedy}")
+    return found
 
 
 def map_array(path: Path) -> np.ndarray:
@@ -211,7 +216,7 @@ def map_array(path: Path) -> np.ndarray:
         raise UserError(f"{path} is missing: the arrays in {path.parent.name}/ are {have}")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except NO_ARRAY as error:
         raise UserError(f"{path} is damaged, cut off or no .npy array of numbers: {error}") from None
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path}: an archive of arrays, expected a single .npy array")

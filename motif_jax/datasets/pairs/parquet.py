@@ -19,6 +19,7 @@ from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.targets import probabilities_path, read_probabilities
 from motif_jax.datasets.pairs.writer import PairsWriter
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 FORMAT, VERSION = b"motif_jax.pairs", 1
 ROWS_PER_GROUP = 2048
@@ -182,7 +183,7 @@ def contents(path: str | Path) -> Contents:
     if metadata.get(FORMAT) != str(VERSION).encode():
         raise UserError(f"{path} is not a pairs dataset in parquet (version {VERSION})")
     try:
-        described = json.loads(metadata[b"described"])
+        described = parse_json(metadata[b"described"])
         num_pairs, meta = int(described["num_pairs"]), dict(described["dataset"])
         arrays = {
             str(name): (tuple(int(size) for size in about["shape"]), np.dtype(about["dtype"]))

@@ -11,7 +11,7 @@ import numpy as np
 from motif_jax.datasets.tokens import layout
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import read_json
+from motif_jax.support.files import NO_ARRAY, read_json
 
 _KEYS = ("tokenizer", "vocab_size", "items", "tokens", "dtypes", "digests", "content")
 
@@ -39,10 +39,24 @@ class TokensDataset:
         if not path.is_file():
             raise UserError(f"{folder} is no dataset of tokens: it has no {layout.MANIFEST}")
         self.manifest: dict[str, Any] = read_json(path, "write the dataset anew", keys=_KEYS)
+        self._check_manifest(path)
         arrays = {name: self._map(name) for name in self.manifest["dtypes"]}
         self.tokens, self.offsets = arrays[layout.TOKENS], arrays[layout.OFFSETS]
         self.token_columns: Mapping[str, np.ndarray] = _below(arrays, layout.TOKEN_COLUMNS)
         self.item_columns: Mapping[str, np.ndarray] = _below(arrays, layout.ITEM_COLUMNS)
+
+    def _check_manifest(self, path: Path) -> None:
+        """Raises UserError where what the manifest says cannot be of a dataset."""
+        said = self.manifest
+        counts = all(
+            type(said[key]) is int and 0 <= said[key] < 1 << 62 for key in ("items", "tokens", "vocab_size")
+        )
+        names = all(
+            isinstance(said[key], dict) and all(isinstance(each, str) for each in said[key].values())
+            for key in ("dtypes", "digests")
+        )
+        if not (counts and names and {layout.TOKENS, layout.OFFSETS} <= set(said["dtypes"])):
+            raise UserError(f"{path} is damaged (counts, dtypes or digests are none): write the dataset anew")
 
     def _map(self, name: str) -> np.ndarray:
         path, manifest = self.folder / f"{name}.npy", self.manifest
@@ -51,7 +65,7 @@ class TokensDataset:
         try:
             # Nothing can be mapped of a file without rows.
             array = np.load(path, mmap_mode="r" if rows else None, allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except NO_ARRAY as error:
             raise UserError(f"{path} cannot be read ({error}): write the dataset anew") from None
         if array.shape != (rows,) or array.dtype.str != manifest["dtypes"][name]:
             raise UserError(
@@ -64,7 +78,7 @@ class TokensDataset:
         """Reads every file; UserError names one that is not as it was written."""
         for name, digest in self.manifest["digests"].items():
             path = self.folder / f"{name}.npy"
-            if digests.of_file(path) != digest:
+            if not path.is_file() or digests.of_file(path) != digest:
                 raise UserError(f"{path} is not as it was written: write the dataset anew")
 
     @property

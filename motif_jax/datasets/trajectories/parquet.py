@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import naming, sync
+from motif_jax.support.files import naming, parse_json, sync
 
 FILE, META = "trajectories.parquet", "trajectories.json"
 _ABOUT = b"motif_jax.trajectories"
@@ -89,7 +89,7 @@ def about(path: str | os.PathLike[str]) -> dict[str, Any]:
     import pyarrow.parquet
 
     try:
-        found = json.loads((pyarrow.parquet.read_schema(path).metadata or {})[_ABOUT])
+        found = parse_json((pyarrow.parquet.read_schema(path).metadata or {})[_ABOUT])
         if not all(key in found for key in _NEEDED):
             raise ValueError(f"its metadata lack one of {', '.join(_NEEDED)}")
     except FileNotFoundError:

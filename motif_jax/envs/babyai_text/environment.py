@@ -112,7 +112,8 @@ def _check(
         _refuse("language", language, f"'' (the level's own) or one of {', '.join(catalogue.LANGUAGES)}")
     if not isinstance(observations, int) or observations < 1:
         _refuse("observations", observations, "a positive number")
-    if isinstance(actions, str) or not actions or len(set(actions)) < len(actions) or not all(actions):
+    texts = not isinstance(actions, str) and all(isinstance(name, str) and name for name in actions)
+    if not (texts and actions and len(set(actions)) == len(actions)):
         _refuse("actions", actions, "names of actions, each different and not empty")
 
 

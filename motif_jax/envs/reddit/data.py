@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from pathlib import Path
 from typing import NamedTuple
 
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 FILES = ("comments_positive.csv", "comments_negative.csv")
 # Columns, counted from 0, of the comment, its score and what it replies to.
@@ -70,8 +70,8 @@ def read_indexes(key: str, path: str, count: int) -> list[int]:
     if not os.path.isfile(path):
         raise UserError(f"config.{key}={path}: must be an existing file, or empty for all rows")
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        found = parse_json(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
         raise UserError(f"config.{key}={path}: cannot be read as JSON ({error})") from None
     good = isinstance(found, list) and found and all(type(row) is int and 0 <= row < count for row in found)
     if not good:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from motif_jax.envs.text.file_tokens import FileTokenizer
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 RECORDED, GAMES = "recorded", "games"
 FOLDER = "comments"
@@ -187,7 +187,7 @@ class Reddit(TextTask):
         if not path:
             return {}
         try:
-            found = json.loads(Path(path).read_text(encoding="utf-8"))
+            found = parse_json(Path(path).read_bytes())
             good = isinstance(found, dict) and all(map(_finite, found.values()))
         except (OSError, ValueError) as error:
             raise UserError(f"config.{self.name}.scores={path}: cannot be read as JSON ({error})") from None

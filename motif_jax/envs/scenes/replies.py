@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import urllib.parse
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from motif_jax.envs.scenes.speaking import Speaker, pairs
 from motif_jax.envs.visdial.client import ANSWER, QUESTION, REWARDS
+from motif_jax.support.files import parse_json
 
 _KINDS = {
     route: (reward, step) for reward, routes in REWARDS.items() for route, step in zip(routes, (True, False))
@@ -32,18 +32,18 @@ class Replies:
         try:
             fields = dict(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True))
             return 200, self._reply(route, fields)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
             return 400, {"error": what}
 
     def _reply(self, route: str, fields: dict[str, str]) -> Any:
-        history, caption = json.loads(fields["history"]), fields["caption"]
+        history, caption = parse_json(fields["history"]), fields["caption"]
         if not isinstance(history, list):
             raise ValueError("history must be a list")
         pairs(history)  # refuses what is none
         if route == QUESTION:
             return self._speaker.ask(history, caption)
-        features = np.asarray(json.loads(fields["img_features"]), np.float64)
+        features = np.asarray(parse_json(fields["img_features"]), np.float64)
         if route == ANSWER:
             return self._speaker.answer(history, caption, features)
         reward, step = _KINDS[route]

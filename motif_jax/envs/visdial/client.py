@@ -19,6 +19,7 @@ import numpy as np
 
 from motif_jax.envs.visdial.environment import History
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import parse_json
 
 # Kind of reward -> routes that answer, and that value a talk.
 REWARDS = {"rank": ("/step_rank", "/fetch_reward_rank"), "distance": ("/step", "/fetch_reward")}
@@ -102,7 +103,7 @@ class VisDialServer:
             if attempt:
                 time.sleep(min(self._wait * 2 ** (attempt - 1), _LONGEST_WAIT))
             try:
-                return read(json.loads(self._post(route, data)))
+                return read(parse_json(self._post(route, data)))
             except urllib.error.HTTPError as error:
                 last = f"HTTP status {error.code}"
                 error.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import NO_ARRAY, parse_json
 
 _LAYOUT = "a list of {caption, dialog: [{question, answer}]}"
 
@@ -40,8 +40,8 @@ def read_json_file(key: str, path: str) -> Any:
     if not path or not os.path.isfile(path):
         raise UserError(f"config.{key}='{path}': must be an existing file")
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return parse_json(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
         raise UserError(f"config.{key}={path}: cannot be read as JSON ({error})") from None
 
 
@@ -146,7 +146,7 @@ class Features:
             raise UserError(
                 f"config.{self._key}={self._path}: has no array {self._name}, which the split asks for"
             ) from None
-        except (OSError, ValueError) as error:
+        except NO_ARRAY as error:
             raise UserError(f"config.{self._key}={self._path}: cannot be read ({error})") from None
 
     def __len__(self) -> int:
@@ -154,7 +154,10 @@ class Features:
 
     def __getitem__(self, row: int) -> np.ndarray:
         """Float64 [D]."""
-        found = np.asarray(self._rows[row], np.float64)
+        try:
+            found = np.asarray(self._rows[row], np.float64)
+        except NO_ARRAY as error:
+            raise UserError(f"config.{self._key}={self._path}: cannot be read ({error})") from None
         length = float(np.sqrt((found * found).sum()))
         return found / length if self._normalise and length else found
 

@@ -1,0 +1,207 @@
+"""Every key of every config with values that mean nothing: each is one line that names the key, before any work."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ml_collections import ConfigDict, FieldReference
+
+from motif_jax.support.config import check_values, dotted
+from motif_jax.support.errors import UserError
+from tests.stage_inputs import CONFIGS, Inputs, ready, variants
+
+# What a value of a type is tried with; what no key of any config can mean is tried once, below.
+TRIED: dict[type, tuple[Any, ...]] = {
+    int: (-1, 0),
+    float: (-1.0, 0.0),
+    str: ("", "no such thing"),
+    tuple: ((), (-1,)),
+}
+# Configs whose check takes a tenth of a second.
+SLOW = {int: (-1,), float: (-1.0,), str: ("no such thing",), tuple: ((-1,),)}
+# Keys, by the last part of their name, of which these mean something.
+NEGATIVE = set(
+    """seed data_seed noise_seed simulated_seed cutoff reward_scale reward_shift yes_no_reward goal percentile advantage_clip
+    advantage_weight log_prob_weight rerank_advantage_weight rerank_log_prob_weight target_return constant scale shift q_max q_min
+    similarity top_k threshold repetition quantile_row mean""".split()
+)
+ZERO = NEGATIVE | set(
+    """flush_seconds shard_index minimum patience distractors b1 b2 final_fraction max_gradient_norm warmup_steps warmup_share start
+    agents descender eater kicker runner searcher uniform walker num_dialogues num_words vocab_size record_every show_best show step
+    heads discount quantile page port latency_seconds epochs smoothing dropout cql margin q v policy expectile beta context_weight polyak
+    weight_decay seconds_per_step warmup_seconds exploration_coefficient entropy_coefficient value_coefficient gamma gae_lambda
+    value_statistics_rate count_exponent extrinsic_coefficient intrinsic_coefficient wait_seconds clauses_every variance temperature
+    deviations retries prompt cached completion minimum_mass every_seconds decay smallest""".split()
+)
+# Keys whose text is free, or empty for none.
+FREE = set(
+    """name project title text licence notes model stops candidates measure published_task host goal compile_cache devices revision
+    key_variable download_dir store_dir server_reward answer_mode names rows""".split()
+)
+EMPTY = FREE | set(
+    """file evaluation change kind language patterns agents options policy folder indexes lexicon prompt scores server store tokenizer url
+    additional tweets published_tasks task data value checkpoint words method dir dataset_dir arrays evaluations only page prepare_order
+    table_order kinds recordings replays tests prompt_file annotator_weights store_dir prompts texts device cores table vectors goals
+    structured extra_body quantization chat_template_kwargs python actions_file action_names flat_sizes reward tape""".split()
+)
+# Keys that the variant does not read: those of annotators, players, kinds and tasks that are not asked for.
+NOT_READ = {
+    "annotate": r"(vllm|openai|sampling)\..*|answer\.minimum_mass",
+    "clone_behaviour": r"published\..*|lora\.(rank|alpha)|environment\.(max_episode_steps|babyai_text\..*)",
+    "collect_text": r"(visdial|scenes|reddit|babyai_text)\..*|wordle\.(adversary|guesses|indexes|suboptimal|tweets|\w*simulated\w*|top_p|num_(adv|sub)\w*)",
+    "collect_trajectories": r"network\..*|agent\.checkpoint",
+    "import_ilql": r"method",
+    "import_torch": r"(agent|reward)\..*",
+    "oni": r"reward\.(training|pairs|classifier)\..*|reward\.(threshold|decay|quantile|step|dir|encoder)|annotator\.(vllm|openai|sampling)\..*"
+    r"|annotator\.answer\.minimum_mass",
+    "oni_study": r"(methods|prepare)\..*|tables\.a_tenth",
+    "test_language_agent": r"agent\.checkpoint|environment\.babyai_text\..*|lora\..*",
+    "train_language_agent": r"lora\.(rank|alpha)",
+    "pretrain_language_model": r"lora\.(rank|alpha)",
+}
+# Further configs, and which of their keys are tried: annotators and kinds of reward that the variants do not ask for.
+MORE: dict[str, tuple[str, dict[str, Any], str]] = {
+    "annotate by a server": ("annotate", {"annotator": "openai", "openai.model": "judge"}, r"(openai|sampling|answer)\..*"),
+    "oni classifies": ("oni", {"reward.kind": "classification"}, r"reward\.(training|classifier)\..*"),
+    "oni ranks": ("oni", {"reward.kind": "ranking"}, r"reward\.(pairs\..*|threshold|decay)"),
+    "oni asks a server": ("oni", {"annotator.kind": "openai", "annotator.openai.model": "judge"}, r"annotator\.(openai|sampling)\..*"),
+    "clone with additions": ("clone_behaviour", {"lora.patterns": "*"}, r"lora\..*"),
+}  # fmt: skip
+CASES = {name: (name, {}, "") for name in CONFIGS if name != "benchmark"} | MORE
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Inputs:
+    return Inputs(tmp_path_factory.mktemp("inputs"), trained)
+
+
+@pytest.fixture(autouse=True)
+def without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub.constants as constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+
+def check(config: ConfigDict, workdir: Path) -> str | None:
+    """What the launcher says of a config; None where it would begin."""
+    try:
+        check_values(config)
+        importlib.import_module(f"motif_jax.stages.{config.stage}").check(config, workdir)
+    except UserError as error:
+        return str(error)
+    finally:
+        assert not workdir.exists(), "something was written before the check"
+    return None
+
+
+def kinds(config: ConfigDict, prefix: str = "") -> Iterator[tuple[str, type]]:
+    """Every key with the type of its values."""
+    for name, value in config.items(preserve_field_references=True):
+        kind = value.get_type() if isinstance(value, FieldReference) else type(value)
+        if isinstance(value, ConfigDict):
+            yield from kinds(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", kind
+
+
+def means_something(key: str, value: Any) -> bool:
+    """Whether a key may have this value."""
+    name = key.rpartition(".")[2]
+    if isinstance(value, str):
+        return name in (FREE if value else EMPTY)
+    if isinstance(value, tuple):
+        return not value and name in EMPTY
+    return name in (NEGATIVE if value else ZERO)
+
+
+def plain_variant(name: str) -> str:
+    """The variant that is tried: the smallest."""
+    return "smoke" if "smoke" in variants(name) else variants(name)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_values_that_mean_nothing(case: str, inputs: Inputs, tmp_path: Path) -> None:
+    name, changes, only = CASES[case]
+    variant = plain_variant(name)
+    base = ready(name, variant, inputs)
+    base.update_from_flattened_dict(changes)
+    assert check(base, tmp_path / "run") is None
+    costly = name in (
+        "train_agent",
+        "oni",
+        "train_language_agent",
+        "clone_behaviour",
+        "test_language_agent",
+        "oni_study",
+    )
+    tried, wrong, count = SLOW if costly else TRIED, [], 0
+    for key, kind in kinds(base):
+        if key == "stage" or not (
+            re.fullmatch(only, key) if only else not re.fullmatch(NOT_READ.get(name, "-"), key)
+        ):
+            continue
+        before = dotted(base, key)
+        for value in tried.get(kind, ()):
+            if value == before or means_something(key, value):
+                continue
+            config = base.copy_and_resolve_references()
+            config.update_from_flattened_dict({key: value})
+            count += 1
+            try:
+                said = check(config, tmp_path / "run")
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}"
+            if said is None or key.rpartition(".")[2] not in said or "Error:" in said:
+                wrong.append(f"{key}={value!r}: {said}")
+    assert not wrong, "\n".join(wrong)
+    assert count
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (float("nan"), "a finite number"), (float("-inf"), "a finite number"), (10**30, "below 2^63"), ("a\0b", "UTF-8"), ("\udcff", "UTF-8"),
+        ((1, float("inf")), "a finite number"),
+    ],
+)  # fmt: skip
+def test_what_no_key_can_mean_is_refused_for_all(value: Any, said: str) -> None:
+    config = ConfigDict({"some": {"key": value}, "fine": 1.5, "text": "über\n", "none": None, "flag": True})
+    with pytest.raises(
+        UserError, match=rf"config\.some\.key=.*: must be {re.escape(said)}|config\.some\.key=.*{said}"
+    ):
+        check_values(config)
+    config.some.key = None
+    check_values(config)
+
+
+# Variants that want more than a small machine has, and what their refusal names.
+WANTED = {
+    ("annotate", "faithful"): "vLLM is not installed",
+    ("collect_text", "visdial"): "config.visdial.reward_cache",
+    # Of data: a stream has no best part, and pictures and comments need their files or tokens.
+    ("train_text", "bc_top"): "config.filter.top",
+    ("train_text", "visdial"): "config.visdial.reward_cache",
+    ("train_text", "scenes"): "config.scenes.tokenizer",
+    ("train_text", "reddit"): "config.reddit.tokenizer",
+    # They take a policy as it is.
+    ("train_text", "psi"): "config.initial.policy",
+    ("train_text", "bcq"): "config.initial.policy",
+    ("train_text", "_g"): "config.initial.policy",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name != "benchmark"])
+def test_every_variant_passes_its_check_or_names_what_it_wants(
+    name: str, inputs: Inputs, tmp_path: Path
+) -> None:
+    for variant in variants(name):
+        said = check(ready(name, variant, inputs), tmp_path / "run")
+        wanted = [words for (config, part), words in WANTED.items() if config == name and part in variant]
+        assert said is None or any(words in said for words in wanted), f"{name}:{variant}: {said}"

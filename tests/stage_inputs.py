@@ -1,0 +1,246 @@
+"""Small inputs for every stage: what a fresh run of each variant of each config needs before its `check` accepts it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from tests.processes import REPOSITORY
+
+LEVEL = "BabyAI-GoToLocal-v0"
+# Tokens of a prompt of BabyAI-Text, as the tiny model writes them.
+ROOM = 160
+
+
+@functools.cache
+def module(name: str) -> Any:
+    """The module of configs/NAME.py."""
+    spec = importlib.util.spec_from_file_location(f"configs_{name}", REPOSITORY / "configs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+CONFIGS = tuple(sorted(path.stem for path in (REPOSITORY / "configs").glob("*.py")))
+
+
+@functools.cache
+def variants(name: str) -> tuple[str, ...]:
+    """The variants of configs/NAME.py, as its complaint about an unknown one lists them."""
+    if name == "benchmark":
+        from motif_jax import benchmarks
+
+        gpu = [f"{each}_gpu" for each in benchmarks.names() if benchmarks.gpu_size(each)]
+        return (*benchmarks.names(), *gpu)
+    with pytest.raises(ValueError, match="is not one of") as raised:
+        module(name).get_config("no such variant")
+    return tuple(re.findall("'([^']*)'", str(raised.value).partition("is not one of")[2]))
+
+
+class Inputs:
+    """Files and folders that stages read, below `folder`."""
+
+    def __init__(self, folder: Path, reward: Path) -> None:
+        self.folder, self.reward = folder, reward
+        (folder / "nothing").mkdir(parents=True, exist_ok=True)
+
+    @functools.cached_property
+    def dataset(self) -> Path:
+        """Pairs with two label files."""
+        from tests.reward_fixtures import make_dataset, write_labels
+
+        folder = self.folder / "dataset"
+        make_dataset(folder, pairs=60, glyphs=True)
+        for name in ("lexicon_msg_defaultgoal", "llama70b_msg_defaultgoal_default"):
+            write_labels(folder, name, np.load(folder / "preference" / "test.npy"))
+        return folder
+
+    @functools.cached_property
+    def pairs_table(self) -> Path:
+        """The dataset in one file."""
+        from motif_jax.datasets.pairs import parquet
+        from motif_jax.datasets.pairs.dataset import PairsDataset
+
+        path = self.folder / "pairs.parquet"
+        for _ in parquet.write(PairsDataset.open(self.dataset), path):
+            pass
+        return path
+
+    @functools.cached_property
+    def model(self) -> Path:
+        """A language model that knows the words of BabyAI-Text."""
+        from tests.language import talkers
+
+        return talkers.write(self.folder / "model", "gpt2")
+
+    @functools.cached_property
+    def prompts(self) -> Path:
+        path = self.folder / "prompts.jsonl"
+        path.write_text('{"prompt": "go to", "candidates": ["turn left", "turn right"]}\n')
+        return path
+
+    @functools.cached_property
+    def texts(self) -> Path:
+        path = self.folder / "texts.txt"
+        path.write_text("go to the red ball, then turn left\n\n" * 200)
+        return path
+
+    @functools.cached_property
+    def text_agent(self) -> Path:
+        """An agent of Wordle as train_text leaves it."""
+        from tests import text_agents
+
+        folder = text_agents.write(self.folder / "text_agent")
+        config = module("train_text").get_config("smoke")
+        (folder / "config.json").write_text(json.dumps(config.to_dict()))
+        return folder
+
+    @functools.cached_property
+    def dialogues(self) -> Path:
+        """Games of Wordle as collect_text leaves them."""
+        from motif_jax.datasets.dialogues import parquet
+        from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+
+        game = Dialogue(
+            ("Wordle:\n", "c r a n e\n", "b b b b b\n", "m o i s t\n"), (None, -1.0, None, 0.0), True, {}
+        )
+        folder = self.folder / "dialogues"
+        parquet.write(folder / "dialogues.parquet", [Dialogues.of([game] * 120)], {})
+        return folder
+
+    @functools.cached_property
+    def trajectories(self) -> Path:
+        """Steps of BabyAI-Text as collect_trajectories leaves them."""
+        from motif_jax.datasets.trajectories import parquet
+        from motif_jax.envs.babyai_text.catalogue import ACTIONS
+
+        folder = self.folder / "trajectories"
+        folder.mkdir()
+        about = {"environment": LEVEL, "options": {"max_episode_steps": 64}, "actions": list(ACTIONS)}
+        episode = parquet.Episode(0, 1, ["turn left"] * 200, [0] * 200, [0.0] * 200)
+        parquet.write(folder / parquet.FILE, [episode], about)
+        return folder
+
+    @functools.cached_property
+    def agent(self) -> Path:
+        """A run of train_agent on Recall-v0 with one checkpoint."""
+        from tests.playing.agent_runs import recall_config
+
+        return self._agent("agent", recall_config())
+
+    @functools.cached_property
+    def language_agent(self) -> Path:
+        """A run of train_language_agent with one checkpoint."""
+        config = module("train_language_agent").get_config("smoke")
+        config.network.model, config.network.prompt_tokens = str(self.model), ROOM
+        return self._agent("language_agent", config)
+
+    @functools.cached_property
+    def oni(self) -> Path:
+        """What is looked at of a run of oni.py before its reward is read."""
+        folder = self.folder / "oni"
+        folder.mkdir()
+        config = module("oni").get_config("quickstart")
+        (folder / "config.json").write_text(json.dumps(_plain(config)))
+        return folder
+
+    def _agent(self, name: str, config: ConfigDict) -> Path:
+        from motif_jax.online import agent_checkpoints, settings
+
+        folder = self.folder / name
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(_plain(config)))
+        params = settings.make_network(settings.resolved(config)).init(jax.random.key(0))
+        with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
+            metrics = {agent_checkpoints.BEST_METRIC: 1.0}
+            agent_checkpoints.save(checkpoints, 64, {"params": params}, {"steps": 64}, metrics, False)
+        return folder
+
+    @functools.cached_property
+    def evaluations(self) -> list[Path]:
+        """Two evaluations of NetHack."""
+        from tests.made_up_runs import evaluation_rows, write_evaluation
+
+        found = []
+        for number, policy in enumerate(("random", "another")):
+            found.append(self.folder / f"evaluation_{number}")
+            write_evaluation(found[-1], policy, evaluation_rows(4, float(number), number))
+        return found
+
+    @functools.cached_property
+    def file(self) -> Path:
+        """A file that is there, whatever is in it."""
+        path = self.folder / "file.jsonl"
+        path.write_text('{"a": 1}\n')
+        return path
+
+
+def _plain(config: ConfigDict) -> dict[str, Any]:
+    from motif_jax.support import run_folder
+
+    return run_folder.as_plain(config)
+
+
+Needs = Callable[[Inputs], Mapping[str, Any]]
+NEEDS: dict[str, Needs] = {
+    "annotate": lambda at: {"dataset_dir": at.dataset, "store_dir": at.folder / "store"},
+    "check_reward": lambda at: {"reward.dir": at.oni},
+    "clone_behaviour": lambda at: {
+        "trajectories": at.trajectories, "network.model": at.model, "network.prompt_tokens": ROOM,
+    },
+    "compare": lambda at: {"methods": f"a={at.evaluations[0]}; b={at.evaluations[1]}"},
+    "evaluate_text": lambda at: {"agent": at.text_agent, "task": "wordle"},
+    "explain_reward": lambda at: {"reward.dir": at.reward, "dataset_dir": at.dataset},
+    "export_dataset": lambda at: {"dataset_dir": at.dataset},
+    "export_reward": lambda at: {"reward.dir": at.reward},
+    "generate_text": lambda at: {"model": at.model, "file": at.prompts},
+    "import_dataset": lambda at: {"file": at.pairs_table},
+    "import_dialogues": lambda at: {"file": at.file},
+    "import_ilql": lambda at: {"file": at.file},
+    "import_reward": lambda at: {"file": at.file},
+    "import_torch": lambda at: {"file": at.file},
+    "import_torch:glam": lambda at: {"agent.network.model": at.model, "agent.network.prompt_tokens": ROOM},
+    "merge_annotations": lambda at: {"dataset_dir": at.dataset},
+    "model_card": lambda at: {"model": at.reward, "evaluations": str(at.evaluations[0])},
+    "oni": lambda at: {"annotator.store_dir": at.folder / "store"},
+    "oni_study": lambda at: {"rows": "{workdir}/rows.jsonl", "page": ""},
+    "play_text": lambda at: {"agent": at.text_agent},
+    "pretrain_language_model": lambda at: {"texts": at.texts},
+    "probe_language_agent": lambda at: {"policy": at.language_agent},
+    "rank_text": lambda at: {"agents": at.text_agent, "data": at.dialogues},
+    "replay": lambda at: {"evaluation": at.evaluations[0]},
+    "report": lambda at: {"reward.dir": at.reward, "evaluations": str(at.evaluations[0])},
+    "score_text": lambda at: {"model": at.model, "file": at.prompts},
+    "train_agent": lambda at: {"reward.dir": at.reward},
+    "test_language_agent": lambda at: {
+        "policy": "zero_shot", "network.model": at.model, "network.prompt_tokens": ROOM, "environment.name": LEVEL,
+    },
+    "train_language_agent": lambda at: {"network.model": at.model, "network.prompt_tokens": ROOM},
+    "train_reward": lambda at: {"dataset_dir": at.dataset, "annotator": "test"},
+    "train_text": lambda at: {},
+}  # fmt: skip
+# Variants that need what a small machine has not, and the key that their refusal names.
+REFUSED: dict[str, str] = {}
+
+
+def ready(name: str, variant: str, inputs: Inputs) -> ConfigDict:
+    """The config of a variant with its inputs."""
+    config = module(name).get_config(variant or None)
+    for key in (name, f"{name}:{variant}"):
+        values = NEEDS[key](inputs) if key in NEEDS else {}
+        config.update_from_flattened_dict(
+            {k: str(v) if isinstance(v, Path) else v for k, v in values.items()}
+        )
+    return config.lock()
