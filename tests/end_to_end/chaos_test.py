@@ -1,0 +1,20 @@
+"""The short form of launch/chaos.sh: one cheap stage, killed a few times at random moments."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests import chaos
+
+
+@pytest.mark.slow
+def test_a_stage_that_is_killed_ends_as_undisturbed_and_leaves_nothing(tmp_path: Path) -> None:
+    inputs = chaos.open_inputs(tmp_path / "inputs")
+    line = chaos.attack("collect_text", tmp_path, inputs, random.Random(32), kills=3)
+    assert line["problem"] is None
+    assert line["equal"]
+    assert not line["left"]
+    assert line["hits"][0]["hit"], "the first kill comes before anything can have ended"
