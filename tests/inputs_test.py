@@ -47,7 +47,7 @@ EMPTY = FREE | set(
     """file evaluation change kind language patterns agents options policy folder indexes lexicon prompt scores server store tokenizer url
     additional tweets published_tasks task data value checkpoint words method dir dataset_dir arrays evaluations only page prepare_order
     table_order kinds recordings replays tests prompt_file annotator_weights store_dir prompts texts device cores table vectors goals
-    structured extra_body quantization chat_template_kwargs python actions_file action_names flat_sizes reward tape""".split()
+    objective tokens structured extra_body quantization chat_template_kwargs python actions_file action_names flat_sizes reward tape""".split()
 )
 # Keys that the variant does not read: those of annotators, players, kinds and tasks that are not asked for.
 NOT_READ = {
@@ -57,11 +57,12 @@ NOT_READ = {
     "collect_trajectories": r"network\..*|agent\.checkpoint",
     "import_ilql": r"method",
     "import_torch": r"(agent|reward)\..*",
-    "oni": r"reward\.(training|pairs|classifier)\..*|reward\.(threshold|decay|quantile|step|dir|encoder)|annotator\.(vllm|openai|sampling)\..*"
+    "oni": r"reward\.(training|pairs|classifier)\..*|reward\.(table|vectors|threshold|decay|quantile|step|dir|encoder)|annotator\.(vllm|openai|sampling)\..*"
     r"|annotator\.answer\.minimum_mass",
     "oni_study": r"(methods|prepare)\..*|tables\.a_tenth",
     "test_language_agent": r"agent\.checkpoint|environment\.babyai_text\..*|lora\..*",
-    "train_language_agent": r"lora\.(rank|alpha)",
+    "train_agent": r"reward\.(table|vectors)",
+    "train_language_agent": r"lora\.(rank|alpha)|reward\.(table|vectors)",
     "pretrain_language_model": r"lora\.(rank|alpha)",
 }
 # Further configs, and which of their keys are tried: annotators and kinds of reward that the variants do not ask for.
@@ -76,8 +77,8 @@ CASES = {name: (name, {}, "") for name in CONFIGS if name != "benchmark"} | MORE
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Inputs:
-    return Inputs(tmp_path_factory.mktemp("inputs"), trained)
+def inputs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Inputs:
+    return Inputs(tmp_path_factory.mktemp("inputs"), lambda: request.getfixturevalue("trained"))
 
 
 @pytest.fixture(autouse=True)
@@ -189,6 +190,8 @@ WANTED = {
     ("train_text", "visdial"): "config.visdial.reward_cache",
     ("train_text", "scenes"): "config.scenes.tokenizer",
     ("train_text", "reddit"): "config.reddit.tokenizer",
+    # The published trunks come from the hub.
+    ("train_text", "faithful"): "config.network.checkpoint",
     # They take a policy as it is.
     ("train_text", "psi"): "config.initial.policy",
     ("train_text", "bcq"): "config.initial.policy",

@@ -18,7 +18,7 @@ class Inputs(stage_inputs.Inputs):
     """What scenarios read, made once."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, folder / "no reward")
+        super().__init__(folder, lambda: folder / "no reward")
 
     def copied(self, name: str, trial: Path) -> Path:
         """An input that is written into, as a copy of the trial's own."""

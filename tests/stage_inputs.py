@@ -52,9 +52,15 @@ def variants(name: str) -> tuple[str, ...]:
 class Inputs:
     """Files and folders that stages read, below `folder`."""
 
-    def __init__(self, folder: Path, reward: Path) -> None:
-        self.folder, self.reward = folder, reward
-        (folder / "nothing").mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, make_reward: Callable[[], Path]) -> None:
+        """`make_reward` gives the folder of a trained reward."""
+        self.folder, self._make_reward = folder, make_reward
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @functools.cached_property
+    def reward(self) -> Path:
+        """A run of train_reward."""
+        return self._make_reward()
 
     @functools.cached_property
     def dataset(self) -> Path:
@@ -114,7 +120,7 @@ class Inputs:
         from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 
         game = Dialogue(
-            ("Wordle:\n", "c r a n e\n", "b b b b b\n", "m o i s t\n"), (None, -1.0, None, 0.0), True, {}
+            ("crane", "<b><b><b><b><b>", "moist", "<g><g><g><g><g>"), (-1.0, None, 0.0, None), True, {}
         )
         folder = self.folder / "dialogues"
         parquet.write(folder / "dialogues.parquet", [Dialogues.of([game] * 120)], {})
@@ -202,6 +208,7 @@ NEEDS: dict[str, Needs] = {
     },
     "compare": lambda at: {"methods": f"a={at.evaluations[0]}; b={at.evaluations[1]}"},
     "evaluate_text": lambda at: {"agent": at.text_agent, "task": "wordle"},
+    "evaluate_text:reddit": lambda at: {"decode.max_tokens": 40},
     "explain_reward": lambda at: {"reward.dir": at.reward, "dataset_dir": at.dataset},
     "export_dataset": lambda at: {"dataset_dir": at.dataset},
     "export_reward": lambda at: {"reward.dir": at.reward},
@@ -229,10 +236,8 @@ NEEDS: dict[str, Needs] = {
     },
     "train_language_agent": lambda at: {"network.model": at.model, "network.prompt_tokens": ROOM},
     "train_reward": lambda at: {"dataset_dir": at.dataset, "annotator": "test"},
-    "train_text": lambda at: {},
+    "train_text": lambda at: {"num_devices": 1},
 }  # fmt: skip
-# Variants that need what a small machine has not, and the key that their refusal names.
-REFUSED: dict[str, str] = {}
 
 
 def ready(name: str, variant: str, inputs: Inputs) -> ConfigDict:

@@ -34,6 +34,7 @@ def check_chat(config: Any, form: Form = PAIR) -> Prompt:
     checks.positive(config, "sampling.temperature", allow_zero=True)
     checks.positive(config, "sampling.max_tokens")
     checks.fraction(config, "sampling.top_p")
+    checks.positive(config, "sampling.top_p")
     top_k = config.sampling.top_k
     checks.require(top_k == -1 or top_k >= 1, "sampling.top_k", top_k, "at least 1, or -1 for no limit")
     path = prompt_path(config.prompt.version, config.prompt.file, form)

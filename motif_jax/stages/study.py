@@ -45,9 +45,12 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for key in ("seeds", "resamples"):
         checks.positive(config, key)
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
-    names = {name for title in _listed(config.table_order) for name in _listed(_table(config, title))}
-    for name in sorted(names):
-        checks.require(name in config.methods, "tables", name, f"of methods: {', '.join(config.methods)}")
+    tables = {title: _listed(_table(config, title)) for title in _listed(config.table_order)}
+    for title, listed in tables.items():
+        for name in listed:
+            allowed = f"of methods: {', '.join(config.methods)}"
+            checks.require(name in config.methods, f"tables.{title}", name, allowed)
+    names = {name for listed in tables.values() for name in listed}
     for name in _listed(config.only):
         checks.require(name in names, "only", name, f"of {', '.join(sorted(names))}")
     for name in _listed(config.measures):
