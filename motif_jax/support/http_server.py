@@ -50,30 +50,46 @@ def run(
 async def serve(
     handle: Handle, host: str, port: int, latency_seconds: float, listening: Callable[[int], None]
 ) -> None:
-    """Serves until it is cancelled; arguments as `run` has them.
+    """Serves until it is cancelled, which ends the connections that are open; arguments as `run` has them.
 
     Raises:
       OSError: the port cannot be had.
     """
+    conversations: set[asyncio.Task[None]] = set()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            while (request := await _read(reader)) is not None:
-                start = asyncio.get_running_loop().time()
-                status, body = handle(*request)
-                left = latency_seconds - (asyncio.get_running_loop().time() - start)
-                if request[0] == "POST" and left > 0:
-                    await asyncio.sleep(left)
-                data = json.dumps(body).encode()
-                head = f"HTTP/1.1 {status} {'OK' if status == 200 else 'Error'}\r\nContent-Type: application/json\r\n"
-                writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
-                await writer.drain()
-        writer.close()
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                while (request := await _read(reader)) is not None:
+                    start = asyncio.get_running_loop().time()
+                    status, body = handle(*request)
+                    left = latency_seconds - (asyncio.get_running_loop().time() - start)
+                    if request[0] == "POST" and left > 0:
+                        await asyncio.sleep(left)
+                    data = json.dumps(body).encode()
+                    head = f"HTTP/1.1 {status} {'OK' if status == 200 else 'Error'}\r\nContent-Type: application/json\r\n"
+                    writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+                    await writer.drain()
+        finally:
+            writer.close()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task that asyncio made itself would be told of as a fault when it is cancelled.
+        task = asyncio.create_task(converse(reader, writer))
+        conversations.add(task)
+        task.add_done_callback(conversations.discard)
 
     server = await asyncio.start_server(connected, host, port)
-    async with server:
+    try:
         listening(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
+        await (
+            asyncio.Event().wait()
+        )  # until it is cancelled: serve_forever() waits for the clients to leave, too
+    finally:
+        server.close()
+        for task in conversations:
+            task.cancel()
+        await asyncio.gather(*conversations, return_exceptions=True)
 
 
 async def _read(reader: asyncio.StreamReader) -> tuple[str, str, bytes] | None:
