@@ -1,19 +1,16 @@
 """Language models behind any server that speaks the OpenAI protocol: vLLM, llama.cpp, a hosted one.
 
-The requests run on an event loop in a thread of their own, as many at a time as the server bears (`traffic.py`); answers are
-handed on as they come. The key is read from the environment, sent, and shown nowhere.
+What one question takes: its conversation, the faults of servers, and which of them may pass. `openai_list.py` asks lists,
+`openai_stream.py` what comes by and by; as many at a time as the server bears (`traffic.py`). The key is read from the environment, sent, and shown nowhere.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import math
 import os
-import queue
 import random
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -29,6 +26,7 @@ from motif_jax.annotation.chat import (
     check_chat,
     json_option,
 )
+from motif_jax.annotation.openai_list import answers
 from motif_jax.annotation.openai_stream import OpenAIStream
 from motif_jax.annotation.replies import (
     Rubbish,
@@ -49,8 +47,6 @@ STRUCTURED = ("structured_outputs", "response_format", "none")
 _LONGEST_WAIT_SECONDS = 60.0
 # A server that asks for more patience than this ends the run: it is continued later.
 _LONGEST_TOLD_SECONDS = 3600.0
-# How often those who wait for answers look around.
-_HEARTBEAT_SECONDS = 0.25
 # A server that refuses so many questions and has answered none refuses them all.
 _MOST_REFUSED = 32
 _CHARACTERS_PER_TOKEN = 4
@@ -146,41 +142,7 @@ class OpenAIAnnotator(ChatAnnotator):
         Raises:
           UserError: the server is down, refuses, hangs or talks rubbish, and went on so after all retries.
         """
-        results: queue.SimpleQueue[tuple[int, Answer] | BaseException | None] = queue.SimpleQueue()
-        loop = asyncio.new_event_loop()
-        task = loop.create_task(self._ask_all(questions, results))
-        thread = threading.Thread(target=_run_loop, args=(loop, task, results), daemon=True)
-        thread.start()
-        try:
-            while True:
-                try:
-                    result = results.get(timeout=_HEARTBEAT_SECONDS)
-                except queue.Empty:
-                    yield None
-                    continue
-                if result is None:
-                    return
-                if isinstance(result, BaseException):
-                    raise result
-                yield result
-        finally:
-            with contextlib.suppress(RuntimeError):  # the loop is closed when all is done
-                loop.call_soon_threadsafe(task.cancel)
-            thread.join()
-
-    async def _ask_all(self, questions: Sequence[Question], results: queue.SimpleQueue) -> None:
-        numbered = iter(enumerate(questions))
-        async with self.client() as client:
-
-            async def work() -> None:
-                for position, question in numbered:
-                    results.put(
-                        (position, await self.ask(client, position, question, self._settings.retries))
-                    )
-
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._settings.concurrency, len(questions))):
-                    group.create_task(work())
+        return answers(self, questions, self._settings.concurrency, self._settings.retries)
 
     def client(self) -> openai.AsyncOpenAI:
         """A client of the server; it sends nothing again by itself."""
@@ -396,25 +358,3 @@ def _prices(config: Any) -> Prices | None:
     if not (told.prompt or told.cached or told.completion):
         return None
     return Prices(told.prompt, told.prompt if told.cached is None else told.cached, told.completion)
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None], results: queue.SimpleQueue) -> None:
-    """Runs the requests to their end in this thread; the first failure is handed over in place of an answer."""
-    try:
-        loop.run_until_complete(task)
-        results.put(None)
-    except asyncio.CancelledError:
-        results.put(None)
-    except BaseExceptionGroup as group:
-        results.put(_first_error(group))
-    except BaseException as error:  # handed to the thread that waits
-        results.put(error)
-    finally:
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
-
-
-def _first_error(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
