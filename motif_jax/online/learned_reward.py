@@ -59,6 +59,7 @@ class LearnedReward(OnlineReward):
 
     # The target of each label of the form.
     certain: tuple[float, ...]
+    doubts = True
     # Published: below 25,000 labels the steps of an arrival run through shuffled epochs.
     epochs = False
 

@@ -12,6 +12,7 @@ number of the batch before whose rewards it took effect, so that a replay does t
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,6 +144,24 @@ def read_log(path: Path, end: int | None = None) -> Iterator[Record]:
     return (_decode(value) for _, value in read_lines(path, end=end))
 
 
+def read_labels(path: Path, length: int, count: int, checkpoint: str, remedy: str) -> list[Label]:
+    """The labels of a log that a checkpoint knows of.
+
+    Args:
+      path: of the log.
+      length: its bytes then.
+      count: labels in it then.
+      checkpoint, remedy: what to call the checkpoint, and what can be done where the log lost some.
+
+    Raises:
+      UserError: the log is not what the checkpoint was written with.
+    """
+    labels = [record for record in read_log(path, length) if isinstance(record, Label)]
+    if len(labels) != count:
+        raise UserError(f"{path} holds {len(labels)} labels, {checkpoint} was written with {count}: {remedy}")
+    return labels
+
+
 class LabelLog:
     """The one writer of a run's log.
 
@@ -176,9 +195,13 @@ class LabelLog:
         """Waits until what was written is on the disk."""
         self._writer.sync()
 
-    def cut(self, length: int) -> None:
-        """Takes away what was written behind a checkpoint; the answer store has the labels."""
+    def cut(self, length: int) -> list[tuple[str, ...]]:
+        """Takes away what was written behind a checkpoint; returns the items whose labels that were: the answer store has them."""
+        kept = sum(1 for _ in read_log(self.path, length))
+        behind = itertools.islice(read_log(self.path), kept, None)
+        lost = [record.items for record in behind if isinstance(record, Label)]
         self._writer.cut(length)
+        return lost
 
     def close(self) -> None:
         """Lets go of the file; the second time does nothing."""
@@ -207,6 +230,11 @@ class OthersLog:
 
     def sync(self) -> None:
         """Leaves it to the first host."""
+
+    def cut(self, length: int) -> list[tuple[str, ...]]:
+        """Leaves it to the first host, which asks for what was lost."""
+        del length
+        return []
 
     def close(self) -> None:
         """There is nothing to let go of."""

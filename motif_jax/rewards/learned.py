@@ -16,7 +16,7 @@ import numpy as np
 from motif_jax.annotation.captions import decode_message
 from motif_jax.networks.classifier import MessageClassifier
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
-from motif_jax.rewards.label_log import FILE, Label, read_log
+from motif_jax.rewards.label_log import FILE, read_labels
 from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.texts_met import TextsMet
 from motif_jax.rewards.trained import TrainedReward, in_chunks
@@ -150,12 +150,9 @@ def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> L
             raise UserError(f"{folder} has no checkpoint {step}: it has {have}")
         state = checkpoints.restore(step, {"reward": ANY})["reward"]
     book = json.loads(np.asarray(state["book"]).tobytes())
-    log = [record for record in read_log(folder / FILE, book["length"]) if isinstance(record, Label)]
-    if len(log) != book["labels"]:
-        raise UserError(
-            f"{folder / FILE} holds {len(log)} labels, checkpoint {step} was written with {book['labels']}: put it back from "
-            "a copy"
-        )
+    log = read_labels(
+        folder / FILE, book["length"], book["labels"], f"checkpoint {step}", "put it back from a copy"
+    )
     architecture, members = architecture_of_run(config)
     # What was imported from the published system does not say what was met.
     met = TextsMet.unpack(np.asarray(state["met"])) if "met" in state else TextsMet()

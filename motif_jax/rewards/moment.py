@@ -1,8 +1,13 @@
-"""Where a reward that is learned online stands before a batch."""
+"""Where a reward that is learned online stands before a batch, and how a checkpoint holds it."""
 
 from __future__ import annotations
 
+import json
+import threading
+from collections import deque
 from typing import Any, NamedTuple
+
+import numpy as np
 
 
 class Moment(NamedTuple):
@@ -25,3 +30,58 @@ class Moment(NamedTuple):
     version: int = 0
     changed: int = 0
     own: Any = None
+
+
+class Moments:
+    """The newest moments: the batcher's thread adds one for each batch, a checkpoint is of the batch that the learner is at."""
+
+    def __init__(self, most: int) -> None:
+        self._lock = threading.Lock()
+        self._kept: deque[Moment] = deque([Moment()], maxlen=most)
+
+    def add(self, moment: Moment) -> None:
+        """Takes note of where the reward stands; of more than `most` the oldest is forgotten."""
+        with self._lock:
+            self._kept.append(moment)
+
+    def before(self, number: int) -> Moment:
+        """That before batch `number`; where nothing was paid yet, the one that the run began with."""
+        with self._lock:
+            found = next((moment for moment in self._kept if moment.number == number), None)
+            return self._kept[0]._replace(number=number) if found is None else found
+
+    def begin(self, moment: Moment) -> None:
+        """Forgets all others."""
+        with self._lock:
+            self._kept.clear()
+            self._kept.append(moment)
+
+
+class Book(NamedTuple):
+    """What a checkpoint holds of a reward as JSON, beside arrays.
+
+    Attributes:
+      moment: without what the kind adds.
+      counts: of the telemetry.
+      source: `LabelSource.state`, None without one.
+      own: the data of what the kind adds, None for nothing.
+    """
+
+    moment: Moment
+    counts: dict[str, Any]
+    source: dict[str, Any] | None
+    own: dict[str, Any] | None
+
+    def pack(self) -> np.ndarray:
+        """As bytes, uint8 [n]."""
+        book = {**self.moment._asdict(), "own": self.own, "counts": self.counts}
+        if self.source is not None:
+            book["source"] = self.source
+        return np.frombuffer(json.dumps(book).encode(), np.uint8)
+
+    @classmethod
+    def unpack(cls, data: np.ndarray) -> Book:
+        """The inverse of `pack`."""
+        book = json.loads(np.asarray(data).tobytes())
+        counts, source, own = book.pop("counts"), book.pop("source", None), book.pop("own")
+        return cls(Moment(**book), counts, source, own)

@@ -7,11 +7,7 @@ changes another run's reward at the same places.
 
 from __future__ import annotations
 
-import itertools
-import json
-import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +22,14 @@ from motif_jax.rewards.label_log import (
     FILE,
     Earnings,
     Label,
-    OthersLog,
     Payment,
     Training,
     open_log,
+    read_labels,
     read_log,
 )
 from motif_jax.rewards.message_table import Values
-from motif_jax.rewards.moment import Moment
+from motif_jax.rewards.moment import Book, Moment, Moments
 from motif_jax.rewards.shared import Learned, Link, Question, Shared, pass_on
 from motif_jax.rewards.tape import Tape
 from motif_jax.rewards.telemetry import LearningTelemetry
@@ -64,6 +60,8 @@ class OnlineReward(IntrinsicReward):
 
     keeps_state = True
     form: Form = SINGLE
+    # Whether it is less sure of some questions than of others.
+    doubts = False
 
     def __init__(self, setup: RewardSetup) -> None:
         if setup.run is None:
@@ -89,8 +87,7 @@ class OnlineReward(IntrinsicReward):
         self._stored: list[Labelled] = []
         self._restored = False
         # As many batches as may be made beyond the one before which a checkpoint lies.
-        self._moments: deque[Moment] = deque([Moment()], maxlen=run.waiting + 3)
-        self._lock = threading.Lock()
+        self._moments = Moments(run.waiting + 3)
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
@@ -103,6 +100,9 @@ class OnlineReward(IntrinsicReward):
         """See `IntrinsicReward.check_run`."""
         allowed = f"a task that shows text: the reward of kind '{config.reward.kind}' reads it"
         checks.require(spec.text_field is not None, "environment.name", config.environment.name, allowed)
+        sure = config.queue.order == "uncertain" and not cls.doubts
+        allowed = f"frequent or newest: a reward of kind '{config.reward.kind}' is sure of every label"
+        checks.require(not sure, "queue.order", config.queue.order, allowed)
         if not config.reward.tape:
             online.check(config, cls.form)
 
@@ -114,7 +114,7 @@ class OnlineReward(IntrinsicReward):
     def start(self) -> None:
         """See `IntrinsicReward.start`; a server that does not answer ends the start."""
         if not self._restored:
-            self._cut(0)
+            self._lost = self._log.cut(0)
         if self.source is not None:
             self.source.start()
             self._stored = self.source.known(list(dict.fromkeys([*self.unlabelled(), *self._lost])))
@@ -209,8 +209,7 @@ class OnlineReward(IntrinsicReward):
         self.step += met.steps + (0 if self.shared is None else self.shared.elsewhere())
         self._sum_up(before, met.number + 1)
         version = self.version
-        with self._lock:
-            self._moments.append(self._moment(met.number + 1))
+        self._moments.add(self._moment(met.number + 1))
         self.telemetry.spent(time.perf_counter() - begin - (valued - merged))
         return Values(values, version)
 
@@ -323,15 +322,6 @@ class OnlineReward(IntrinsicReward):
         self.telemetry.paid(counts, labelled, paid, number - self._changed)
         self.telemetry.used(number - self.met.first_number[first], time.time() - self.met.first_time[first])
 
-    def _cut(self, length: int) -> None:
-        """Cuts the log to a checkpoint's length."""
-        if isinstance(self._log, OthersLog):
-            return
-        kept = sum(1 for _ in read_log(self._log.path, length))
-        behind = itertools.islice(read_log(self._log.path), kept, None)
-        self._lost = [record.items for record in behind if isinstance(record, Label)]
-        self._log.cut(length)
-
     def unlabelled(self) -> list[tuple[str, ...]]:
         """Everything met so far that may have been asked about and has no label."""
         return [(text,) for text, label in zip(self.met.texts, self.met.label, strict=False) if label < 0]
@@ -347,19 +337,12 @@ class OnlineReward(IntrinsicReward):
 
     def state(self, number: int) -> dict[str, Any]:
         """See `IntrinsicReward.state`; the log has reached the disk when it returns."""
-        with self._lock:
-            moment = next((moment for moment in self._moments if moment.number == number), None)
-            if moment is None:  # nothing was paid yet
-                moment = self._moments[0]._replace(number=number)
-            met = self.met.pack()
+        moment, met = self._moments.before(number), self.met.pack()
         self._log.sync()
-        book: dict[str, Any] = {**moment._asdict(), "own": None, "counts": self.telemetry.state()}
-        if self.source is not None:
-            book["source"] = self.source.state()
-        arrays = {}
-        if moment.own is not None:
-            arrays["own"], book["own"] = self.pack_own(moment.own)
-        return {"book": _as_bytes(book), "met": met, **arrays}
+        arrays, own = (None, None) if moment.own is None else self.pack_own(moment.own)
+        source = None if self.source is None else self.source.state()
+        book = Book(moment._replace(own=None), self.telemetry.state(), source, own).pack()
+        return {"book": book, "met": met, **({} if arrays is None else {"own": arrays})}
 
     def restore(self, state: dict[str, Any]) -> None:
         """See `IntrinsicReward.restore`; cuts the label log to what the checkpoint knows."""
@@ -370,29 +353,25 @@ class OnlineReward(IntrinsicReward):
             raise
 
     def _restore(self, state: dict[str, Any]) -> None:
-        book = json.loads(np.asarray(state["book"]).tobytes())
-        counts, source, own = book.pop("counts"), book.pop("source", None), book.pop("own")
-        moment = Moment(**book)
+        moment, counts, source, own = Book.unpack(state["book"])
         if self._log.length < moment.length:
             raise UserError(f"{self._log.path} is shorter than the checkpoint says: {_TAPE_REMEDY}")
-        self._cut(moment.length)
+        self._lost = self._log.cut(moment.length)
         self.met = TextsMet.unpack(np.asarray(state["met"]))
-        # What was met behind the checkpoint is met again; labels come from the log alone.
-        self.met.forget_labels()
-        labels = [record for record in read_log(self._log.path, moment.length) if isinstance(record, Label)]
-        if len(labels) != moment.labels:
-            raise UserError(
-                f"{self._log.path} holds {len(labels)} labels, the checkpoint was written with {moment.labels}: {_TAPE_REMEDY}"
-            )
+        # What was met behind the checkpoint is met again; what is known of it comes from the log alone.
+        self.met.forget()
+        path, length = self._log.path, moment.length
+        labels = read_labels(path, length, moment.labels, "the checkpoint", _TAPE_REMEDY)
         self.take(labels)
+        for record in read_log(path, length):
+            if isinstance(record, Payment):
+                self.met.paid[self.met.rows(record.texts, record.step, record.number)] = True
         self.step, self.version = moment.step, moment.version
         self._changed, self._labels = moment.changed, moment.labels
         self.telemetry.restore(counts)
         if own is not None:
             self.take_own(state["own"], own)
-        moment = moment._replace(own=self.own())
-        self._moments.clear()
-        self._moments.append(moment)
+        self._moments.begin(moment._replace(own=self.own()))
         if self.tape is not None:
             self.tape.skip(moment.number)
         elif source is not None and self.source is not None:
@@ -402,9 +381,11 @@ class OnlineReward(IntrinsicReward):
     def metrics(self) -> dict[str, float]:
         """See `IntrinsicReward.metrics`."""
         asked = {} if self.source is None else self.source.metrics()
+        met = len(self.met)
         return {
             **self.telemetry.read(),
-            "reward/texts_met": float(len(self.met)),
+            "reward/texts_met": float(met),
+            "reward/texts_labelled_share": float(np.mean(self.met.label[:met] >= 0)) if met else 0.0,
             **asked,
         }
 
@@ -413,7 +394,3 @@ def _as_label(heard: Labelled, number: int, step: int) -> Label:
     return Label(
         number, step, heard.item, heard.label, heard.probability, 0, heard.latency_seconds, heard.tokens
     )
-
-
-def _as_bytes(value: Any) -> np.ndarray:
-    return np.frombuffer(json.dumps(value).encode(), np.uint8)

@@ -13,7 +13,7 @@ _FIRST_ROOM = 1024
 
 
 class TextsMet:
-    """Texts by the order in which they were met; about 200 bytes each. One thread changes it.
+    """Texts by the order in which they were met; about 200 bytes each. One thread changes it, others may `pack` it.
 
     Attributes:
       texts: the texts, as annotators read them.
@@ -70,8 +70,9 @@ class TextsMet:
             row = self._rows.get(text)
             if row is None:
                 row = self._rows[text] = len(self.texts)
-                self.texts.append(text)
                 self._reserve(row + 1)
+                # From here on it counts: another thread may be packing.
+                self.texts.append(text)
                 self.first_step[row], self.first_number[row] = step, number
                 self.first_time[row] = time.time()
             found.append(row)
@@ -90,15 +91,15 @@ class TextsMet:
         best = {self.texts[row]: round(float(earned[row]), 4) for row in rows.tolist() if earned[row]}
         return best, round(float(earned.sum()), 4)
 
-    def forget_labels(self) -> None:
-        """Takes all labels away."""
-        self.label[:], self.probability[:] = NO_LABEL, np.nan
+    def forget(self) -> None:
+        """Takes away all labels, and which texts were paid for."""
+        self.label[:], self.probability[:], self.paid[:] = NO_LABEL, np.nan, False
 
     def pack(self) -> np.ndarray:
-        """All of it as bytes, uint8 [n]."""
+        """All of it as bytes, uint8 [n]; another thread may go on meeting texts, of which those up to now are packed."""
         file, size = io.BytesIO(), len(self)
         columns = {name: getattr(self, name)[:size] for name, *_ in self._COLUMNS}
-        texts = [text.encode() for text in self.texts]
+        texts = [text.encode() for text in self.texts[:size]]
         lengths = np.array([len(text) for text in texts], np.int64)
         np.savez_compressed(
             file, _texts=np.frombuffer(b"".join(texts), np.uint8), _lengths=lengths, **columns

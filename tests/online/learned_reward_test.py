@@ -12,8 +12,8 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
-from motif_jax.online.classification import ClassificationReward
-from motif_jax.online.ranking import RankingReward
+from motif_jax.online.classification import ClassificationReward, ClassifierModel
+from motif_jax.online.ranking import RankingModel, RankingReward
 from motif_jax.online.reward_schedule import LARGE, MOST_OWED, Schedule, draws
 from motif_jax.rewards import Met, RunSetup, load_intrinsic
 from motif_jax.rewards.label_log import Label
@@ -124,6 +124,33 @@ def test_ranking_by_hand(
         assert decayed.moments.mean == pytest.approx(slow_mean)
         assert published.moments.variance == pytest.approx(variance)
     assert decayed.moments.mean != pytest.approx(mean)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("members", [1, 2])
+def test_what_the_reward_is_least_sure_of_is_wanted_most(
+    tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch, members: int
+) -> None:
+    said = np.array([[0.9, 0.45, 0.1, 0.6, 0.5], [0.9, 0.05, 0.3, 0.6, 0.9]], np.float32)
+    place = {row.tobytes(): column for column, row in enumerate(ROWS)}
+
+    def outputs(self: Any, params: Any, texts: np.ndarray) -> np.ndarray:
+        return said[:members, [place[text.tobytes()] for text in texts]]
+
+    monkeypatch.setattr(ClassifierModel, "probabilities", outputs)
+    monkeypatch.setattr(RankingModel, "rewards", outputs)
+    for kind in ("classification", "ranking"):
+        changes = {"queue__order": "uncertain", "reward__training__members": members}
+        made(tmp_path / kind, kind, **changes).pay(batch(0))
+    classified, ranked = annotator.made
+    disagreement, distance = said.std(axis=0), np.abs(said[0] - 0.5)
+    wanted = -distance if members == 1 else disagreement
+    np.testing.assert_allclose(classified.scores[0], wanted, atol=1e-6)
+    assert [item[0] for item in classified.asked] == TEXTS
+    assert len(ranked.asked) == len(ranked.scores[0]) > 2
+    for (first, second), score in zip(ranked.asked, ranked.scores[0], strict=True):
+        apart = said[:, TEXTS.index(first)] - said[:, TEXTS.index(second)]
+        assert score == pytest.approx(-abs(apart[0]) if members == 1 else apart.std(), abs=1e-6)
 
 
 @pytest.mark.slow

@@ -100,6 +100,8 @@ def test_each_text_is_asked_once_and_paid_from_the_batch_that_knows_its_label(
     )
     assert rows[-1]["reward/labels"] == len(TEXTS)
     assert rows[-1]["reward/texts_met"] == len(TEXTS)
+    assert rows[-1]["reward/texts_labelled_share"] == 1
+    assert rows[0]["reward/texts_labelled_share"] == 0
     assert rows[-1]["annotator/questions"] == len(TEXTS)
     assert rows[-1]["reward/steps_labelled_share"] == 1
     assert rows[0]["reward/labels"] == 0
@@ -155,6 +157,10 @@ def test_a_log_that_lost_lines_is_named(tmp_path: Path, monkeypatch: pytest.Monk
             "config.reward.intrinsic_coefficient=0.4: must be 0 with reward.kind='none'",
         ),
         ({"annotator__goal": "fame"}, "config.annotator.goal=fame"),
+        (
+            {"queue__order": "uncertain"},
+            "config.queue.order='uncertain': must be frequent or newest: a reward of kind 'retrieval' is sure",
+        ),
     ],
 )
 def test_bad_values_are_told_before_any_work(changes: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -1,0 +1,31 @@
+"""Texts that are met while a checkpoint is being made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from motif_jax.rewards.texts_met import TextsMet
+
+
+class Reminder(str):
+    """A text that, while it is being packed, makes others be met: what the batcher's thread may do at any moment."""
+
+    met: TextsMet
+
+    def encode(self, *arguments: str) -> bytes:
+        self.met.rows([f"met later {number}" for number in range(2000)], 9, 9)
+        return super().encode(*arguments)
+
+
+def test_a_checkpoint_holds_what_was_met_when_it_began() -> None:
+    met = Reminder.met = TextsMet()
+    texts = ["first", Reminder("second"), "third"]
+    met.count[met.rows(texts, 4, 2)] += (3, 1, 2)
+    again = TextsMet.unpack(met.pack())
+    assert len(met) == 2003
+    assert again.texts == texts
+    assert again.row("second") == 1
+    np.testing.assert_array_equal(again.count[:3], [3, 1, 2])
+    np.testing.assert_array_equal(again.first_step[:3], 4)
+    again.rows(["new"], 5, 3)
+    assert len(again) == 4
