@@ -34,7 +34,7 @@ _LOOK_SECONDS = 0.25
 _CLOSE_SECONDS = 5.0
 # Deaths count for so long.
 _DEATHS_SECONDS = 3600.0
-# A process that is asked something and tells nothing of any question for so long hangs, or twice the time that a request may take.
+# A process that is being asked and tells nothing of any question for so long hangs, or twice the time that a request may take.
 _HANG_SECONDS = 600.0
 
 
@@ -56,7 +56,6 @@ class ProcessSource:
         self._last_words = ""
         self._megabytes = 0.0
         self._told_at = 0.0
-        self._hang_seconds = max(_HANG_SECONDS, 2 * config.annotator.openai.timeout_seconds)
         self._closing = threading.Event()
         self._wakes, self._wakes_in = os.pipe()
         os.set_blocking(self._wakes_in, False)
@@ -254,8 +253,11 @@ class ProcessSource:
         """Sends what is to be asked, as much as the process works on at a time."""
         if self._ready is None or self._pipe is None or self._failure is not None:
             return
-        asked = self._books.take(self._ready.at_once - self._books.in_flight)
+        before = self._books.in_flight
+        asked = self._books.take(self._ready.at_once - before)
         if asked:
+            if not before:  # loading a model, it may have told nothing for long
+                self._told_at = time.monotonic()
             self._pipe.send(asked)
         while not self._wanted.empty():
             entry = self._wanted.get()
@@ -263,10 +265,11 @@ class ProcessSource:
             self._pipe.send(entry[0])
 
     def _see_whether_it_hangs(self) -> None:
-        if self._books.in_flight and time.monotonic() - self._told_at > self._hang_seconds:
+        most = max(_HANG_SECONDS, 2 * self._config.annotator.openai.timeout_seconds)
+        if self._books.in_flight and time.monotonic() - self._told_at > most:
             assert self._process is not None
             print(
-                f"the annotator's process told nothing for {self._hang_seconds:,.0f} s and is ended",
+                f"the annotator's process told nothing for {most:,.0f} s and is ended",
                 file=sys.stderr,
                 flush=True,
             )

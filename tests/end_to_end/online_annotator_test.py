@@ -1,4 +1,7 @@
-"""A server that is asked while an agent trains: one that behaves, one that is killed and comes back, and ones that misbehave."""
+"""A server that is asked while an agent trains: one that behaves, one that is killed and comes back, and ones that misbehave.
+
+And the training itself through the real flags, killed.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,17 @@ import threading
 import time
 
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax.annotation import online
 from motif_jax.annotation.lexicon import Judge, load_lexicon
-from motif_jax.datasets.verdicts import PAIR, SINGLE
+from motif_jax.datasets.verdicts import NO, PAIR, SINGLE, TIE, YES
+from motif_jax.rewards.label_log import FILE, Label, read_log
+from motif_jax.support.checked_lines import read_lines
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests.chat_server import Server
-from tests.processes import Program, ended, free_port, launch, wait_until
+from tests.processes import Program, ended, free_port, launch, processes_with, wait_until
+from tests.reward_fixtures import load_config
 
 KILLS = [f"You kill the newt!  You see here {n} daggers." for n in range(40)]
 PLAIN = [f"You see here {n} daggers." for n in range(2, 40)]
@@ -50,8 +56,7 @@ def make(tmp_path):
     made = []
 
     def make(url, form=SINGLE, start=True, **values):
-        config = online.default_config()
-        config.compat = ConfigDict({})
+        config = load_config("oni", "")
         config.annotator.kind = "openai"
         config.annotator.store_dir = str(tmp_path / "store")
         config.annotator.openai.base_url = url
@@ -244,6 +249,36 @@ def test_answers_without_a_verdict_are_no_labels_and_asked_so_many_times(make, s
     assert (figures["annotator/queued"], figures["annotator/in_flight"]) == (0, 0)
 
 
+@pytest.mark.parametrize(("form", "nothing"), [(SINGLE, NO), (PAIR, TIE)])
+def test_the_config_says_where_in_a_reply_a_verdict_is_looked_for(make, server, tmp_path, form, nothing):
+    def behave(number, request):
+        reply = server.judge(request)
+        said = reply["choices"][0]["message"]["content"]
+        doubts = "The 1, a Yes?\n" + said.replace("Thinking.", "No.")
+        vague = "wall" in request["messages"][1]["content"]
+        reply["choices"][0]["message"]["content"] = "I cannot say." if vague else doubts
+        return 200, reply
+
+    server.behave = behave
+    plain, vague = ("You see here 7 daggers.", "It's a wall.")
+    items = [(plain,), (vague,)] if form is SINGLE else [(plain, plain + "!"), (vague, plain)]
+    few = {"annotator__attempts": 1, "annotator__answer__retry": False}
+    published = make(server.url, form, **few, compat__oni_label_anywhere=True)
+    published.meet(items, [1, 1], None, 0)
+    told = {item: entry.label for item, entry in answers(published, 2).items()}
+    assert told[items[1]] == nothing
+    if form is SINGLE:
+        assert told[items[0]] == YES
+    # The same store: what the published rule read there is no answer to a question that is read by ours.
+    mended = make(server.url, form, **few)
+    mended.meet(items, [1, 1], None, 0)
+    assert {item: entry.label for item, entry in answers(mended, 1).items()} == {
+        items[0]: NO if form is SINGLE else TIE
+    }
+    wait_until(lambda: mended.metrics()["annotator/given_up"] == 1, "the other one is given up")
+    assert mended.poll() == []
+
+
 def test_a_server_that_is_slower_than_new_questions_is_asked_the_most_frequent(make, server):
     source = make(server.url, annotator__openai__concurrency=1, queue__size=8)
     go = threading.Event()
@@ -312,3 +347,63 @@ def test_a_greeting_takes_the_place_of_a_question_that_was_answered(make, server
     assert len(server.requests) == before + 1
     assert server.requests[-1]["max_tokens"] == 1
     assert source.metrics()["annotator/questions"] == 0
+
+
+def labels(run) -> dict:
+    found = [record for record in read_log(run / FILE) if isinstance(record, Label)]
+    said = {record.items[0]: record.label for record in found}
+    assert len(said) == len(found), "each text has one label"
+    return said
+
+
+def checkpoint(run) -> int:
+    if not (run / "checkpoints").is_dir():
+        return 0
+    with Checkpoints(run / "checkpoints", read_only=True) as checkpoints:
+        return checkpoints.latest() or 0
+
+
+def answered(store) -> list[str]:
+    return [key for path in store.glob("*.jsonl") for key, _ in read_lines(path)]
+
+
+@pytest.mark.slow
+def test_a_killed_training_leaves_no_process_and_goes_on_with_every_label(lexicon_url, tmp_path):
+    run, store = tmp_path / "run", tmp_path / "store"
+
+    def start(steps: int, log: str) -> Program:
+        values = {
+            "train_for_env_steps": steps,
+            "save_every_steps": 256,
+            "actors.workers": 1,
+            "annotator.kind": "openai",
+            "annotator.store_dir": store,
+            "annotator.answer.mode": "verdict",
+            "annotator.openai.base_url": lexicon_url,
+            "annotator.openai.model": "lexicon",
+        }
+        flags = [f"--config.{key}={value}" for key, value in values.items()]
+        own = {"MARK": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        return launch(run, "oni.py:smoke", *flags, log=tmp_path / log, **own)
+
+    program = start(10**9, "first")
+    with ended([program]):
+
+        def learned() -> bool:
+            assert program.process.poll() is None, program.text()[-3000:]
+            return checkpoint(run) > 0 and len(labels(run)) > 10
+
+        wait_until(learned, "a checkpoint and some labels")
+        program.send(signal.SIGKILL)
+        program.wait()
+        wait_until(lambda: not processes_with("MARK", str(tmp_path)), "all of it has ended")
+    before, kept, step = labels(run), answered(store), checkpoint(run)
+    assert len(kept) == len(set(kept)) >= len(before)
+    program = start(step + 512, "second")
+    with ended([program]):
+        assert program.wait() == 0, program.text()[-3000:]
+        wait_until(lambda: not processes_with("MARK", str(tmp_path)), "nothing is left")
+    after, now = labels(run), answered(store)
+    assert before.items() <= after.items(), "what had a label has it still"
+    assert set(kept) <= set(now)
+    assert len(now) == len(set(now)), "what was answered is not asked again"
