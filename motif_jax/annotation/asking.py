@@ -257,7 +257,8 @@ class Books:
     def state(self) -> dict[str, Any]:
         """See `LabelSource.state`."""
         with self._lock:
-            waiting = [*self._flight.values(), *self._queue]
+            # In the order in which they were met: a queue that asks the newest first does so again.
+            waiting = sorted([*self._flight.values(), *self._queue], key=lambda pending: pending.met)
             return {
                 "pending": [
                     [list(item), pending.count, pending.score]

@@ -188,6 +188,18 @@ def test_a_checkpoint_holds_what_waits_and_what_was_spent(make):
     assert again.metrics()["annotator/questions"] == 2
 
 
+def test_after_a_checkpoint_what_was_met_last_is_still_asked_first(make):
+    source = counting(make, queue__order="newest", queue__budget__questions=1)
+    source.meet([("a",), ("b",), ("c",)], [1, 1, 1], None, 0)
+    source.meet([("b",)], [1], None, 1)
+    (told,) = source.poll()
+    source.meet([("a",)], [1], None, 2)
+    again = counting(make, queue__order="newest", queue__budget__questions=3)
+    again.restore(source.state())
+    again.poll()
+    assert (told.item, Counting.asked) == (("b",), [("a",), ("c",)])
+
+
 def test_metrics_have_the_same_names_from_the_first_row_on(make):
     source = make()
     first = source.metrics()
