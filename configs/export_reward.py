@@ -2,7 +2,8 @@
 
     python -m motif_jax.launch --config=configs/export_reward.py --workdir=runs/export_reward --config.reward.dir=runs/reward
 
-Out comes reward.safetensors. `motif_jax.rewards.load("reward.safetensors")` and configs/import_reward.py read it.
+Out comes reward.safetensors, which goes wherever a reward goes: `motif_jax.rewards.load("reward.safetensors")`,
+`--config.reward.dir=reward.safetensors`; configs/import_reward.py makes a run folder of it again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,6 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.stage = "export_reward"
     config.seed = 0
     config.reward = ConfigDict()
-    config.reward.dir = placeholder(str)  # run folder of train_reward
-    config.reward.step = placeholder(int)  # its evaluation; None: the newest
+    config.reward.dir = placeholder(str)  # run folder of train_reward or of configs/oni.py
+    config.reward.step = placeholder(int)  # its evaluation, or checkpoint; None: the newest
     return config

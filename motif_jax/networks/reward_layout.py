@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -19,12 +19,19 @@ ORDER = (
 ).split()
 
 
+class Network(Protocol):
+    """What has parameters: a reward network, or the classifier of an online reward."""
+
+    def init(self, key: jax.Array) -> Any:
+        """Fresh parameters."""
+
+
 def to_named(params: Any) -> dict[str, np.ndarray]:
     """Maps the parameters of ONE network to neutral names ('conv1/weight') and PyTorch's axis orders."""
     return layout.to_torch(params)
 
 
-def from_named(named: Mapping[str, np.ndarray], network: RewardNetwork) -> Any:
+def from_named(named: Mapping[str, np.ndarray], network: Network) -> Any:
     """Builds parameters of `network` from arrays by neutral name.
 
     Args:

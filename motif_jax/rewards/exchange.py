@@ -17,7 +17,8 @@ from safetensors.numpy import save
 
 from motif_jax.networks import reward_layout
 from motif_jax.networks.reward import DTYPES, MESSAGE_MODELS, RewardArchitecture, RewardNetwork
-from motif_jax.rewards import training_texts
+from motif_jax.rewards import learned_file, training_texts
+from motif_jax.rewards.learned import LearnedReward
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.trained import TrainedReward
 from motif_jax.support import digests, run_folder
@@ -33,9 +34,10 @@ def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
     """Writes parameters and statistics to one file, whole or not at all.
 
     Tensors have the neutral names and PyTorch's axis orders of `networks.layout`; those of an ensemble begin
-    with member0/, member1/ ...; `training_texts` are the hashes of the messages that training showed. The header's metadata hold `reward`, a JSON object: format, version,
-    architecture, members, step, statistics, curve, config (a metric of the curve that is no number is null), and
-    `digest`, of that text and of the tensors.
+    with member0/, member1/ ...; `training_texts` are the hashes of the messages that training showed. The header's metadata
+    hold `reward`, a JSON object: format, version, architecture, members, step, statistics, curve, config (a metric of the
+    curve that is no number is null), of a reward that was learned online `learned` (the labels of single texts; a table of
+    labels has no tensors), and `digest`, of that text and of the tensors.
 
     Raises:
       UserError: the reward's statistics are not finite, as after a training that diverged.
@@ -57,6 +59,8 @@ def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
         "curve": _replace(reward.curve, _is_no_number, None),
         "config": reward.config,
     }
+    if isinstance(reward, LearnedReward):
+        header["learned"] = learned_file.header(reward)
     _check_header(header, reward.folder)
     text = json.dumps(header, allow_nan=False)
     metadata = {"reward": text, "digest": digests.of_tensors(text, tensors)}
@@ -104,24 +108,33 @@ def read_safetensors(path: str | Path) -> TrainedReward:
         raise UserError(f"{path} has no header of a reward model ({FORMAT} version {VERSION})")
     _check_header(header, path)
     network, members = RewardNetwork(RewardArchitecture(**header["architecture"])), header["members"]
-    try:
-        if members == 1:
-            params = reward_layout.from_named(tensors, network)
-        else:
-            each = [
-                reward_layout.from_named(
-                    {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"member{i}/")},
-                    network,
-                )
-                for i in range(members)
-            ]
-            params = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
-    except (ValueError, TypeError, ArithmeticError) as error:
-        raise UserError(f"{path}: {error}") from None
+    learned = "learned" in header
+    trained = learned_file.network_of(header["config"], network) if learned else network
+    params = {} if trained is None else _params(tensors, trained, members, path)
     curve = _replace(header["curve"], lambda value: value is None, math.nan)
+    if learned:
+        return learned_file.read(path, header, network, params, curve)
     return TrainedReward(
         path, header["step"], network, params, members, header["statistics"], header["config"], curve
     )
+
+
+def _params(
+    tensors: Mapping[str, np.ndarray], network: reward_layout.Network, members: int, path: Path
+) -> Any:
+    """The parameters of the file's tensors, with a leading axis where there are several members."""
+    try:
+        if members == 1:
+            return reward_layout.from_named(tensors, network)
+        each = [
+            reward_layout.from_named(
+                {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"member{i}/")}, network
+            )
+            for i in range(members)
+        ]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def _check_header(header: Mapping[str, Any], place: str | Path) -> None:
@@ -141,6 +154,8 @@ def _check_header(header: Mapping[str, Any], place: str | Path) -> None:
         require(type(value) is int and value >= least, name, f"a whole number of at least {least}")
     _check_architecture(header["architecture"], require)
     _check_statistics(header["statistics"], header["members"], require)
+    if "learned" in header:
+        learned_file.check_header(header, place)
 
 
 def _check_architecture(architecture: Mapping[str, Any], require: Any) -> None:

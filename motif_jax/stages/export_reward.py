@@ -26,11 +26,6 @@ def run(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.rewards.trained import read_trained
 
     reward = read_trained(config.reward.dir, config.reward.step)
-    kind = reward.config.get("reward", {}).get("kind")
-    allowed = (
-        f"a reward of a network that says one number; {kind} says yes or no (its labels are in labels.jsonl)"
-    )
-    checks.require(kind not in ("retrieval", "classification"), "reward.dir", config.reward.dir, allowed)
     with FolderLock(workdir):
         run_folder.prepare(workdir, config)
         exchange.write_safetensors(reward, workdir / FILE)

@@ -29,12 +29,15 @@ def _is_done(config: ConfigDict, workdir: Path) -> bool:
 def run(config: ConfigDict, workdir: Path) -> None:
     """Reads the file and writes the folder, unless that has been done."""
     from motif_jax.rewards import exchange
+    from motif_jax.rewards.learned import LearnedReward
 
     with FolderLock(workdir):
         if _is_done(config, workdir):
             print(f"{workdir} holds this import of {config.file} already")
             return
         reward = exchange.read_safetensors(config.file)
+        allowed = "a reward of train_reward; one that was learned online is used as the file: --config.reward.dir=FILE"
+        checks.require(not isinstance(reward, LearnedReward), "file", config.file, allowed)
         import_origin.write(workdir, config, FILES)
         exchange.write_run_folder(reward, workdir)
         print(f"{config.file}: evaluation {reward.step}, written to {workdir}")

@@ -18,7 +18,7 @@ from motif_jax.reports import learned_reward, messages
 from motif_jax.reports.messages import MessageTally
 from motif_jax.rewards.label_log import FILE, Earnings, LabelLog, read_log
 from motif_jax.rewards.load import as_rows
-from motif_jax.stages import check_reward, explain_reward, report
+from motif_jax.stages import check_reward, explain_reward, export_reward, import_reward, report
 from motif_jax.support import curves
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_evaluation
@@ -68,6 +68,35 @@ def agrees(run: Path, told: learned_reward.LearnedReward) -> None:
         UserError, match=r"config\.minimum=0\.5: the reward agrees with its annotator on none"
     ):
         check_reward.run(config, workdir)
+
+
+def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
+    """Of each checkpoint a file pays what the run folder pays, in Python and as the reward of another training."""
+    for step in (None, first):
+        config, workdir = load_config("export_reward", ""), run.parent / f"{run.name}-file-{step}"
+        config.reward.dir, config.reward.step = str(run), step
+        export_reward.check(config, workdir)
+        export_reward.run(config, workdir)
+        file = workdir / export_reward.FILE
+        there, here = rewards.load(run, step), rewards.load(file)
+        assert here.trained.step == there.trained.step
+        np.testing.assert_array_equal(here.raw(TEXTS), there.raw(TEXTS))
+        for quantile in (0.5, None):
+            said = there.intrinsic(TEXTS, quantile=quantile)
+            np.testing.assert_array_equal(here.intrinsic(TEXTS, quantile=quantile), said)
+        section = {"kind": "motif", "dir": str(file), "step": None, "normalise": True, "quantile": 0.5}
+        other = rewards.load_intrinsic(ConfigDict(section), spec)
+        assert other is not None
+        other.start()
+        np.testing.assert_array_equal(other.lookup(as_rows(TEXTS)[0]).values, there.intrinsic(TEXTS))
+    config = load_config("import_reward", "")
+    config.file = str(file)
+    with pytest.raises(UserError, match=r"one that was learned online is used as the file"):
+        import_reward.run(config, workdir / "imported")
+    damaged = file.read_bytes().replace(b'"taken"', b'"token"')
+    file.write_bytes(damaged)
+    with pytest.raises(UserError, match="is damaged"):
+        rewards.load(file)
 
 
 def test_each_tenth_of_a_run_has_its_own_sums(tmp_path: Path) -> None:
@@ -124,6 +153,8 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     assert len(early.labels) < sum(1 for _ in read_log(tmp_path / FILE))  # type: ignore[attr-defined]
     with pytest.raises(UserError, match=f"has no checkpoint 7: it has {first} to"):
         rewards.load(tmp_path, 7)
+
+    goes_through_a_file(tmp_path, first, spec)
 
     told = report.learned(tmp_path)
     assert told is not None
