@@ -15,6 +15,7 @@ Variants:
 from __future__ import annotations
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 from motif_jax.support.config import unknown_variant
 
@@ -39,6 +40,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.page = "docs/oni.md"
     # Of these methods only; empty: all.
     config.only = ""
+    # So many runs at most now, 0 to write the tables of what there is; None: all that have no line yet.
+    config.most_runs = placeholder(int)
     # Run folders are removed when their line is written.
     config.keep_runs = False
     # Done first, once, for the methods that use it: folder in --workdir -> config file and flags; {workdir} is that of the study.

@@ -44,6 +44,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, ("stage",))
     for key in ("seeds", "resamples"):
         checks.positive(config, key)
+    checks.positive(config, "most_runs", allow_zero=True, allow_none=True)
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
     tables = {title: _listed(_table(config, title)) for title in _listed(config.table_order)}
     for title, listed in tables.items():
@@ -82,7 +83,7 @@ def _rows(config: ConfigDict, workdir: Path) -> Path:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Makes the runs that have no line yet, one after the other; returns 75 when it was asked to stop."""
+    """Makes the runs that have no line yet, `most_runs` at most, one after the other; returns 75 when it was asked to stop."""
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, ("stage",))
         return _Study(config, workdir, stop).run()
@@ -106,6 +107,7 @@ class _Study:
     def __init__(self, config: ConfigDict, workdir: Path, stop: interruption.Interruption) -> None:
         self._config, self._workdir, self._stop = config, workdir, stop
         self._rows = _rows(config, workdir)
+        self._most: int | None = config.most_runs
 
     def run(self) -> int | None:
         planned = runs(self._config)
@@ -113,6 +115,8 @@ class _Study:
         for number, one in enumerate(planned, 1):
             if study.find(study.read_rows(self._rows), one.method, one.seed, self._key(one)) is not None:
                 continue
+            if self._most is not None and len(seconds) >= self._most:
+                break
             left = "" if not seconds else f", about {_hours(seconds, len(planned) - number + 1)} left"
             print(f"== run {number} of {len(planned)}: {one.method}, seed {one.seed}{left}", file=sys.stderr)
             begin = time.monotonic()

@@ -86,6 +86,16 @@ def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
     assert not (workdir / "none-1").exists()
     assert study.run(small(), workdir) is None
     assert started(toys) == []
+    workdir = tmp_path / "few"
+    for most, expected in (
+        (0, []),
+        (1, ["none-1", "games"]),
+        (1, ["dataset", "labels", "reward", "motif-1", "games"]),
+    ):
+        assert study.run(small(most_runs=most), workdir) is None
+        assert started(toys) == expected
+        assert (workdir / "tables.md").exists()
+    workdir = tmp_path / "study"
     # Other settings are another run.
     assert study.run(small(training="configs/oni.py:smoke --config.rollout=8", only="none"), workdir) is None
     assert started(toys) == ["none-1", "games", "none-2", "games"]
@@ -125,6 +135,7 @@ def test_a_program_that_fails_is_named(toys: Path, tmp_path: Path) -> None:
         ({"training": "configs/absent.py"}, "configs/absent.py"),
         ({"goal": "fame"}, "config.goal="),
         ({"seeds": 0}, "config.seeds="),
+        ({"most_runs": -1}, "config.most_runs="),
         ({"page": "absent.md"}, "config.page="),
     ],
 )
