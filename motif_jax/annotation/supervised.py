@@ -98,6 +98,8 @@ class ProcessSource:
 
     def known(self, items: Sequence[Items]) -> list[Labelled]:
         """See `LabelSource`; after `start`."""
+        if not items:
+            return []
         questions = [self._books.question(item) for item in items]
         answer: queue.SimpleQueue[Found | None] = queue.SimpleQueue()
         self._wanted.put((Find(questions), answer))
@@ -223,11 +225,12 @@ class ProcessSource:
                     self._books.failed(number)
                 if message.server is not None:
                     self._see(message.server)
-                if message.replies or message.failed or not self._books.in_flight:
+                if message.replies or message.failed or not self._is_asked():
                     self._told_at = time.monotonic()
                 self._megabytes = message.megabytes
             case Found():
                 self._finding.popleft()[1].put(message)
+                self._told_at = time.monotonic()
             case Ready():
                 self._books.identify(message.identity, message.prices)
                 if message.first is not None:
@@ -253,20 +256,23 @@ class ProcessSource:
         """Sends what is to be asked, as much as the process works on at a time."""
         if self._ready is None or self._pipe is None or self._failure is not None:
             return
-        before = self._books.in_flight
-        asked = self._books.take(self._ready.at_once - before)
+        if not self._is_asked():  # loading a model, it may have told nothing for long
+            self._told_at = time.monotonic()
+        asked = self._books.take(self._ready.at_once - self._books.in_flight)
         if asked:
-            if not before:  # loading a model, it may have told nothing for long
-                self._told_at = time.monotonic()
             self._pipe.send(asked)
         while not self._wanted.empty():
             entry = self._wanted.get()
             self._finding.append(entry)
             self._pipe.send(entry[0])
 
+    def _is_asked(self) -> bool:
+        """Whether an answer of the process is awaited."""
+        return bool(self._books.in_flight or self._finding)
+
     def _see_whether_it_hangs(self) -> None:
         most = max(_HANG_SECONDS, 2 * self._config.annotator.openai.timeout_seconds)
-        if self._books.in_flight and time.monotonic() - self._told_at > most:
+        if self._is_asked() and time.monotonic() - self._told_at > most:
             assert self._process is not None
             print(
                 f"the annotator's process told nothing for {most:,.0f} s and is ended",

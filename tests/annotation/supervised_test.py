@@ -160,6 +160,11 @@ def test_a_process_that_hangs_is_ended_and_started_again(make, monkeypatch):
     assert sorted(labelled(source, 2)) == ["b", "c"]
     assert source.metrics()["annotator/restarts"] >= 1
     assert not still_there({before})
+    # Nor does a look into the store wait for ever.
+    before = source.pid
+    os.kill(before, signal.SIGSTOP)
+    assert [entry.item for entry in source.known([("a",), ("never met",)])] == [("a",)]
+    assert not still_there({before})
 
 
 @pytest.mark.parametrize(("name", "cause"), [("die", "exit code 3"), ("raise", "a fault of its own")])
