@@ -7,7 +7,8 @@ Value: environment steps a second of a training of kind `kind`, whose questions 
 table (kind table), without an annotator. Both begin when `labels` are known. With `kind=classification` the yardstick is what is left of
 that when each update also takes its gradient steps of the reward, as long as they take by themselves. Besides: questions asked by
 distinct messages met, batches and seconds from a message's first to the first that was paid with its label, share of steps labelled,
-time that the batcher lost, the client's processor time a question, memory. Some minutes on 2 cores.
+time that the batcher lost, the client's processor time a question, memory; and what the published queue and ours would have asked on the
+same stream of batches, if a call of 100 questions lasted `call_batches` of them. Some minutes on 2 cores.
 """
 
 from __future__ import annotations
@@ -28,32 +29,42 @@ import numpy as np
 import psutil
 from ml_collections import ConfigDict
 
+from motif_jax.annotation.captions import decode_message
+from motif_jax.annotation.queue import PublishedQueue, QuestionQueue
+from motif_jax.annotation.queue_simulation import simulate
 from motif_jax.benchmarks import _agents, result
 from motif_jax.benchmarks.train import _play
 from motif_jax.online import settings
 from motif_jax.online.reward_schedule import draws
 from motif_jax.online.reward_trainer import Job, take_steps
 from motif_jax.online.system import BatchStream, System
+from motif_jax.rewards.intrinsic import Met
 from motif_jax.rewards.label_log import FILE, Label, read_log
 from motif_jax.rewards.learned import CLASSIFICATION, RETRIEVAL
+from motif_jax.rewards.message_table import Values
 from motif_jax.support import config as checks
 from motif_jax.support import resources
 from motif_jax.support.files import atomic_write_json
 
 _START_SECONDS = 120.0
 _STEPS, _TIMED_STEPS = "reward/training_steps", 10
+_CALL, _ROOM = 100, 10**6
+# Of a batch: its distinct texts uint8 [N, L], and in how many steps each was met.
+_Stream = list[tuple[np.ndarray, np.ndarray]]
 
 
 def options() -> ConfigDict:
     """Settings: those of the training; `kind`, `latency` of the server, `labels` before the first repeat, `seconds` of each side."""
     made = _agents.training_options()
     del made.reward_dir
-    return ConfigDict({**made.to_dict(), "kind": RETRIEVAL, "latency": 0.2, "labels": 1000, "seconds": 10.0})
+    own = {"kind": RETRIEVAL, "latency": 0.2, "labels": 1000, "seconds": 10.0, "call_batches": 25}
+    return ConfigDict({**made.to_dict(), **own})
 
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for a kind that is not measured."""
     checks.choice(config, "options.kind", (RETRIEVAL, CLASSIFICATION))
+    checks.positive(config, "options.call_batches")
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -65,6 +76,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         online = System(_training(options, config.seed, folder, url), workdir=folder)
         stream = stack.enter_context(BatchStream(online))
         assert online.reward is not None
+        met = _record(online.reward)
         begin, spent = time.perf_counter(), _client_seconds()
         while sum(1 for _ in _labels(folder)) < options.labels:
             _play(online, stream, 1.0)
@@ -119,7 +131,39 @@ def run(config: ConfigDict) -> dict[str, Any]:
         seconds_to_labels=filled,
         annotator_megabytes=last.get("annotator/megabytes", 0.0),
         processes_megabytes=memory,
+        queues=_queues(met, options.call_batches),
     )
+
+
+def _record(reward: Any) -> _Stream:
+    """Every batch that the reward pays from now on."""
+    stream: _Stream = []
+    pay = reward.pay
+
+    def recorded(met: Met) -> Values:
+        stream.append((met.texts.copy(), met.counts.copy()))
+        return pay(met)
+
+    reward.pay = recorded
+    return stream
+
+
+def _queues(stream: _Stream, batches_a_call: int) -> dict[str, dict[str, float]]:
+    """Questions by distinct ones, and the share of steps labelled in the last tenth, of the published queue and of ours."""
+    batches = [
+        [((decode_message(text),), int(count)) for text, count in zip(*batch, strict=True) if count]
+        for batch in stream
+    ]
+    told = {}
+    for name in ("published", "newest", "frequent"):
+        published = name == "published"
+        queue = PublishedQueue(_ROOM, _CALL) if published else QuestionQueue(_ROOM, name)
+        found = simulate(queue, batches, batches_a_call=batches_a_call, batch=_CALL, once=not published)
+        told[name] = {
+            "asked_by_distinct": found.asked / max(1, found.distinct),
+            "steps_labelled_share": found.labelled_share,
+        }
+    return told
 
 
 def _step_seconds(reward: Any) -> float:
