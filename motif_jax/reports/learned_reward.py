@@ -166,8 +166,9 @@ def _began(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
     for part in range(_PARTS):
         low, high = last * part / _PARTS, last * (part + 1) / _PARTS
         here = [text.text or "(no message)" for text in paid if low <= (text.paid or 0) < high]
+        more = [f"… {len(here) - top:,} more"] if len(here) > top else []
         rows.append((Cell(f"{low:,.0f} to {high:,.0f}", low), Cell(f"{len(here):,}", float(len(here))),
-                     Cell("; ".join(here[:top]) + ("; …" if len(here) > top else ""), code=True)))  # fmt: skip
+                     Cell("\n".join([*here[:top], *more]), code=True)))  # fmt: skip
     return rows
 
 
@@ -175,14 +176,16 @@ def _earned(learned: LearnedReward, top: int) -> list[tuple[Cell, ...]]:
     """What paid most in each tenth of the run, with its share of all that was paid then."""
     rows: list[tuple[Cell, ...]] = []
     for tenth in learned.tenths if any(tenth.texts for tenth in learned.tenths) else ():
-        said = [f"{text or '(no message)'} {_share(value, tenth.total)}" for text, value in tenth.texts[:top]]
+        said = [
+            f"{_share(value, tenth.total)}  {text or '(no message)'}" for text, value in tenth.texts[:top]
+        ]
         rows.append((Cell(f"{tenth.begin:,} to {tenth.end:,}", float(tenth.begin)),
-                     Cell(f"{tenth.total:,.1f}", tenth.total), Cell("; ".join(said), code=True)))  # fmt: skip
+                     Cell(f"{tenth.total:,.1f}", tenth.total), Cell("\n".join(said), code=True)))  # fmt: skip
     return rows
 
 
 def _share(value: float, total: float) -> str:
-    return f"({100 * value / total:.0f} %)" if total > 0 else f"({value:+.1f})"
+    return f"{100 * value / total:3.0f} %" if total > 0 else f"{value:+8.1f}"
 
 
 def disagreements(learned: LearnedReward) -> list[LearnedText]:
@@ -217,7 +220,7 @@ def section(learned: LearnedReward | None, metrics: Mapping[str, Curve], top: in
              html.table(("environment steps", "messages", "the first of them"), _began(learned, 5), "learned-began",
                         empty="nothing was paid")]  # fmt: skip
     if learned.tenths:
-        columns = ("environment steps", "paid in all", "what paid most, and its share")
+        columns = ("environment steps", "paid in all", "share, and what paid most")
         table = html.table(columns, _earned(learned, 5), "learned-earned", empty="nothing was paid")
         parts.append("<h3 class='after'>what paid most in each tenth of the run</h3>" + table)
     if len(learned.checkpoints) > 1:

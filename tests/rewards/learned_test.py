@@ -118,6 +118,7 @@ def test_each_tenth_of_a_run_has_its_own_sums(tmp_path: Path) -> None:
         [("c", 9.0), ("b", -2.0)],
         7.5,
     )
+    assert "114 %  a\n-29 %  b" in learned_reward.section(told, {}), "a line for each"
 
 
 def test_a_run_that_was_paid_nothing_has_no_rows_of_nothing() -> None:
