@@ -68,7 +68,7 @@ class Book(NamedTuple):
     """
 
     moment: Moment
-    counts: dict[str, Any]
+    counts: list[int]
     source: dict[str, Any] | None
     own: dict[str, Any] | None
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
+from motif_jax.algorithms import classification
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.online.classification import ClassificationReward, ClassifierModel
 from motif_jax.online.ranking import RankingModel, RankingReward
@@ -62,13 +63,17 @@ def test_a_network_that_was_never_trained_pays_nothing(
         assert plain.pay(batch(3)).values.any()
 
 
+@pytest.mark.parametrize("device", ["auto", pytest.param("1", marks=pytest.mark.slow)])
 def test_the_classifier_pays_above_its_threshold_whatever_is_beside(
-    tmp_path: Path, annotator: oni_runs.Annotator
+    tmp_path: Path, annotator: oni_runs.Annotator, device: str
 ) -> None:
     reward: ClassificationReward = made(
         tmp_path, "classification", reward__training__learning_rate=1e-2, reward__training__steps_per_update=40,
-        reward__training__steps_per_arrival=40,
+        reward__training__steps_per_arrival=40, reward__training__device=device,
     )  # fmt: skip
+    trains = {leaf.device for leaf in jax.tree.leaves(reward._state)}
+    assert trains == {jax.local_devices()[0 if device == "auto" else 1]}
+    assert {leaf.device for leaf in jax.tree.leaves(reward.table.params)} == {jax.local_devices()[0]}
     for number in range(3):
         values, version = reward.pay(batch(number))
     expected = [oni_runs.verdict((text,)) for text in TEXTS]
@@ -82,6 +87,31 @@ def test_the_classifier_pays_above_its_threshold_whatever_is_beside(
     assert row["reward/training_steps"] == reward.taken > 0
     assert row["reward/accuracy"] > 0.5
     assert np.isfinite(list(row.values())).all()
+
+
+def test_labels_that_come_compile_nothing_again(
+    tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traced: list[str] = []
+    make = classification.make_train_step
+
+    def counted(*arguments: Any) -> Any:
+        step = make(*arguments)
+
+        def run(*inputs: Any) -> Any:
+            traced.append("a gradient step")
+            return step(*inputs)
+
+        return run
+
+    monkeypatch.setattr(classification, "make_train_step", counted)
+    reward: ClassificationReward = made(tmp_path, "classification")
+    for number in range(9):
+        rows = np.stack([as_bytes(f"You see here {number * 7 + more} eggs.") for more in range(number + 1)])
+        reward.pay(Met(rows, np.ones(len(rows), int), len(rows), number))
+    assert len(reward.labels) > SMALL["reward__training__batch_size"], "less than a batch, and more"
+    assert reward.taken > 5
+    assert traced == ["a gradient step"]
 
 
 def test_ranking_by_hand(
