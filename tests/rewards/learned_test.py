@@ -93,7 +93,7 @@ def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
     config.file = str(file)
     with pytest.raises(UserError, match=r"one that was learned online is used as the file"):
         import_reward.run(config, workdir / "imported")
-    damaged = file.read_bytes().replace(b'"taken"', b'"token"')
+    damaged = file.read_bytes().replace(b"taken", b"token")
     file.write_bytes(damaged)
     with pytest.raises(UserError, match="is damaged"):
         rewards.load(file)
