@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.reports import measures, text_tables
 from motif_jax.reports.statistics import Summary
 from motif_jax.support.config import flat
@@ -18,8 +19,9 @@ from motif_jax.support.config import flat
 _LICENCE = (
     "The weights are a product of the data and the annotator above: their licences apply besides the Apache-2.0 licence "
     "of the code (the published Motif dataset and annotations are CC-BY-NC 4.0: no commercial use; language models have "
-    "licences of their own). NetHack itself is under the NetHack General Public License."
+    "licences of their own)."
 )
+_NETHACK = " NetHack itself is under the NetHack General Public License."
 
 # Texts with more characters stand in a block of their own.
 _LONG = 120
@@ -57,8 +59,9 @@ class CardData:
       verdict: one line on reward hacking, '' when not judged.
       licence: of the weights, as their owner says; '' when not given.
       notes: further sentences of the owner.
-      reward_folder: of an agent's intrinsic reward, '' without one.
-      reward_card: the card data of that reward, None when its folder is not there.
+      reward_folder: of an agent's intrinsic reward, or its file; '' without one.
+      reward_card: the card data of that reward, None when that is not there.
+      learned_labels: of an agent that learned its reward while it played: how many labels of each verdict, by name.
     """
 
     kind: str
@@ -68,13 +71,19 @@ class CardData:
     dataset: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Labels] = field(default_factory=dict)
     reward_summary: Mapping[str, Any] = field(default_factory=dict)
-    evaluations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    evaluations: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     trained_steps: int | None = None
     verdict: str = ""
     licence: str = ""
     notes: str = ""
     reward_folder: str = ""
     reward_card: CardData | None = None
+    learned_labels: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> str:
+        """Name of what an agent plays."""
+        return str((self.config.get("environment") or {}).get("name", "unknown"))
 
 
 def _shown(value: Any) -> str:
@@ -199,8 +208,10 @@ def _limits(card: CardData) -> list[str]:
         ]
     else:
         lines += [
-            "- It plays one character (male human neutral monk) with the task's 23 actions and its step limit; other "
-            "characters and actions were never seen.",
+            f"- It plays one character (male human neutral monk) with the task's {28 if task.extended else 23} "
+            "actions and its step limit; other characters and actions were never seen."
+            if (task := TASKS.get(card.environment))
+            else f"- It plays {card.environment} with its actions and its step limit; other tasks were never seen.",
             "- What it seeks is its reward, which can be collected without playing well.",
         ]
     if card.verdict:
@@ -208,23 +219,46 @@ def _limits(card: CardData) -> list[str]:
     return [*lines, ""]
 
 
-def _agent_reward(card: CardData) -> str:
-    if not card.reward_folder:
-        return "Trained on the task's reward alone."
-    known = "" if card.reward_card else ", whose folder is not there: nothing more is known of it"
-    return f"Intrinsic reward: `{card.reward_folder}`{known}."
+def _agent_reward(card: CardData) -> list[str]:
+    reward = card.config.get("reward") or {}
+    kind = reward.get("kind", "motif")  # runs of 0.1.0 have no other
+    if not reward.get("intrinsic_coefficient") or kind == "none":
+        return ["Trained on the task's reward alone."]
+    if card.reward_folder:
+        known = "" if card.reward_card else ", which is not there: nothing more is known of it"
+        return [f"Intrinsic reward: `{card.reward_folder}`{known}."]
+    if not card.learned_labels:
+        return [f"Intrinsic reward of kind `{kind}`, with the settings below."]
+    who = card.config.get("annotator") or {}
+    source = (
+        f"of the run `{reward['tape']}`, played again"
+        if reward.get("tape")
+        else "of the annotator that follows"
+    )
+    counts = ", ".join(f"{name} {count:,}" for name, count in card.learned_labels.items())
+    return [
+        f"Intrinsic reward of kind `{kind}`, learned while the agent played from labels {source}.",
+        "",
+        f"- {sum(card.learned_labels.values()):,} labels: {counts}",
+        *([] if reward.get("tape") else _listing(_of_kind(who))),
+    ]
+
+
+def _of_kind(annotator: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an annotator without those of the kinds that it is not."""
+    kinds = {"lexicon", "openai", "vllm"} - {annotator.get("kind")}
+    return {name: value for name, value in annotator.items() if name not in kinds}
 
 
 def render(card: CardData) -> str:
     """Returns the card in Markdown."""
-    title = {"reward": "a reward of game messages", "agent": "a NetHack agent"}[card.kind]
+    title = "a reward of game messages" if card.kind == "reward" else f"an agent of {card.environment}"
     source = card if card.kind == "reward" else card.reward_card
     lines = [f"# Model card: {title}", ""]
     lines += [f"- run: `{card.folder}`", f"- made with: `{card.versions.get('command', 'unknown command')}`"]
     lines += [f"- code: motif_jax, revision `{card.versions.get('git_revision', 'unknown')}`"]
     if card.kind == "agent":
-        environment = card.config.get("environment", {})
-        lines += [f"- task: {environment.get('name', 'unknown')}"]
+        lines += [f"- task: {card.environment}"]
         trained = (
             "unknown" if card.trained_steps is None else f"{card.trained_steps:,} steps of the environments"
         )
@@ -235,11 +269,11 @@ def render(card: CardData) -> str:
             "An intrinsic reward for agents on NetHack, and a study of what its annotator prefers. Not a judge of people's text."
         ]
         if card.kind == "reward"
-        else ["Research on intrinsic motivation. It plays NetHack and does nothing else."]
+        else [f"Research on intrinsic motivation. It plays {card.environment} and does nothing else."]
     )
     lines += [""]
     if card.kind == "agent":
-        lines += ["## Reward", "", _agent_reward(card), ""]
+        lines += ["## Reward", "", *_agent_reward(card), ""]
     if source is not None:
         lines += [*_data(source), *_annotators(source)]
     lines += ["## Numbers", ""]
@@ -249,7 +283,8 @@ def render(card: CardData) -> str:
     if card.kind == "agent" and not card.evaluations:
         lines += ["The agent was not evaluated.", ""]
     lines += _limits(card)
-    lines += ["## Licence", "", card.licence or "Not stated by the owner of the weights.", "", _LICENCE, ""]
+    licence = _LICENCE + (_NETHACK if card.kind == "reward" or card.environment in TASKS else "")
+    lines += ["## Licence", "", card.licence or "Not stated by the owner of the weights.", "", licence, ""]
     if card.notes:
         lines += ["## Notes", "", card.notes, ""]
     settings = "\n".join(f"{name}: {json.dumps(value)}" for name, value in flat(card.config).items())

@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.reports import evaluation_files, hacking, model_card
+from motif_jax.reports import evaluation_files, hacking, learned_reward, model_card
 from motif_jax.reports.model_card import CardData, Labels
 from motif_jax.reports.run_data import read_reward_summary
 from motif_jax.support import config as checks
@@ -42,7 +42,10 @@ def run(config: ConfigDict, workdir: Path) -> None:
     folder = Path(config.model)
     card = read_card(folder)
     card.licence, card.notes = config.licence, config.notes
-    card.evaluations = {path.name: evaluation_files.read_evaluation(path) for path in _folders(config)}
+    folders = _folders(config)
+    for path in folders:
+        alone = [other.name for other in folders].count(path.name) == 1
+        card.evaluations[path.name if alone else str(path)] = evaluation_files.read_evaluation(path)
     path = run_folder.prepare(workdir, config) / CARD
     atomic_write_text(path, model_card.render(card))
     print(f"model card: {path.resolve()}")
@@ -67,10 +70,27 @@ def read_card(folder: Path) -> CardData:
     episodes = curves.read_episodes(folder)
     card.verdict = hacking.judge_training(episodes).line if episodes else ""
     reward = settings.get("reward") or {}
-    if reward.get("dir") and reward.get("intrinsic_coefficient"):
+    kind = reward.get("kind", "motif")
+    if kind != "motif":
+        found = learned_reward.read(folder, kind)
+        if found is not None:
+            card.learned_labels = {name: int(curve.y[-1]) for name, curve in found.counts.items()}
+    elif reward.get("dir") and reward.get("intrinsic_coefficient"):
         card.reward_folder = reward["dir"]
-        if (Path(card.reward_folder) / "config.json").is_file():
-            card.reward_card = read_card(Path(card.reward_folder))
+        place = Path(card.reward_folder)
+        if (place / "config.json").is_file():
+            card.reward_card = read_card(place)
+        elif place.is_file():
+            card.reward_card = _of_file(place)
+    return card
+
+
+def _of_file(path: Path) -> CardData:
+    """What a .safetensors file says of the reward in it."""
+    from motif_jax.rewards.load import open_reward
+
+    card = CardData("reward", str(path), open_reward(path).config)
+    _read_data(card)
     return card
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from motif_jax.annotation.chat import check_chat
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.verdicts import SINGLE
+from motif_jax.rewards.label_log import FILE, Label, LabelLog
 from motif_jax.stages import merge_annotations, model_card
 from motif_jax.support import run_folder
+from tests.made_up_runs import evaluation_rows, write_evaluation
 from tests.reward_fixtures import load_config, make_dataset, reward_config, write_labels
 
 
@@ -100,8 +105,62 @@ def test_an_agents_reward_that_has_moved_is_still_its_reward(reward, tmp_path):
     assert "some/model" in card_of(agent, tmp_path / "card")
     reward.rename(tmp_path / "elsewhere")
     card = card_of(agent, tmp_path / "card")
-    assert f"Intrinsic reward: `{reward}`, whose folder is not there" in card
+    assert f"Intrinsic reward: `{reward}`, which is not there" in card
     assert "task's reward alone" not in card
     config.reward.intrinsic_coefficient = 0.0
     alone = write_run(tmp_path / "alone", config)
     assert "Trained on the task's reward alone." in card_of(alone, tmp_path / "card")
+
+
+def test_the_file_of_an_agents_reward_says_what_it_was_made_from(reward, tmp_path, monkeypatch):
+    file = tmp_path / "reward.safetensors"
+    file.touch()
+    read = SimpleNamespace(config=json.loads((reward / "config.json").read_text()))
+    monkeypatch.setattr(
+        importlib.import_module("motif_jax.rewards.load"), "open_reward", lambda path: {file: read}[path]
+    )
+    config = load_config("train_agent", "smoke")
+    config.reward.dir, config.reward.intrinsic_coefficient = str(file), 0.1
+    card = card_of(write_run(tmp_path / "agent", config), tmp_path / "card")
+    assert f"Intrinsic reward: `{file}`.\n" in card
+    assert "some/model" in card
+
+
+def test_a_reward_that_was_learned_is_in_the_agents_card(tmp_path):
+    config = load_config("oni", "smoke")
+    agent = write_run(tmp_path / "agent", config)
+    assert "Intrinsic reward of kind `retrieval`, with the settings below." in card_of(
+        agent, tmp_path / "card"
+    )
+    log = LabelLog(agent / FILE)
+    log.append([Label(0, 0, (text,), number % 2) for number, text in enumerate("abc")])
+    log.close()
+    card = card_of(agent, tmp_path / "card")
+    assert "# Model card: an agent of NetHackScoreExtendedActions-v1" in card
+    assert "28 actions" in card
+    assert (
+        "kind `retrieval`, learned while the agent played from labels of the annotator that follows" in card
+    )
+    assert f"- 3 labels: {SINGLE.verdicts[0]} 2, {SINGLE.verdicts[1]} 1" in card
+    assert "- kind: `lexicon`" in card
+    config.reward.tape = "runs/other"
+    (agent / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    assert "labels of the run `runs/other`, played again" in card_of(agent, tmp_path / "other_card")
+
+
+def test_an_agent_of_another_task_is_no_agent_of_nethack(tmp_path):
+    card = card_of(write_run(tmp_path / "agent", load_config("train_agent", "recall")), tmp_path / "card")
+    assert "# Model card: an agent of Recall-v0" in card
+    assert "NetHack itself" not in card
+    assert "monk" not in card
+
+
+def test_evaluations_of_one_name_are_both_in_the_card(reward, tmp_path):
+    folders = [tmp_path / name / "evaluate" for name in ("first", "second")]
+    for number, folder in enumerate(folders):
+        write_evaluation(folder, "agent", evaluation_rows(5, 0.0, number))
+    config = load_config("model_card", "")
+    config.model, config.evaluations = str(reward), ",".join(map(str, folders))
+    model_card.run(config, tmp_path / "card")
+    card = (tmp_path / "card" / model_card.CARD).read_text()
+    assert all(f"{folder}: 5 episodes" in card for folder in folders)
