@@ -18,12 +18,13 @@ from motif_jax.reports import study
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, resources, run_folder
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text
+from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text, read_json
 from motif_jax.support.lifeline import told_of_parents_end
 
 # What an earlier study, killed, has left running saves and ends within this time.
 _FREE_SECONDS = 120.0
 _DONE = "done.json"
+_AWAY = "move it away, or give the study another --workdir"
 
 
 class Run(NamedTuple):
@@ -37,6 +38,15 @@ class Run(NamedTuple):
     def folder(self) -> str:
         """Its name in the study's folder."""
         return f"{self.method}-{self.seed}"
+
+
+class _Step(NamedTuple):
+    """A stage that a run needs: its flags, its folder, and the one that {run} stands for in the flags."""
+
+    name: str
+    flags: str
+    folder: Path
+    run: Path
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -111,6 +121,7 @@ class _Study:
 
     def run(self) -> int | None:
         planned = runs(self._config)
+        self._see_what_is_done(planned)
         seconds: list[float] = []
         for number, one in enumerate(planned, 1):
             if study.find(study.read_rows(self._rows), one.method, one.seed, self._key(one)) is not None:
@@ -120,7 +131,7 @@ class _Study:
             left = "" if not seconds else f", about {_hours(seconds, len(planned) - number + 1)} left"
             print(f"== run {number} of {len(planned)}: {one.method}, seed {one.seed}{left}", file=sys.stderr)
             begin = time.monotonic()
-            if not (self._prepare(one) and self._make(one)):
+            if not self._make(one):
                 return interruption.EXIT_CODE
             seconds.append(time.monotonic() - begin)
             self._write()
@@ -140,36 +151,63 @@ class _Study:
         )
         return order[: last + 1]
 
-    def _prepare(self, one: Run) -> bool:
-        return all(
-            self._stage(self._config.prepare[name], self._workdir / name, self._workdir / name)
-            for name in self._needed(one)
-        )
+    def _steps(self, one: Run) -> list[_Step]:
+        folder = self._workdir / one.folder
+        places = [(name, self._workdir / name) for name in self._needed(one)]
+        games = f"{self._config.evaluation} --config.agent.dir={{run}}"
+        return [
+            *(_Step(name, self._config.prepare[name], place, place) for name, place in places),
+            _Step("training", f"{one.flags} --config.seed={one.seed}", folder, folder),
+            _Step("games", games, folder / "games", folder),
+        ]
+
+    def _see_what_is_done(self, planned: list[Run]) -> None:
+        """Raises UserError where a folder that is kept is not what its line would stand for.
+
+        It was made by other flags then, or of what is to be made again.
+        """
+        rows = study.read_rows(self._rows)
+        for one in planned:
+            if study.find(rows, one.method, one.seed, self._key(one)) is not None:
+                continue
+            missing = None
+            for step in self._steps(one):
+                made = _made_by(step.folder)
+                if made is None:
+                    missing = missing or step.folder
+                elif made != step.flags:
+                    raise UserError(
+                        f"{step.folder} was made by {made}, and is now to be made by {step.flags}: {_AWAY}"
+                    )
+                elif missing is not None:
+                    raise UserError(
+                        f"{step.folder} is there without {missing}, of which it was made: {_AWAY}"
+                    )
 
     def _make(self, one: Run) -> bool:
         folder = self._workdir / one.folder
-        games = folder / "games"
         seconds = {}
-        for name, flags, place in (
-            ("training", f"{one.flags} --config.seed={one.seed}", folder),
-            ("games", f"{self._config.evaluation} --config.agent.dir={{run}}", games),
-        ):
+        for step in self._steps(one):
             begin = time.monotonic()
-            if not self._stage(flags, place, folder):
+            if not self._stage(step):
                 return False
-            seconds[name] = round(time.monotonic() - begin, 1)
-        row = study.measure(folder, games, load_lexicon(self._config.lexicon.file), self._config.goal)
+            seconds[step.name] = round(time.monotonic() - begin, 1)
+        seconds = {name: seconds[name] for name in ("training", "games")}
+        row = study.measure(
+            folder, folder / "games", load_lexicon(self._config.lexicon.file), self._config.goal
+        )
         line = {"method": one.method, "seed": one.seed, "flags": self._key(one), **row}
         study.append_row(self._rows, {**line, "revision": run_folder.git_revision(), "seconds": seconds})
         if not self._config.keep_runs:
             shutil.rmtree(folder)
         return True
 
-    def _stage(self, flags: str, folder: Path, run: Path) -> bool:
-        """Runs a stage in `folder` unless it is done; False when it was asked to stop."""
-        done, words = folder / _DONE, flags.format(workdir=self._workdir, run=run).split()
-        if done.is_file():
+    def _stage(self, step: _Step) -> bool:
+        """Runs a stage unless it is done; False when it was asked to stop."""
+        if _made_by(step.folder) is not None:
             return True
+        # The folders that stand in the flags may have blanks in them.
+        words = [word.format(workdir=self._workdir, run=step.run) for word in step.flags.split()]
         if self._stop.requested:
             return False
         command = [
@@ -177,10 +215,10 @@ class _Study:
             "-m",
             "motif_jax.launch",
             f"--config={words[0]}",
-            f"--workdir={folder}",
+            f"--workdir={step.folder}",
             *words[1:],
         ]
-        _wait_until_free(folder)
+        _wait_until_free(step.folder)
         with interruption.deaf_processes():
             process = subprocess.Popen(command, preexec_fn=told_of_parents_end)
         code = _wait(process, self._stop)
@@ -188,7 +226,7 @@ class _Study:
             return False
         if code != 0:
             raise UserError(f"this run of the study ended with exit code {code}: {shlex.join(command)}")
-        atomic_write_json(done, {"flags": flags})
+        atomic_write_json(step.folder / _DONE, {"flags": step.flags})
         return True
 
     def _write(self) -> None:
@@ -203,6 +241,14 @@ class _Study:
         else:
             atomic_write_text(self._workdir / "tables.md", text)
         print(text)
+
+
+def _made_by(folder: Path) -> str | None:
+    """The flags of the stage that is done in `folder`."""
+    path = folder / _DONE
+    if not path.is_file():
+        return None
+    return str(read_json(path, "remove it, and the stage goes on where it was", keys=("flags",))["flags"])
 
 
 def _hours(seconds: list[float], runs: int) -> str:

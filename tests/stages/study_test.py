@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -20,9 +21,11 @@ from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.reward_fixtures import load_config
 
-# Notes each start; copies what `templates` has for it; a run whose name stands in a file `wait` waits to be ended.
+# Takes flags alone and notes each start; copies what `templates` has for it; a run whose name stands in a file `wait` waits to be ended.
 SCRIPT = """#!/bin/sh
-for word in "$@"; do case "$word" in --workdir=*) folder="${word#--workdir=}" ;; esac; done
+for word in "$@"; do
+  case "$word" in --workdir=*) folder="${word#--workdir=}" ;; -*|motif_jax.launch) ;; *) exit 4 ;; esac
+done
 name=$(basename "$folder")
 echo "$name" >> "$TOYS/started"
 if [ -e "$TOYS/wait" ] && [ "$(cat "$TOYS/wait")" = "$name" ]; then
@@ -68,7 +71,7 @@ def small(**changes: object) -> ConfigDict:
 
 
 def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
-    workdir = tmp_path / "study"
+    workdir = tmp_path / "a study"
     study.check(small(), workdir)
     assert study.run(small(), workdir) is None
     # Seed by seed; what a method needs is prepared before its first run, once.
@@ -95,6 +98,25 @@ def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
     # Other settings are another run.
     assert study.run(small(training="configs/oni.py:smoke --config.rollout=8", only="none"), workdir) is None
     assert started(toys) == ["none-1", "games", "none-2", "games"]
+
+
+def test_what_is_kept_is_not_taken_for_what_other_flags_would_make(toys: Path, tmp_path: Path) -> None:
+    workdir = tmp_path / "study"
+    kept = small(only="motif", seeds=1, keep_runs=True)
+    assert study.run(kept, workdir) is None
+    started(toys)
+    kept.prepare.labels += " --config.seed=9"
+    with pytest.raises(UserError, match=r"study/labels was made by .*move it away"):
+        study.run(kept, workdir)
+    assert started(toys) == []
+    # Nor is what was made of it.
+    shutil.rmtree(workdir / "labels")
+    with pytest.raises(UserError, match=r"study/reward is there without .*study/labels"):
+        study.run(kept, workdir)
+    shutil.rmtree(workdir / "reward")
+    shutil.rmtree(workdir / "motif-1")
+    assert study.run(kept, workdir) is None
+    assert started(toys) == ["labels", "reward", "motif-1", "games"]
 
 
 def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_path: Path) -> None:
