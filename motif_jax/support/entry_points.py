@@ -24,12 +24,12 @@ def load(key: str, name: str) -> Any:
       name: 'module:Class'; the module is found as Python finds any (the folder of the command, PYTHONPATH, packages).
 
     Raises:
-      UserError: there is no such module or class, or the module itself fails to import.
+      UserError: there is no such module or class, or the module is no Python or imports what is not there.
     """
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, ValueError, AttributeError) as error:
+    except (ImportError, SyntaxError, ValueError, AttributeError) as error:
         raise UserError(
             f"config.{key}={name}: no such class ({error}); must be module:Class with a module that Python finds"
         ) from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from motif_jax.support import entry_points
@@ -24,3 +26,12 @@ def test_what_is_not_there_is_one_line_with_its_key(name: str) -> None:
     with pytest.raises(UserError, match="policy") as raised:
         entry_points.load("policy", name)
     assert name in str(raised.value)
+
+
+def test_a_module_that_is_no_python_is_told_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unfinished_module.py").write_text("class Policy:\n    def (\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"config\.policy=unfinished_module:Policy.*line 2"):
+        entry_points.load("policy", "unfinished_module:Policy")
