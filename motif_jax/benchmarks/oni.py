@@ -51,6 +51,8 @@ _STEPS, _TIMED_STEPS = "reward/training_steps", 10
 _CALL, _ROOM = 100, 10**6
 # Of a batch: its distinct texts uint8 [N, L], and in how many steps each was met.
 _Stream = list[tuple[np.ndarray, np.ndarray]]
+# Texts of a batch with the steps of each.
+_Rows = list[tuple[tuple[str, ...], int]]
 
 
 def options() -> ConfigDict:
@@ -150,15 +152,21 @@ def _record(reward: Any) -> _Stream:
 
 def _queues(stream: _Stream, batches_a_call: int) -> dict[str, dict[str, float]]:
     """Questions by distinct ones, and the share of steps labelled in the last tenth, of the published queue and of ours."""
-    batches = [
-        [((decode_message(text),), int(count)) for text, count in zip(*batch, strict=True) if count]
-        for batch in stream
-    ]
+    rng = np.random.default_rng(0)
+    batches: list[_Rows] = []
+    rows: list[_Rows] = []
+    for texts, counts in stream:
+        items: list[tuple[str, ...]] = [(decode_message(text),) for text in texts]
+        batches.append([(item, int(count)) for item, count in zip(items, counts, strict=True) if count])
+        # The published queue takes the newest rows: those of a text lie among the others', not together.
+        order = rng.permutation(np.repeat(np.arange(len(items)), counts))
+        rows.append([(items[place], 1) for place in order.tolist()])
     told = {}
     for name in ("published", "newest", "frequent"):
         published = name == "published"
         queue = PublishedQueue(_ROOM, _CALL) if published else QuestionQueue(_ROOM, name)
-        found = simulate(queue, batches, batches_a_call=batches_a_call, batch=_CALL, once=not published)
+        met = rows if published else batches
+        found = simulate(queue, met, batches_a_call=batches_a_call, batch=_CALL, once=not published)
         told[name] = {
             "asked_by_distinct": found.asked / max(1, found.distinct),
             "steps_labelled_share": found.labelled_share,
