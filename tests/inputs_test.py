@@ -23,7 +23,7 @@ TRIED: dict[type, tuple[Any, ...]] = {
     tuple: ((), (-1,)),
 }
 # Configs whose check takes a tenth of a second.
-SLOW = {int: (-1,), float: (-1.0,), str: ("no such thing",), tuple: ((-1,),)}
+SLOW: dict[type, tuple[Any, ...]] = {int: (-1,), float: (-1.0,)}
 # Keys, by the last part of their name, of which these mean something.
 NEGATIVE = set(
     """seed data_seed noise_seed simulated_seed cutoff reward_scale reward_shift yes_no_reward goal percentile advantage_clip

@@ -148,7 +148,7 @@ def test_nothing_but_one_line(parse: Callable[[str], None]) -> None:
     pieces = st.sampled_from(PARSERS[parse]) | st.text(st.characters(codec="utf-8"), max_size=3)
 
     @settings(
-        max_examples=120,
+        max_examples=60,
         derandomize=True,
         database=None,
         deadline=None,

@@ -150,6 +150,8 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
     try:
         Design(**about["design"])
         dict(about["options"])
+        if not all(isinstance(about[key], str) for key in ("method", "task")):
+            raise TypeError("method or task are no text")
     except (TypeError, ValueError) as error:
         raise UserError(f"{place / FILE} is damaged ({error}): train {folder} again") from None
     return {**about, "folder": str(place)}
