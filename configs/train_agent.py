@@ -18,6 +18,9 @@ Variants:
   steering    the same for longer, in longer games, as launch/demo_steering.sh needs it.
   smoke       seconds: whether everything works.
   recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a minute on 2 cores.
+  symbolic    BabyAI by its codes and words instead of a language model's prompts, by PPO: the baseline of GLAM (docs/glam.md).
+              Everything but the network is as in configs/train_language_agent.py. 400,000 steps.
+  symbolic_faithful  the same with the quirks of the released code.
 """
 
 from __future__ import annotations
@@ -25,16 +28,19 @@ from __future__ import annotations
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from motif_jax.support import nonfinite
-from motif_jax.support.config import all_compat_on, compat, default_workers, unknown_variant
+from motif_jax.support import nonfinite, resources
+from motif_jax.support.config import all_compat_on, compat, compat_on, default_workers, unknown_variant
 
-VARIANTS = ("", "faithful", "quickstart", "steering", "smoke", "recall")
+SYMBOLIC = ("symbolic", "symbolic_faithful")
+VARIANTS = ("", "faithful", "quickstart", "steering", "smoke", "recall", *SYMBOLIC)
 
 
 def _network() -> ConfigDict:
     network = ConfigDict()
     network.encoder = (
-        "auto"  # 'nethack' (window, status, message), 'flat' (all fields as numbers), 'auto': by fields
+        # 'nethack' (window, status, message), 'flat' (all fields as numbers), 'auto': one of these by fields; 'film' (BabyAI's view
+        # and instruction: image_features channels, words and the GRU that reads them message_features wide)
+        "auto"
     )
     network.image_encoder = "convnet_simple"  # convnet_impala, resnet_impala, mlp
     network.image_features = 512
@@ -46,6 +52,7 @@ def _network() -> ConfigDict:
     network.core = "gru"  # 'gru', 'lstm', 'none'
     network.hidden_size = 512
     network.core_layers = 1
+    network.head_sizes = ()  # layers, with tanh, before the heads of policy and value
     network.separate_critic = False
     # 'table' (looked up by tile, fast on CPU), 'picture' (tiles are drawn first), 'auto'
     network.first_convolution = "auto"
@@ -221,6 +228,30 @@ def _base() -> ConfigDict:
     return config
 
 
+def _symbolic(faithful: bool) -> ConfigDict:
+    config = resources.config("train_language_agent", "")
+    for section in ("lora", "sharding", "probes"):
+        del config[section]
+    config.train_for_env_steps = 400_000
+    config.batch_size = 64 * 40
+    config.actors.envs_per_worker = 64
+    network = config.network = _network()
+    network.encoder = "film"
+    network.image_features = network.message_features = network.hidden_size = 128
+    network.core = "lstm"
+    network.head_sizes = (64,)
+    config.algorithm.minibatch_size = config.algorithm.microbatch_size = 1280
+    config.algorithm.recurrence = 20
+    config.optimizer.learning_rate = 1e-4
+    config.save_every_steps = 50 * config.batch_size
+    quirks = ("timeout_as_terminal", "glam_fixed_kind_per_env", "symbolic_train_mode_batchnorm")
+    config.compat = compat("quantile_two_decimals", *quirks)
+    if faithful:
+        compat_on(config, *quirks)
+        config.matmul_precision = "highest"
+    return config
+
+
 def _small(config: ConfigDict) -> None:
     network = config.network
     network.image_features, network.vector_features, network.message_features = 64, 32, 64
@@ -282,6 +313,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.save_every_steps = 100_000
         config.stats_episodes = 500
         config.log_every_seconds = 2.0
+    elif variant in SYMBOLIC:
+        config = _symbolic(variant == "symbolic_faithful")
     elif variant not in (None, ""):
         raise unknown_variant(variant, VARIANTS)
     return config

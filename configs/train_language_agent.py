@@ -11,6 +11,8 @@ Variants:
   faithful_first_release  with those of the code of the paper's time.
   aflan, npae, npa, npe   the published ablations: an action head (aflan); fresh weights with the model's embeddings and an action
               head (npae), with an action head alone (npa), with the embeddings alone (npe).
+  drrn        the baseline without a language model: two small recurrent encoders, Q-learning from a memory; needs a
+              --config.network.tokenizer. drrn_faithful: with the quirks of the released code.
   quickstart  what launch/quickstart_glam.sh runs: GoToLocal, a small MODEL, minutes on 2 cores.
   smoke       seconds: whether everything works; needs a small MODEL.
 Several are joined by '+': faithful+npae.
@@ -26,7 +28,13 @@ from motif_jax.support import resources
 from motif_jax.support.config import compat, compat_on, unknown_variant
 
 # Quirks that exclude each other stand in one set each: those of the code since May 2023, and those of the paper's time.
-_ALWAYS = ("timeout_as_terminal", "glam_value_broadcast", "glam_french_goal", "glam_untrained_dropout")
+_ALWAYS = (
+    "timeout_as_terminal",
+    "glam_value_broadcast",
+    "glam_french_goal",
+    "glam_untrained_dropout",
+    "glam_fixed_kind_per_env",
+)
 FAITHFUL = (*_ALWAYS, "glam_raw_logit_score", "glam_pad_plus_one")
 FAITHFUL_FIRST_RELEASE = (*_ALWAYS, "glam_scaled_probability_score", "glam_end_token")
 # What the published names of agents stand for: (pretrained, keep_embedding, policy).
@@ -36,7 +44,8 @@ ABLATIONS = {
     "npa": (False, False, "actions"),
     "npe": (False, True, "score"),
 }
-VARIANTS = ("", "faithful", "faithful_first_release", *ABLATIONS, "quickstart", "smoke")
+DRRN = ("drrn", "drrn_faithful")
+VARIANTS = ("", "faithful", "faithful_first_release", *ABLATIONS, *DRRN, "quickstart", "smoke")
 
 
 def _environment() -> ConfigDict:
@@ -106,6 +115,8 @@ def _algorithm() -> ConfigDict:
     algorithm.microbatch_size = (
         16  # of a minibatch so many are run at a time on a device; changes memory alone
     )
+    # Steps of a sequence that gradients run back through, of networks with a memory; a language model has none: single steps.
+    algorithm.recurrence = 1
     algorithm.normalise_advantage = False  # less their mean, over their standard deviation, of a batch
     # An update ends before the minibatch whose policy is further than so many nats from the one that played; None: it never does.
     algorithm.kl_limit = placeholder(float)
@@ -116,11 +127,46 @@ def _algorithm() -> ConfigDict:
     return algorithm
 
 
+def _drrn(config: ConfigDict) -> None:
+    """DRRN (He et al. 2016) with the published sizes: 32 environments x 4 steps, then one step of learning."""
+    for section in ("lora", "sharding", "probes"):
+        del config[section]
+    config.rollout = 4
+    config.batch_size = 32 * 4
+    config.published_files = False  # its columns are those of PPO
+    config.keep_checkpoints = 1  # the memory is part of each
+    config.save_every_steps = 150_000
+    network = config.network = ConfigDict()
+    network.kind = "drrn"
+    network.tokenizer = ""  # a tokenizer.json, or a folder with one
+    network.embedding = 128  # width of a token's
+    network.hidden_size = 128  # of both encoders and of the layer before Q
+    network.prompt_tokens = 512  # of the longest prompt
+    algorithm = config.algorithm = ConfigDict()
+    algorithm.name = "drrn"
+    algorithm.gamma = 0.9
+    algorithm.epochs = 1  # steps of learning after each batch, each on a draw of its own
+    # Steps that are remembered, all of the published run. Each takes 2.5 bytes for each of network.prompt_tokens, in memory and checkpoints.
+    algorithm.replay_steps = 1_500_000
+    algorithm.replay_draw = 64  # steps of a draw, of all devices together
+    algorithm.positive_reward = True  # what a task takes away counts as 0, as published
+    config.optimizer.learning_rate = 1e-4
+    config.optimizer.eps = 1e-8
+    config.optimizer.max_gradient_norm = 5.0
+    config.compat = compat(
+        "timeout_as_terminal",
+        "quantile_two_decimals",
+        "glam_french_goal",
+        "glam_fixed_kind_per_env",
+        "drrn_first_observation",
+    )
+
+
 def get_config(variant: str | None = None) -> ConfigDict:
     variants = (variant or "").split("+")
     for name in variants:
-        if name not in VARIANTS:
-            raise unknown_variant(name, VARIANTS)
+        if name not in VARIANTS or (name in DRRN and len(variants) > 1):
+            raise unknown_variant(variant, VARIANTS)
     config = resources.config("train_agent", "")
     config.seed = 1
     config.train_for_env_steps = 1_500_000
@@ -164,6 +210,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         "glam_scaled_probability_score",
         "glam_end_token",
         "glam_untrained_dropout",
+        "glam_fixed_kind_per_env",
     )
     for name in variants:
         _apply(config, name)
@@ -178,6 +225,12 @@ def _apply(config: ConfigDict, variant: str) -> None:
         compat_on(config, *(FAITHFUL if variant == "faithful" else FAITHFUL_FIRST_RELEASE))
         config.network.special_tokens = "nowhere"
         config.matmul_precision = "highest"
+    elif variant in DRRN:
+        _drrn(config)
+        if variant == "drrn_faithful":
+            quirks = [name for name in config.compat if name != "quantile_two_decimals"]
+            compat_on(config, *quirks)
+            config.matmul_precision = "highest"
     elif variant == "quickstart":
         config.environment.name = "BabyAI-GoToLocal-v0"
         config.environment.babyai_text.observations = 1

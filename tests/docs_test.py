@@ -90,6 +90,8 @@ CONFIGS = [
     "configs/import_torch.py:agent",
     "configs/import_torch.py:oni",
     "configs/import_torch.py:glam",
+    "configs/train_agent.py:symbolic",
+    "configs/train_language_agent.py:drrn",
     *(f"configs/benchmark.py:{name}" for name in benchmarks.names()),
 ]
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from motif_jax.support.config import has
 from tests.processes import REPOSITORY
 
 LEVEL = "BabyAI-GoToLocal-v0"
@@ -235,17 +236,19 @@ NEEDS: dict[str, Needs] = {
         "policy": "zero_shot", "network.model": at.model, "network.prompt_tokens": ROOM, "environment.name": LEVEL,
     },
     "train_language_agent": lambda at: {"network.model": at.model, "network.prompt_tokens": ROOM},
+    "train_language_agent:drrn": lambda at: {"network.tokenizer": at.model},
+    "train_language_agent:drrn_faithful": lambda at: {"network.tokenizer": at.model},
     "train_reward": lambda at: {"dataset_dir": at.dataset, "annotator": "test"},
     "train_text": lambda at: {"num_devices": 1},
 }  # fmt: skip
 
 
 def ready(name: str, variant: str, inputs: Inputs) -> ConfigDict:
-    """The config of a variant with its inputs."""
+    """The config of a variant with its inputs, those of its keys that it has."""
     config = module(name).get_config(variant or None)
     for key in (name, f"{name}:{variant}"):
         values = NEEDS[key](inputs) if key in NEEDS else {}
         config.update_from_flattened_dict(
-            {k: str(v) if isinstance(v, Path) else v for k, v in values.items()}
+            {k: str(v) if isinstance(v, Path) else v for k, v in values.items() if has(config, k)}
         )
     return config.lock()

@@ -24,6 +24,11 @@ def episode_seed(seed: int, env: int, episode: int) -> int:
     return seeds.derive(seed, "episode", env, episode)
 
 
+def place_numbers(seed: int, first_env: int, count: int) -> list[int]:
+    """A number for each of `count` environments of a run with `seed`, see `registry.make_group`."""
+    return [seeds.derive(seed, "place", first_env + column) for column in range(count)]
+
+
 class _Views(NamedTuple):
     """What a step reads and writes of a row: plain memory wherever numpy is not needed, which costs less.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.actors import folders
-from motif_jax.actors.group import SlotGroup
+from motif_jax.actors.group import SlotGroup, place_numbers
 from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts, SlotListener
 from motif_jax.envs import registry
 from motif_jax.support.interruption import StoppedError, never
@@ -38,8 +38,9 @@ class InlineActors(Rollouts):
         for group in range(config.groups):
             if stopped():
                 raise StoppedError
-            environments = registry.make_group(config.env, config.envs_per_group, **config.options)
             first_env = config.first_env + group * config.envs_per_group
+            places = place_numbers(config.seed, first_env, config.envs_per_group)
+            environments = registry.make_group(config.env, config.envs_per_group, places, **config.options)
             self._groups.append(
                 SlotGroup(
                     environments,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.actors import folders
-from motif_jax.actors.group import SlotGroup, start_delay
+from motif_jax.actors.group import SlotGroup, place_numbers, start_delay
 from motif_jax.actors.rollouts import END_ROW, RESET_ROW, ActorsConfig
 from motif_jax.actors.slots import WAITING, Slots
 from motif_jax.actors.teams import Member, members
@@ -67,8 +67,9 @@ def run(orders: Mapping[str, Any]) -> bool:
     def on_episode(record: dict[str, float]) -> None:
         report(orders["reports"], {"episode": record})
 
-    environments = registry.make_group(config.env, member.stop - member.start, **config.options)
-    first_env = config.first_env + member.group * config.envs_per_group
+    first_env, count = config.first_env + member.group * config.envs_per_group, member.stop - member.start
+    places = place_numbers(config.seed, first_env + member.start, count)
+    environments = registry.make_group(config.env, count, places, **config.options)
     share = (member.start, member.stop)
     games = SlotGroup(
         environments,

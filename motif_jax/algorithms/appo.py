@@ -27,6 +27,7 @@ from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.algorithms.value_normalisation import ValueStatistics
 from motif_jax.algorithms.vtrace import Targets, published_bootstrap, vtrace
 from motif_jax.networks.agent import AgentNetwork, rescale_value_head
+from motif_jax.networks.policy import tracked
 from motif_jax.support.config import choice, fraction, positive, require
 
 Array = jax.Array
@@ -381,7 +382,9 @@ def make_update(
             metrics = {name: EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
         taken = reductions.total(recorded.astype(jnp.int32), axis_name)
         env_steps = schedules.add_steps(state.env_steps, taken)
-        return state._replace(step=state.step + 1, env_steps=env_steps), {**metrics, **described}
+        params = tracked(network, state.params, batch.observation, axis_name)
+        state = state._replace(params=params, step=state.step + 1, env_steps=env_steps)
+        return state, {**metrics, **described}
 
     return update
 

@@ -1,7 +1,8 @@
-"""The update of `algorithm.name=ppo`: several epochs of PPO over a batch of rollouts, in minibatches of steps.
+"""The update of `algorithm.name=ppo`: several epochs of PPO over a batch of rollouts, in minibatches of steps or of sequences.
 
-Unlike `appo` it takes its targets once, from the values that the rollouts were played with, and shuffles single steps: for
-policies without memory, such as language models that read all they need in their prompt.
+Unlike `appo` it takes its targets once, from the values that the rollouts were played with, and shuffles single steps, for
+policies without memory such as language models that read all they need in their prompt, or sequences of `algorithm.recurrence` steps,
+for those with a memory: gradients run back through a sequence, which begins with the state that it was played from.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms import appo, finite, ppo, reductions, schedules, trajectory
 from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.networks.policy import PolicyNetwork
+from motif_jax.networks.policy import PolicyNetwork, tracked
 from motif_jax.support import config as checks
 
 Array = jax.Array
@@ -72,6 +73,13 @@ def check(config: ConfigDict) -> None:
     )
     allowed = f"a divisor of config.algorithm.minibatch_size={minibatch}"
     checks.require(minibatch % micro == 0, "algorithm.microbatch_size", micro, allowed)
+    if "recurrence" in settings:
+        checks.positive(config, "algorithm.recurrence")
+        allowed = (
+            f"a divisor of config.rollout={config.rollout} and of config.algorithm.microbatch_size={micro}"
+        )
+        good = config.rollout % settings.recurrence == 0 == micro % settings.recurrence
+        checks.require(good, "algorithm.recurrence", settings.recurrence, allowed)
 
 
 def make_state(
@@ -94,19 +102,19 @@ def make_update(
     """Builds the update.
 
     Args:
-      network: the agent's network, without a memory.
+      network: the agent's network.
       optimizer: from `schedules.make_optimizer` without a number of steps.
       config: the whole configuration; reads `algorithm` (gamma, gae_lambda, clip_ratio, clip_value, value_coefficient,
         entropy_coefficient, epochs, minibatch_size in steps of all devices, microbatch_size: so many of a device are run at a
         time, kl_limit, normalise_advantage, positive_reward: what the task takes away counts as 0, as published; broadcast_rows, see
-        `ppo.value_rows`), `reward`, `compat.glam_value_broadcast` and `train_for_env_steps`.
+        `ppo.value_rows`; recurrence: steps of a sequence, 1 by default), `reward`, `compat.glam_value_broadcast` and `train_for_env_steps`.
       reward_fn: see `appo.make_update`.
 
     Returns:
       update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
     """
     settings = config.algorithm
-    limit = settings.get("kl_limit")
+    limit, length = settings.get("kl_limit"), settings.get("recurrence", 1)
 
     def update(
         state: TrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
@@ -119,21 +127,22 @@ def make_update(
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
         rewards = appo.compute_rewards(config.reward, batch, network.spec.count_field)
         whole = functools.partial(_whole, state.frozen)
-        samples = _samples(network, settings, whole(state.params), batch, rewards.total, axis_name)
-        observation = {name: _flat(batch.observation[name][:-1]) for name in network.fields}
+        bootstrap, states = _play_again(network, whole(state.params), batch, length)
+        samples = _samples(settings, batch, bootstrap, rewards.total, axis_name)
+        sequences = _sequences(network, batch, samples, states, length)
         devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
         size = settings.minibatch_size // devices
         key, deal = jax.random.split(state.key)
         if axis_name is not None:
             deal = jax.random.fold_in(deal, jax.lax.axis_index(axis_name))
-        order = ppo.minibatches(deal, len(samples.action), size, settings.epochs)
+        order = ppo.minibatches(deal, len(samples.action) // length, size // length, settings.epochs)
         share = schedules.share_done(state.env_steps, config.train_for_env_steps)
 
         def step(current: TrainState, chosen: Array) -> tuple[TrainState, Metrics]:
-            seen, some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), (observation, samples))
+            some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), sequences)
             if config.compat.get("glam_value_broadcast"):
                 some = _with_peers(some, min(settings.broadcast_rows, size))
-            gradients, metrics = _gradient(network, settings, whole, current.params, seen, some, axis_name)
+            gradients, metrics = _gradient(network, settings, whole, current.params, some, axis_name)
             updates, opt_state = optimizer.update(gradients, current.opt_state, current.params, share=share)
             metrics["optimizer/learning_rate"] = opt_state[-1].rate
             metrics["optimizer/gradient_norm"] = optax.tree.norm(gradients)
@@ -146,13 +155,14 @@ def make_update(
             kept = finite.keep_if(near, (params, opt_state), (current.params, current.opt_state))
             return current._replace(params=kept[0], opt_state=kept[1]), {**metrics, _TAKEN: near * 1.0}
 
-        order = order.reshape(-1, size)
+        order = order.reshape(-1, size // length)
         state = state._replace(key=key)
         if limit is None:
             state, metrics = jax.lax.scan(step, state, order)
             metrics = {name: appo.EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
         else:
             state, metrics = _until(step, state, order)
+        state = state._replace(params=tracked(network, state.params, batch.observation, axis_name))
         recorded = trajectory.recorded(batch)
         lag = (state.step - batch.parameter_version).astype(jnp.float32)
         metrics["lag/mean"] = reductions.mean(lag, recorded, axis_name)
@@ -202,20 +212,51 @@ def _flat(x: Array) -> Array:
     return jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])
 
 
+class Sequences(NamedTuple):
+    """S sequences of R steps; of single steps R is 1.
+
+    Attributes:
+      observation: fields [S, R, ...].
+      first: bool [S, R], the step begins an episode.
+      states: tree of [S, ...], of the network before each sequence.
+      samples: [S, R], or [S, R, peers] where each value has those of others beside it.
+    """
+
+    observation: Mapping[str, Array]
+    first: Array
+    states: Any
+    samples: ppo.Samples
+
+
+def _play_again(
+    network: PolicyNetwork, params: Any, batch: TrajectoryBatch, length: int
+) -> tuple[Array, Any]:
+    """Values [B] of the row behind the rollouts, and the states [B T / length, ...] before sequences of so many rows."""
+    rows = {name: batch.observation[name] for name in network.fields}
+    after = {name: x[-1:] for name, x in rows.items()}
+    state = batch.initial_state
+    steps = batch.action.shape[0]
+    if not any(leaf.size for leaf in jax.tree.leaves(state)):
+        _, bootstrap, _ = network.apply(params, after, state, batch.first[-1:])
+        return bootstrap[0], network.initial_state(batch.action.size // length)
+    parts = jax.tree.map(lambda x: x[:-1].reshape(steps // length, length, *x.shape[1:]), (rows, batch.first))
+
+    def play(state: Any, part: tuple[Mapping[str, Array], Array]) -> tuple[Any, Any]:
+        _, _, behind = network.apply(params, part[0], state, part[1])
+        return behind, state
+
+    state, states = jax.lax.scan(play, state, parts)
+    _, bootstrap, _ = network.apply(params, after, state, batch.first[-1:])
+    return bootstrap[0], jax.tree.map(_flat, states)
+
+
 def _samples(
-    network: PolicyNetwork,
-    config: ConfigDict,
-    params: Any,
-    batch: TrajectoryBatch,
-    reward: Array,
-    axis_name: str | None,
+    config: ConfigDict, batch: TrajectoryBatch, bootstrap: Array, reward: Array, axis_name: str | None
 ) -> ppo.Samples:
     """What the losses compare with, computed once before the first step: each sample a row [B T]."""
-    after = {name: batch.observation[name][-1:] for name in network.fields}
-    _, bootstrap, _ = network.apply(params, after, batch.initial_state, batch.first[-1:])
     discount = config.gamma * (1.0 - trajectory.done(batch))
     value = batch.behaviour_value
-    targets = ppo.targets(value, bootstrap[0], reward, discount, batch.last[:-1], config.gae_lambda)
+    targets = ppo.targets(value, bootstrap, reward, discount, batch.last[:-1], config.gae_lambda)
     valid = trajectory.recorded(batch)
     advantage = targets.advantage
     if config.normalise_advantage:
@@ -225,10 +266,25 @@ def _samples(
     )
 
 
-def _with_peers(samples: ppo.Samples, size: int) -> ppo.Samples:
-    """The samples with values and targets of `size` of them each, for `compat.glam_value_broadcast`."""
-    return samples._replace(
-        behaviour_value=ppo.together(samples.behaviour_value, size), target=ppo.together(samples.target, size)
+def _sequences(
+    network: PolicyNetwork, batch: TrajectoryBatch, samples: ppo.Samples, states: Any, length: int
+) -> Sequences:
+    """The rows of the rollouts cut into sequences, those of a rollout one after the other."""
+    observation = {name: _flat(batch.observation[name][:-1]) for name in network.fields}
+    rows = (observation, _flat(batch.first[:-1]), samples)
+    observation, first, samples = jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), rows)
+    return Sequences(observation, first, states, samples)
+
+
+def _with_peers(some: Sequences, size: int) -> Sequences:
+    """The sequences with values and targets of `size` samples each, for `compat.glam_value_broadcast`."""
+
+    def peers(x: Array) -> Array:
+        return ppo.together(x.reshape(-1), size).reshape(*x.shape, size)
+
+    samples = some.samples
+    return some._replace(
+        samples=samples._replace(behaviour_value=peers(samples.behaviour_value), target=peers(samples.target))
     )
 
 
@@ -237,32 +293,33 @@ def _gradient(
     config: ConfigDict,
     whole: Callable[[Any], Any],
     params: Any,
-    observation: Mapping[str, Array],
-    samples: ppo.Samples,
+    minibatch: Sequences,
     axis_name: str | None,
 ) -> tuple[Any, Metrics]:
     """Gradient of a minibatch's mean loss, run in parts that add up to it, and what there is to say of it."""
-    count = jnp.maximum(reductions.total(samples.valid.astype(jnp.float32), axis_name), 1.0)
-    micro = min(config.microbatch_size, len(samples.action))
-    parts = jax.tree.map(lambda x: x.reshape(-1, micro, *x.shape[1:]), (dict(observation), samples))
+    valid = minibatch.samples.valid
+    count = jnp.maximum(reductions.total(valid.astype(jnp.float32), axis_name), 1.0)
+    length = valid.shape[1]
+    micro = min(config.microbatch_size // length, len(valid))
+    parts = jax.tree.map(lambda x: x.reshape(len(valid) // micro, micro, *x.shape[1:]), minibatch)
 
-    def loss(params: Any, seen: Mapping[str, Array], some: ppo.Samples) -> tuple[Array, ppo.Rows]:
-        rows = {name: x[None] for name, x in seen.items()}
-        first = jnp.zeros((1, micro), bool)
-        logits, value, _ = network.apply(whole(params), rows, network.initial_state(micro), first)
-        found = ppo.loss_rows(logits[0], value[0], some, config.clip_ratio, config.clip_value)
+    def loss(params: Any, part: Sequences) -> tuple[Array, ppo.Rows]:
+        rows, first = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (dict(part.observation), part.first))
+        logits, value, _ = network.apply(whole(params), rows, part.states, first)
+        some = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part.samples)
+        found = ppo.loss_rows(_flat(logits), _flat(value), some, config.clip_ratio, config.clip_value)
         each = ppo.combine(found, config.value_coefficient, config.entropy_coefficient)
         return jnp.sum(jnp.where(some.valid, each, 0.0)) / count, found
 
-    def add(total: Any, part: tuple[Mapping[str, Array], ppo.Samples]) -> tuple[Any, ppo.Rows]:
-        gradients, rows = jax.grad(loss, has_aux=True)(params, *part)
+    def add(total: Any, part: Sequences) -> tuple[Any, ppo.Rows]:
+        gradients, rows = jax.grad(loss, has_aux=True)(params, part)
         return jax.tree.map(jnp.add, total, gradients), rows
 
     zero = jax.tree.map(jnp.zeros_like, params)
     gradients, rows = jax.lax.scan(add, zero, parts)
     gradients = jax.tree.map(lambda x: reductions.psum(x, axis_name), gradients)
     rows = jax.tree.map(lambda x: x.reshape(-1), rows)
-    return gradients, ppo.describe(rows, samples.valid, config.clip_ratio, axis_name)
+    return gradients, ppo.describe(rows, valid.reshape(-1), config.clip_ratio, axis_name)
 
 
 def _describe_batch(

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import jax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import appo, ppo_update
+from motif_jax.algorithms import appo, drrn_update, ppo_update
 from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 
@@ -17,7 +17,9 @@ class Algorithm(Protocol):
     """What a training needs of an algorithm; `appo` and `ppo_update` are two.
 
     Its state is a NamedTuple, all of which a checkpoint holds but `reward_params`. It has at least `params`, the network's;
-    `step`, int32 scalar, the updates done; and `reward_params`, those of a reward that is computed in the update.
+    `step`, int32 scalar, the updates done; and `reward_params`, those of a reward that is computed in the update. One with a field `memory`,
+    of what was played before, has a function `with_memory(state, network, config)` that makes it: it takes every batch, also where the
+    parameters that an update gives are left out (`drrn_update`).
     """
 
     def check(self, config: ConfigDict) -> None:
@@ -32,7 +34,7 @@ class Algorithm(Protocol):
         """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars), see `appo.make_update`."""
 
 
-ALGORITHMS: dict[str, Algorithm] = {"appo": appo, "ppo": ppo_update}
+ALGORITHMS: dict[str, Algorithm] = {"appo": appo, "ppo": ppo_update, "drrn": drrn_update}
 
 
 def algorithm_of(config: ConfigDict) -> Algorithm:

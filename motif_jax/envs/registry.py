@@ -5,6 +5,7 @@ An environment from outside the package goes by 'module:Class'.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from motif_jax.envs.babyai_text import catalogue
@@ -56,11 +57,22 @@ def make(name: str, **options: Any) -> Environment:
     return _load(name)(name, **options)
 
 
-def make_group(name: str, count: int, **options: Any) -> EnvironmentGroup:
-    """`count` environments that are played in step; options as for `make`."""
-    group = spec(name, **options).group
-    if group is not None:
-        return entry_points.load(_KEY, group)(name, count, **options)
+def make_group(
+    name: str, count: int, places: Sequence[int] | None = None, **options: Any
+) -> EnvironmentGroup:
+    """`count` environments that are played in step; options as for `make`.
+
+    Args:
+      name: of the environment.
+      count: how many.
+      places: a number for each, the same whenever a run makes it, for those that keep something for good (`spec.keeps_place`).
+      options: of the environment.
+    """
+    made = spec(name, **options)
+    if made.group is not None:
+        return entry_points.load(_KEY, made.group)(name, count, **options)
+    if made.keeps_place and places is not None:
+        return SingleEnvironments([make(name, **options, place=place) for place in places])
     return SingleEnvironments([make(name, **options) for _ in range(count)])
 
 

@@ -54,6 +54,7 @@ class EnvironmentSpec:
         renderer: 'module:Class' of its `Renderer`; None where there is nothing to see.
         group: 'module:Class' of an `EnvironmentGroup` made with (name, count, **options); None: any number of single
             environments, one after the other.
+        keeps_place: whether something of each environment of a run is fixed for good: it takes the option `place` then, a number of its own.
         modules: what making the environment imports besides its own module. The process that actors are forked from imports it
             once for all of them, and calls their functions `preload()` where they have one; what starts threads keeps them from being
             forked.
@@ -75,6 +76,7 @@ class EnvironmentSpec:
     section: str | None = None
     renderer: str | None = None
     group: str | None = None
+    keeps_place: bool = False
     modules: tuple[str, ...] = ()
     remark: str = ""
 

@@ -149,10 +149,7 @@ class LanguageAgent:
 
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Prompts without the padding that all of them have behind them, up to a length of few (`tokens.bucket`)."""
-        tokens = observation[TOKENS]
-        there = np.flatnonzero((tokens >= 0).reshape(-1, tokens.shape[-1]).any(axis=0))
-        longest = int(there[-1]) + 1 if len(there) else 1
-        return {**observation, TOKENS: tokens[..., : bucket(longest, tokens.shape[-1])]}
+        return cropped_prompts(observation)
 
     def initial_state(self, batch_size: int) -> Any:
         """No state: what came before stands in the prompt. An array of nothing, int32 [batch_size, 0]."""
@@ -199,6 +196,14 @@ class LanguageAgent:
             return jnp.maximum(shown, 0), shown >= 0
         assert self.candidates is not None
         return jnp.asarray(self.candidates.tokens), jnp.asarray(self.candidates.valid)
+
+
+def cropped_prompts(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """Fields whose `tokens` are no longer than the longest prompt in them, up to a length of few (`tokens.bucket`)."""
+    tokens = observation[TOKENS]
+    there = np.flatnonzero((tokens >= 0).reshape(-1, tokens.shape[-1]).any(axis=0))
+    longest = int(there[-1]) + 1 if len(there) else 1
+    return {**observation, TOKENS: tokens[..., : bucket(longest, tokens.shape[-1])]}
 
 
 def _opening_states(model: LanguageModel, params: Any, prompt: jax.Array, valid: jax.Array) -> jax.Array:

@@ -15,16 +15,18 @@ from ml_collections import ConfigDict
 
 from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import MASKED, EnvironmentSpec
+from motif_jax.networks import film
 from motif_jax.networks.cores import CORES, Core, state_size
 from motif_jax.networks.encoders import FlatEncoder, NetHackEncoder
 from motif_jax.networks.image import IMAGE_ENCODERS
-from motif_jax.networks.layers import ACTIVATIONS, Dense
+from motif_jax.networks.layers import ACTIVATIONS, Dense, Initializer, orthogonal_output_first, unit_rows
 from motif_jax.networks.tiles import TileSet
 from motif_jax.support.config import choice, positive, require
 from motif_jax.support.errors import UserError
 
 Array = jax.Array
 Params = Any
+ENCODERS = AUTO, NETHACK, FLAT, FILM = ("auto", "nethack", "flat", "film")
 FIRST_CONVOLUTIONS = ("auto", "table", "picture")
 NETHACK_FIELDS = ("window_chars", "window_colors", "blstats", "message")
 
@@ -51,7 +53,9 @@ class Trunk(nn.Module):
         """Returns the features [T, B, H] and the state after row T-1 [B, S]."""
         length, batch = first.shape
         rows = {name: x.reshape(length * batch, *x.shape[2:]) for name, x in observation.items()}
-        features = self.encoder(rows)
+        # Of a batch norm the rows of a step belong together.
+        steps = (length,) if isinstance(self.encoder, film.FilmEncoder) else ()
+        features = self.encoder(rows, *steps)
         return self.core(features.reshape(length, batch, -1), state, first)
 
 
@@ -64,12 +68,16 @@ class ActorCritic(nn.Module):
       critic: a trunk of its own for the value, or None. The recurrent state is then the actor's followed by
         the critic's.
       mask_field: the observation field that is 0 for actions which there are not; their logits are `MASKED`.
+      head_sizes: widths of the layers, with tanh, before each head.
+      head_init: of the heads' weights.
     """
 
     num_actions: int
     actor: nn.Module
     critic: nn.Module | None = None
     mask_field: str | None = None
+    head_sizes: tuple[int, ...] = ()
+    head_init: Initializer = orthogonal_output_first
 
     @nn.compact
     def __call__(
@@ -84,11 +92,17 @@ class ActorCritic(nn.Module):
             policy_features, actor_state = self.actor(observation, for_actor, first)
             value_features, critic_state = self.critic(observation, for_critic, first)
             new_state = jnp.concatenate([actor_state, critic_state], axis=-1)
-        logits = Dense(self.num_actions, name="policy_head")(policy_features.astype(jnp.float32))
+        logits = self._head(policy_features, self.num_actions, "policy")
         if self.mask_field is not None:
             logits = jnp.where(observation[self.mask_field] != 0, logits, MASKED)
-        value = Dense(1, name="value_head")(value_features.astype(jnp.float32))
+        value = self._head(value_features, 1, "value")
         return logits, value[..., 0], new_state
+
+    def _head(self, x: Array, size: int, name: str) -> Array:
+        x = x.astype(jnp.float32)
+        for i, width in enumerate(self.head_sizes, start=1):
+            x = jnp.tanh(Dense(width, start=self.head_init, name=f"{name}_fc{i}")(x))
+        return Dense(size, start=self.head_init, name=f"{name}_head")(x)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,9 +129,28 @@ class AgentNetwork:
         """Nothing: all is learned."""
         return {}
 
+    @property
+    def _reads_instructions(self) -> bool:
+        return isinstance(getattr(self.module.actor, "encoder", None), film.FilmEncoder)
+
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """The observation as it is: nothing of it is padding."""
-        return observation
+        """The observation without what is padding in all rows: that of instructions, where they are read word by word."""
+        return film.cropped(observation) if self._reads_instructions else observation
+
+    def tracked(self, params: Params, observation: Mapping[str, Array]) -> Params:
+        """See `policy.tracked`: the batch norms of a `film` encoder have seen all these rows, [T, B, ...]."""
+        if not self._reads_instructions:
+            return params
+        rows = {name: observation[name].reshape(1, -1, *observation[name].shape[2:]) for name in self.fields}
+        count = next(iter(rows.values())).shape[1]
+        _, made = self.module.apply(
+            {"params": params},
+            rows,
+            self.initial_state(count),
+            jnp.zeros((1, count), bool),
+            mutable=[film.STATISTICS],
+        )
+        return film.seen(params, made[film.STATISTICS])
 
     def prepare(self, params: Params) -> Prepared:
         """Computes once what `apply` would compute from the parameters at every call.
@@ -168,7 +201,7 @@ def check(config: ConfigDict) -> None:
     Raises:
       UserError: a value is not allowed; says the key and what is.
     """
-    choice(config, "network.encoder", ("auto", "nethack", "flat"))
+    choice(config, "network.encoder", ENCODERS)
     choice(config, "network.image_encoder", IMAGE_ENCODERS)
     choice(config, "network.core", CORES)
     choice(config, "network.nonlinearity", ACTIVATIONS)
@@ -184,48 +217,55 @@ def check(config: ConfigDict) -> None:
     )
     for key in keys:
         positive(config, f"network.{key}")
-    sizes = config.network.flat_sizes
-    good = all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes)
-    require(good, "network.flat_sizes", tuple(sizes), "whole numbers above 0, such as (128,)")
+    for key in ("flat_sizes", "head_sizes"):
+        sizes = config.network.get(key, ())
+        good = all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes)
+        require(good, f"network.{key}", tuple(sizes), "whole numbers above 0, such as (128,)")
 
 
-def make_agent_network(config: ConfigDict, spec: EnvironmentSpec) -> AgentNetwork:
+def make_agent_network(
+    config: ConfigDict, spec: EnvironmentSpec, batch_statistics: bool = False
+) -> AgentNetwork:
     """Builds the network of an environment.
 
     Args:
       config: `config.network`:
-        encoder 'nethack' (picture, status, message), 'flat' (all fields as numbers) or 'auto';
+        encoder 'nethack' (picture, status, message), 'flat' (all fields as numbers), 'film' (BabyAI's view and instruction) or 'auto';
         image_encoder one of image.IMAGE_ENCODERS; image_features, vector_features, message_features widths;
         flat_sizes layers of the flat encoder; obs_scale divides the pixels; nonlinearity;
         core 'gru', 'lstm' or 'none', hidden_size, core_layers; separate_critic;
-        first_convolution 'table', 'picture' or 'auto' ('table' on CPU); dtype 'float32' or 'bfloat16' of the computation.
+        first_convolution 'table', 'picture' or 'auto' ('table' on CPU); dtype 'float32' or 'bfloat16' of the computation;
+        head_sizes layers before the heads.
       spec: the environment's specification.
+      batch_statistics: of a `film` encoder, see `film.BatchNorm`.
 
     Returns:
       The network.
 
     Raises:
-      UserError: the NetHack encoder is asked for and a field of it is missing.
+      UserError: the NetHack encoder, or that of BabyAI, is asked for and a field of it is missing.
     """
     dtype = jnp.dtype(config.dtype)
-    nethack = config.encoder == "nethack" or (
-        config.encoder == "auto" and all(field in spec.observation for field in NETHACK_FIELDS)
-    )
-    fields: tuple[str, ...] = NETHACK_FIELDS
-    if nethack:
-        missing = [field for field in fields if field not in spec.observation]
-        if missing:
-            raise UserError(
-                f"config.network.encoder='nethack' needs the fields {', '.join(missing)}, which the environment does "
-                "not show: use 'auto' or 'flat'"
-            )
-    else:
+    kind = config.encoder
+    if kind == AUTO:
+        kind = NETHACK if all(field in spec.observation for field in NETHACK_FIELDS) else FLAT
+    fields: tuple[str, ...] = {NETHACK: NETHACK_FIELDS, FILM: film.FIELDS}.get(kind, ())
+    missing = [field for field in fields if field not in spec.observation]
+    if missing:
+        raise UserError(
+            f"config.network.encoder={kind!r} needs the fields {', '.join(missing)}, which the environment does "
+            "not show: use 'auto' or 'flat'"
+        )
+    if kind == FLAT:
         rest = set(spec.observation) - {spec.count_field, spec.mask_field}
         fields = tuple(sorted(rest))
 
     def trunk() -> Trunk:
         core = Core(config.core, config.hidden_size, config.core_layers, dtype, name="core")
-        if not nethack:
+        if kind == FILM:
+            widths = (config.image_features, config.message_features)
+            return Trunk(film.FilmEncoder(*widths, batch_statistics, dtype), core)
+        if kind == FLAT:
             text = tuple(name for name in fields if name == spec.text_field)
             sizes = tuple(config.flat_sizes)
             return Trunk(FlatEncoder(fields, text, sizes, config.nonlinearity, dtype), core)
@@ -247,7 +287,8 @@ def make_agent_network(config: ConfigDict, spec: EnvironmentSpec) -> AgentNetwor
 
     size = state_size(config.core, config.hidden_size, config.core_layers)
     critic = trunk() if config.separate_critic else None
-    module = ActorCritic(spec.num_actions, trunk(), critic, spec.mask_field)
+    heads = (tuple(config.get("head_sizes", ())), unit_rows if kind == FILM else orthogonal_output_first)
+    module = ActorCritic(spec.num_actions, trunk(), critic, spec.mask_field, *heads)
     if spec.mask_field is not None:
         fields = (*fields, spec.mask_field)
     return AgentNetwork(spec, fields, module, size * (2 if config.separate_critic else 1))

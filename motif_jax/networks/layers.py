@@ -51,6 +51,12 @@ def orthogonal_output_first(key: Array, shape: tuple[int, ...], dtype: jnp.dtype
     return jax.nn.initializers.orthogonal(column_axis=-1)(key, shape, dtype)
 
 
+def unit_rows(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
+    """Initialiser: normal numbers, an output's weights of a kernel [in, out] scaled to norm 1 together."""
+    drawn = jax.random.normal(key, shape, dtype)
+    return drawn / jnp.sqrt(jnp.sum(jnp.square(drawn), axis=0, keepdims=True))
+
+
 def add_bias(y: Array, bias: Array) -> Array:
     """Adds `bias` float32 [features] to `y` [..., features]; gives the dtype of `y`.
 
@@ -67,16 +73,18 @@ class Dense(nn.Module):
       features: width of the output.
       dtype: of the matrix product; parameters are float32.
       limit: when given, weights and bias start uniform in [-limit, limit] instead.
+      start: initialiser of the weights, without a limit.
     """
 
     features: int
     dtype: jnp.dtype = jnp.float32
     limit: float | None = None
+    start: Initializer = orthogonal_output_first
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """Applies the layer to the last axis."""
-        weight_init = orthogonal_output_first if self.limit is None else uniform(self.limit)
+        weight_init = self.start if self.limit is None else uniform(self.limit)
         bias_init = nn.initializers.zeros_init() if self.limit is None else uniform(self.limit)
         kernel = self.param("kernel", weight_init, (x.shape[-1], self.features))
         bias = self.param("bias", bias_init, (self.features,))
@@ -89,18 +97,24 @@ def flatten_channels_first(x: Array) -> Array:
 
 
 class ConvWeights(nn.Module):
-    """Kernel [size, size, inputs, features] (orthogonal) and bias [features] (zero) of a 2-d convolution."""
+    """Kernel [size, size, inputs, features] (orthogonal) and bias [features] (zero) of a 2-d convolution.
+
+    With a `limit` both start uniform in [-limit, limit] instead.
+    """
 
     inputs: int
     features: int
     size: int
+    limit: float | None = None
 
     @nn.compact
     def __call__(self) -> tuple[Array, Array]:
         """Returns kernel and bias, float32."""
         shape = (self.size, self.size, self.inputs, self.features)
-        kernel = self.param("kernel", orthogonal_output_first, shape)
-        return kernel, self.param("bias", nn.initializers.zeros_init(), (self.features,))
+        weight_init = orthogonal_output_first if self.limit is None else uniform(self.limit)
+        bias_init = nn.initializers.zeros_init() if self.limit is None else uniform(self.limit)
+        kernel = self.param("kernel", weight_init, shape)
+        return kernel, self.param("bias", bias_init, (self.features,))
 
 
 def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: int = 0) -> Array:

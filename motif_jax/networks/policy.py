@@ -59,3 +59,25 @@ class PolicyNetwork(Protocol):
         Returns:
           logits float32 [T, B, A], `envs.spec.MASKED` where `spec.mask_field` is 0; values float32 [T, B]; the new state.
         """
+
+
+def tracked(
+    network: PolicyNetwork, params: Any, observation: Mapping[str, jax.Array], axis_name: str | None = None
+) -> Any:
+    """The parameters behind an update: networks that have seen statistics of what they read keep them among these, without a gradient.
+
+    Such a network has `tracked(params, observation) -> params`, a pure function.
+
+    Args:
+      network: the policy's.
+      params: what is learned.
+      observation: the fields [T, B, ...] that the update learned from, of one device.
+      axis_name: mapped axis over which rows are split: all devices see the same, all rows.
+    """
+    track = getattr(network, "tracked", None)
+    if track is None:
+        return params
+    read = {name: observation[name] for name in network.fields}
+    if axis_name is not None:
+        read = jax.lax.all_gather(read, axis_name, axis=1, tiled=True)
+    return track(params, read)

@@ -1,4 +1,4 @@
-"""The networks that `config.network.kind` names: those made for games, and language models."""
+"""The networks that `config.network.kind` names: those made for games, language models, and the small one that reads prompts (DRRN)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import jax
 from ml_collections import ConfigDict
 
 from motif_jax.devices.sharding import Sharded
+from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.networks import agent
+from motif_jax.networks import agent, film
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
-GAME, LANGUAGE = "game", "language"
-KINDS = (GAME, LANGUAGE)
+KINDS = GAME, LANGUAGE, DRRN = "game", "language", "drrn"
+BATCH_STATISTICS = "symbolic_train_mode_batchnorm"
 _ACTION_TOKENS = 32  # room for the longest action behind a prompt
 
 
@@ -35,15 +36,26 @@ def check(config: ConfigDict) -> None:
     checks.require(kind_of(config) in KINDS, "network.kind", kind_of(config), f"one of {', '.join(KINDS)}")
     if kind_of(config) == GAME:
         return agent.check(config)
+    if kind_of(config) == DRRN:
+        from motif_jax.language import drrn
+
+        return drrn.check(config)
     from motif_jax.language import agent as language_agent
 
     return language_agent.check(config)
 
 
 def environment_options(config: ConfigDict) -> dict[str, Any]:
-    """What the environment is to be told of the network, JSON-able: a language model's tokenizer."""
+    """What the environment is to be told of the network, JSON-able: fields that it does not show by itself, a tokenizer."""
     if kind_of(config) == GAME:
-        return {}
+        shown = registry.spec(config.environment.name).optional_fields
+        wanted = config.network.encoder == agent.FILM and film.INSTRUCTION in shown
+        return {"fields": [film.INSTRUCTION]} if wanted else {}
+    if kind_of(config) == DRRN:
+        from motif_jax.language import drrn
+
+        file, tokens = drrn.tokenizer_file(config), config.network.prompt_tokens
+        return {"tokenizer": str(file), "prompt_tokens": tokens, "special_tokens": False}
     from motif_jax.language import agent as language_agent
     from motif_jax.language.text import fetch
     from motif_jax.language.tokens import FILE
@@ -74,16 +86,18 @@ def sharded(network: PolicyNetwork, sizes: Mapping[str, int], devices: Sequence[
 
 def reads_prompts(config: ConfigDict) -> bool:
     """Whether the network reads what is asked of it in words."""
-    return kind_of(config) == LANGUAGE
+    return kind_of(config) in (LANGUAGE, DRRN)
 
 
 def takes_any_actions(config: ConfigDict) -> bool:
     """Whether the network has an opinion of any words for actions, not only of as many as it was trained with."""
-    return kind_of(config) == LANGUAGE and config.network.policy == "score"
+    return kind_of(config) == DRRN or (kind_of(config) == LANGUAGE and config.network.policy == "score")
 
 
 def prompt_room(config: ConfigDict) -> int | None:
     """Tokens of the longest prompt that a network which reads prompts can take; None where there is no end."""
+    if kind_of(config) == DRRN:
+        return None
     from motif_jax.language import config as language_config
     from motif_jax.language.text import fetch
 
@@ -100,7 +114,11 @@ def make(config: ConfigDict, spec: EnvironmentSpec) -> PolicyNetwork:
       UserError: the environment does not show what the network reads.
     """
     if kind_of(config) == GAME:
-        return agent.make_agent_network(config.network, spec)
+        return agent.make_agent_network(config.network, spec, bool(config.compat.get(BATCH_STATISTICS)))
+    if kind_of(config) == DRRN:
+        from motif_jax.language import drrn
+
+        return drrn.make(config, spec)
     from motif_jax.language import agent as language_agent
 
     return language_agent.make(config, spec)

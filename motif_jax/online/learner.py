@@ -28,8 +28,9 @@ _TAKE: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min,
 
 # Groups of metrics that are finite after an update that is; others are of no rows now and then.
 _FINITE = ("loss/", "optimizer/", "reward/", "value/")
-# Fields of a training state that count on where an update is left out.
-_COUNTS = ("step", "env_steps")
+# Fields of a training state that go on where an update is left out: counts, and a memory of what was played, which is large and is
+# to be written where it lies.
+_COUNTS, _MEMORY = ("step", "env_steps"), "memory"
 
 
 class Failure(NamedTuple):
@@ -82,12 +83,12 @@ class Learner:
             # The barrier keeps the numbers of an update what they are without the guard.
             new, metrics = jax.lax.optimization_barrier(update(state, batch, axis_name=AXIS))
             # What no update changes is not looked at.
-            fixed = {name: () for name in agent_checkpoints.NOT_KEPT if name in new._fields}
+            fixed = {name: () for name in (*agent_checkpoints.NOT_KEPT, _MEMORY) if name in new._fields}
             finite = all_finite(new._replace(**fixed))
             watched = [value for name, value in metrics.items() if name.startswith(_FINITE)]
             kept = keep_if(finite & all_finite(watched), new._replace(**fixed), state._replace(**fixed))
             kept = kept._replace(**{name: getattr(state, name) for name in fixed})
-            counts = {name: getattr(new, name) for name in _COUNTS if name in new._fields}
+            counts = {name: getattr(new, name) for name in (*_COUNTS, _MEMORY) if name in new._fields}
             # One array instead of dozens: each is a transfer of its own.
             self._names[:] = sorted(metrics)
             values = [finite, *(metrics[name] for name in self._names)]

@@ -24,13 +24,15 @@ from motif_jax.support import capacity, metrics, nonfinite, seeds
 from motif_jax.support import config as checks
 
 # What runs that were made before these keys were new stand for.
-NEW_KEYS = {
+NEW_KEYS: dict[str, Any] = {
     "algorithm.name": "appo",
     "reward.kind": "motif",
     "reward.table": None,
     "reward.vectors": None,
     "reward.goal": "defaultgoal",
     "reward.similarity": -0.5,
+    "network.head_sizes": [],
+    "algorithm.recurrence": 1,
 }
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
 SCORE_COEFFICIENT = 0.1
@@ -213,9 +215,9 @@ def optimizer_steps(config: ConfigDict) -> int:
 def _minibatches(config: ConfigDict) -> int:
     """Of an epoch: of whole rollouts, or of steps where the algorithm says how many a minibatch has."""
     settings = config.algorithm
-    return (
-        config.batch_size // settings.minibatch_size if "minibatch_size" in settings else settings.minibatches
-    )
+    if "minibatch_size" in settings:
+        return config.batch_size // settings.minibatch_size
+    return settings.get("minibatches", 1)
 
 
 def wandb_options(config: ConfigDict) -> dict[str, Any] | None:
@@ -322,9 +324,12 @@ def check(config: ConfigDict) -> ConfigDict:
             checks.positive(config, key)
     for key in ("actors.warmup_steps", "actors.warmup_seconds", "record_every"):
         checks.positive(config, key, allow_zero=True)
-    seeded = not (config.record_every and config.compat.seed_noop)
+    seeded = not (config.record_every and config.compat.get("seed_noop"))
     allowed = "0 with compat.seed_noop: games without seeds cannot be played again"
     checks.require(seeded, "record_every", config.record_every, allowed)
+    fixed = config.record_every and config.compat.get("glam_fixed_kind_per_env")
+    allowed = "0 with compat.glam_fixed_kind_per_env: what kind an environment has kept is not in a recording"
+    checks.require(not fixed, "record_every", config.record_every, allowed)
     for key in ("actors.slots_per_group", "devices.cpu_count"):
         checks.positive(config, key, allow_none=True)
     if not config.serial:

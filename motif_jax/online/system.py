@@ -123,9 +123,11 @@ class System:
         """The training state, new or from `snapshot`, of which learner and reward take their items."""
 
         def make() -> Any:
-            return algorithm.make_state(
-                self.network, self.optimizer, settings.random_key(self.config.seed, "learner")
-            )
+            key = settings.random_key(self.config.seed, "learner")
+            state = algorithm.make_state(self.network, self.optimizer, key)
+            if "memory" not in state._fields:
+                return state
+            return algorithm.with_memory(state, self.network, self.config)  # type: ignore[attr-defined]
 
         if snapshot is None:
             state = make()

@@ -67,6 +67,8 @@ def _act(
 def read_config(folder: str | Path) -> ConfigDict:
     """Returns the config of an agent run, with the reward's evaluation that it learns from.
 
+    What it plays does not depend on what is played beside it: `compat.symbolic_train_mode_batchnorm` is of trainings alone.
+
     Raises:
       UserError: another folder, or a config that has lost some of its keys.
     """
@@ -75,6 +77,8 @@ def read_config(folder: str | Path) -> ConfigDict:
         config.reward = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
     elif config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
+    if config.get("compat", {}).get(agent_networks.BATCH_STATISTICS):
+        config.compat[agent_networks.BATCH_STATISTICS] = False
     missing = [key for key in _NEEDED if not has(config, key)]
     if missing:
         raise UserError(

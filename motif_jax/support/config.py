@@ -21,7 +21,8 @@ COMPAT_SWITCHES = frozenset(
     timeout_as_terminal running_statistics quantile_two_decimals glyph_crop_centre answer_first_match
     oni_ranking_raw_reward oni_requeue oni_untrained_reward oni_label_anywhere oni_extended_steps glam_raw_logit_score
     glam_pad_plus_one glam_scaled_probability_score glam_end_token glam_untrained_dropout
-    glam_value_broadcast glam_french_goal glam_fixed_kind_per_env bc_unshuffled bc_pad_in_loss
+    glam_value_broadcast glam_french_goal glam_fixed_kind_per_env drrn_first_observation
+    symbolic_train_mode_batchnorm bc_unshuffled bc_pad_in_loss
     ilql_utterance_int_reward ilql_policy_loss_norm wordle_branch_restarts wordle_top_p_rows visdial_last_turn_free upvote_zero_one
     ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero ilql_target_dropout chai_scores""".split()
 )

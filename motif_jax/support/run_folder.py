@@ -73,9 +73,9 @@ def differences(
     Args:
       old, new: configs as nested dictionaries.
       keys: what is compared.
-      new_keys: keys that configs did not always have, 'reward.kind', and the value that `old` without one stands for.
+      new_keys: keys that configs did not always have, 'reward.kind', and the value that one without it stands for.
     """
-    old, new = {**new_keys, **flat(old)}, flat(new)
+    old, new = {**new_keys, **flat(old)}, {**new_keys, **flat(new)}
     found = []
     for name in sorted({*old, *new}):
         if any(name == key or name.startswith(key + ".") for key in keys):

@@ -8,9 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from motif_jax.algorithms import ppo_update, schedules
+from motif_jax.algorithms import ppo, ppo_update, schedules, trajectory
 from motif_jax.algorithms.registry import algorithm_of
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
@@ -198,11 +199,90 @@ def test_an_update_ends_where_the_policy_is_too_far_from_the_one_that_played():
         np.testing.assert_array_equal(one, other)
 
 
+class Leaky(Linear):
+    """Remembers half of what it has seen of an episode."""
+
+    def initial_state(self, batch_size: int) -> Any:
+        return jnp.zeros((batch_size, WIDTH))
+
+    def apply(self, params: Any, observation: Any, state: Any, first: Any) -> Any:
+        def step(state, row):
+            x, begins = row
+            state = 0.5 * jnp.where(begins[:, None], 0.0, state) + x
+            return state, state
+
+        state, seen = jax.lax.scan(step, state, (observation["x"], first))
+        return seen @ params["policy"], seen @ params["value"], state
+
+
+def played(made, network, params):
+    """The batch as this network would have played it, from states that are not zero."""
+    start = jnp.asarray(np.random.default_rng(5).standard_normal((ROLLOUTS, WIDTH)), jnp.float32)
+    logits, value, _ = network.apply(params, made.observation, start, made.first)
+    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits[:-1]), made.action[..., None], axis=-1)[..., 0]
+    return made._replace(initial_state=start, behaviour_log_prob=log_prob, behaviour_value=value[:-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [3, 6])
+def test_sequences_begin_with_the_states_that_they_were_played_from(length):
+    """Before the first step of learning the policy is the one that played, however rollouts are cut; and a gradient is that of all rows."""
+    network = Leaky()
+    settings = config(
+        **{
+            "algorithm.recurrence": length,
+            "algorithm.epochs": 1,
+            "algorithm.minibatch_size": 24,
+            "algorithm.microbatch_size": 12,
+        }
+    )
+    ppo_update.check(settings)
+    optimizer = schedules.make_optimizer(settings.optimizer)
+    state = ppo_update.make_state(network, optimizer, jax.random.key(0))
+    made = played(batch(), network, state.params)
+    _, metrics = jax.jit(ppo_update.make_update(network, optimizer, settings))(state, made)
+    assert metrics["policy/ratio_min"] == pytest.approx(1, abs=1e-5)
+    assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-5)
+
+    def loss(params):
+        """The same loss row by row: parameters in a sequence alone, states before it as they were."""
+        _, before, _ = network.apply(state.params, made.observation, made.initial_state, made.first)
+        starts, states = made.initial_state, []
+        for begin in range(0, STEPS, length):
+            rows = {"x": made.observation["x"][begin : begin + length]}
+            states.append(network.apply(params, rows, starts, made.first[begin : begin + length])[:2])
+            _, _, starts = network.apply(state.params, rows, starts, made.first[begin : begin + length])
+        logits, value = (jnp.concatenate(parts) for parts in zip(*states, strict=True))
+        discount = 0.99 * (1.0 - trajectory.done(made))
+        reward = jnp.clip(20.0 * jnp.maximum(made.reward, 0), -20, 20)
+        target = ppo.targets(made.behaviour_value, before[-1], reward, discount, made.last[:-1], 0.99)
+        valid = trajectory.recorded(made)
+        samples = ppo.Samples(
+            *(
+                x.reshape(-1)
+                for x in (
+                    made.action,
+                    made.behaviour_log_prob,
+                    made.behaviour_value,
+                    target.advantage,
+                    target.value,
+                    valid,
+                )
+            )
+        )
+        rows = ppo.loss_rows(logits.reshape(-1, ACTIONS), value.reshape(-1), samples, 0.2, 0.2)
+        return jnp.sum(jnp.where(samples.valid, ppo.combine(rows, 0.5, 0.01), 0)) / jnp.sum(valid)
+
+    norm = optax.tree.norm(jax.grad(loss)(state.params))
+    assert metrics["optimizer/gradient_norm"] == pytest.approx(float(norm), rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
         ("algorithm.minibatch_size", 7, "algorithm.minibatch_size=7.*batch_size=24"),
         ("algorithm.microbatch_size", 5, "algorithm.microbatch_size=5.*minibatch_size=12"),
+        ("algorithm.recurrence", 4, "algorithm.recurrence=4.*rollout=6"),
         ("algorithm.gamma", 1.5, "algorithm.gamma"),
         ("algorithm.epochs", 0, "algorithm.epochs"),
         ("algorithm.kl_limit", 0.0, "algorithm.kl_limit"),

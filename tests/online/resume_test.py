@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.online import agent_checkpoints, settings
 from motif_jax.online.training import Training
-from motif_jax.stages import train_agent
+from motif_jax.stages import evaluate, train_agent
 from motif_jax.support import resources, run_folder
 from motif_jax.support.interruption import Interruption
 from tests.language import talkers
@@ -29,7 +29,12 @@ def compiled_quickly() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", before)
 
 
-STEPS = {"recall": (450, 700), "babyai": (180, 256)}
+STEPS = {
+    "recall": (450, 700),
+    "babyai": (180, 256),
+    "symbolic": (150, 256),
+    "drrn": (150, 220),
+}
 
 
 def recall(tmp_path: Path) -> ConfigDict:
@@ -60,6 +65,42 @@ def babyai(tmp_path: Path) -> ConfigDict:
     return config
 
 
+def symbolic(tmp_path: Path) -> ConfigDict:
+    """Codes and words, with a memory and with statistics of what was seen."""
+    del tmp_path
+    config = resources.config("train_agent", "symbolic")
+    config.environment.name = "BabyAI-GoToLocal-v0"
+    network = config.network
+    network.image_features = network.message_features = network.hidden_size = 4
+    config.rollout, config.batch_size, config.actors.envs_per_worker = 16, 64, 4
+    config.algorithm.minibatch_size = config.algorithm.microbatch_size = 32
+    config.algorithm.recurrence, config.algorithm.epochs = 8, 1
+    config.compile_cache = ""
+    config.devices.learner = "0"
+    config.save_every_steps = 70
+    return config
+
+
+def drrn(tmp_path: Path) -> ConfigDict:
+    """What was played before is drawn from; each environment keeps its kind of task."""
+    config = resources.config("train_language_agent", "drrn")
+    config.environment.name = "BabyAI-MixedTrainLocal-v0"
+    config.compat.glam_fixed_kind_per_env = True
+    config.environment.babyai_text.observations = 1
+    config.environment.max_episode_steps = 30
+    config.network.tokenizer = str(talkers.write(tmp_path / "model"))
+    config.network.embedding = config.network.hidden_size = 4
+    config.network.prompt_tokens = 240
+    config.batch_size, config.actors.envs_per_worker = 16, 4
+    config.algorithm.replay_steps, config.algorithm.replay_draw = 100, 8
+    config.optimizer.learning_rate = 1e-2
+    config.compile_cache = ""
+    config.devices.learner = "0"
+    config.keep_checkpoints = 3
+    config.save_every_steps = 50
+    return config
+
+
 def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) -> Any:
     """The run's state and episodes when it has so many steps; `saves`: there are checkpoints on the way."""
     config = config.copy_and_resolve_references()
@@ -81,7 +122,10 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
     return leaves, rows
 
 
-@pytest.mark.parametrize("make", [recall, pytest.param(babyai, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "make",
+    [recall, *(pytest.param(made, marks=pytest.mark.slow) for made in (babyai, symbolic, drrn))],
+)
 def test_it_ends_with_the_same_bits_and_the_same_episodes(tmp_path: Path, make: Any) -> None:
     config = make(tmp_path)
     half, whole = STEPS[make.__name__]
@@ -98,5 +142,23 @@ def test_it_ends_with_the_same_bits_and_the_same_episodes(tmp_path: Path, make: 
     parts, again = train(config, tmp_path / "parts", whole)
     assert episodes == again
     assert len(episodes) > 2
+    if config.compat.get("glam_fixed_kind_per_env"):
+        assert all(len({row["kind"] for row in episodes if row["env"] == env}) <= 1 for env in range(4))
     for one, other in zip(straight, parts, strict=True):
         np.testing.assert_array_equal(one, other)
+    if make in (symbolic, drrn):
+        plays(tmp_path / "parts", tmp_path / "evaluation")
+
+
+def plays(agent: Path, workdir: Path) -> None:
+    """The agent is evaluated, and its best episode filmed."""
+    config = resources.config("evaluate", "smoke")
+    config.policy, config.workers, config.episodes, config.show_best = str(agent), 1, 2, 1
+    config.environment.max_episode_steps = 8
+    config.forms.ttyrec, config.bot_agreement = False, True
+    evaluate.check(config, workdir)
+    assert evaluate.run(config, workdir) is None
+    assert "bot_agreement" in json.loads((workdir / "evaluation.json").read_text())["measures"]
+    pages = [path.read_text() for path in (workdir / "recordings").glob("*.html")]
+    assert pages
+    assert all("turn left" in page for page in pages)

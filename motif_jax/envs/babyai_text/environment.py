@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.envs.babyai_text import catalogue, missions
+from motif_jax.envs.babyai_text import catalogue, instructions, missions
 from motif_jax.envs.babyai_text.changes import CHANGES, PromptChange
 from motif_jax.envs.babyai_text.prompts import PromptTokens, Window
 from motif_jax.envs.babyai_text.sentences import VIEW, clauses
@@ -17,11 +17,17 @@ from motif_jax.support.errors import UserError
 
 SECTION = "babyai_text"
 FRENCH_GOAL = "glam_french_goal"
+# Published: what is drawn once for each environment of a run.
+FIXED_KIND = "glam_fixed_kind_per_env"
+# Published of DRRN: the first observation of an episode is not in its prompts.
+NO_FIRST_OBSERVATION = "drrn_first_observation"
+INSTRUCTION = "instruction"
 MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = 256, 3072, 8192
 MOST_DISTRACTORS = 20  # with more, few rooms are left in which every object can be reached
 _OPTIONAL = {
     "prompt": ArraySpec((PROMPT_BYTES,), "uint8"),
     "bot_action": ArraySpec((), "uint8"),
+    INSTRUCTION: ArraySpec((instructions.LENGTH,), "uint8"),
 }
 
 
@@ -72,8 +78,9 @@ def make_spec(
         family="BabyAI-Text",
         action_names=tuple(actions),
         optional_fields=optional,
-        quirks=(FRENCH_GOAL,),
+        quirks=(FRENCH_GOAL, NO_FIRST_OBSERVATION, FIXED_KIND),
         section=SECTION,
+        keeps_place=bool((compat or {}).get(FIXED_KIND)) and bool(level.kinds) and not kind,
         renderer="motif_jax.envs.babyai_text.renderer:GridRenderer",
     )
 
@@ -136,8 +143,8 @@ class BabyAIText:
     Observation: `image` uint8 [7, 7, 3], the view in codes (column, row, then object, colour and state; the agent
     stands at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], the clauses of what is seen, a line each,
     and `text_count` int32, how often exactly this text was seen in this episode. Texts are latin-1, ended by zeros. On request: `prompt` uint8 [8192],
-    what a language model reads; `bot_action` uint8, what minigrid's bot would do now (255: it has no answer); `grid`,
-    `lit` and `pose`, the world as people see it.
+    what a language model reads; `bot_action` uint8, what minigrid's bot would do now (255: it has no answer); `instruction` uint8
+    [80], the mission's words by `instructions`; `grid`, `lit` and `pose`, the world as people see it.
 
     An episode is determined by the level, its kind of task and the seed, in the draws of the published fork. Of a level
     with kinds, each episode's is drawn from its seed unless `kind` names one. The reward is 1 - 0.9 t / limit for
@@ -179,6 +186,7 @@ class BabyAIText:
         change: str = "",
         distractors: int | None = None,
         special_tokens: bool = True,
+        place: int | None = None,
     ) -> None:
         self.spec = make_spec(
             name,
@@ -199,10 +207,13 @@ class BabyAIText:
         assert level is not None
         self._level = level
         self._kind = kind
+        if place is not None and level.kinds and not kind:
+            self._kind = level.kinds[int(seeds.rng(place, "kind").integers(len(level.kinds)))]
         self._language = language or level.language
         self._change = PromptChange(change, self._language)
         self._distractors = distractors
         self._as_published = bool((compat or {}).get(FRENCH_GOAL))
+        self._shows_first = not (compat or {}).get(NO_FIRST_OBSERVATION)
         self._most_steps = max_episode_steps
         self._window = Window(observations)
         self._actions = tuple(actions)
@@ -221,11 +232,13 @@ class BabyAIText:
         self._counts: dict[str, int] = {}
         mission = self._world.mission
         self._mission = encoded(mission, MISSION_BYTES, "a mission")
+        if INSTRUCTION in self._fields:
+            self._instruction = instructions.numbered(mission)
         self._goal = mission
         if self._language == catalogue.FRENCH:
             self._goal = missions.in_french(mission, self._as_published)
         seen = self._seen(observation)
-        self._window.start(seen)
+        self._window.start(seen if self._shows_first else None)
         self._bot = self._new_bot()
         self._write(observation, seen, out, None)
 
@@ -303,6 +316,8 @@ class BabyAIText:
         out["text"][...] = encoded(text, TEXT_BYTES, "an observation")
         out["text_count"][...] = self._counts[text]
         fields = self._fields
+        if INSTRUCTION in fields:
+            out[INSTRUCTION][...] = self._instruction
         if "prompt" in fields or self._tokenizer is not None:
             prompt = self._change(self._window.prompt(self._goal, self._actions, self._language))
             if "prompt" in fields:

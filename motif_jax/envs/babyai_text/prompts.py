@@ -30,11 +30,12 @@ class Window:
         self._seen: collections.deque[Sequence[str]] = collections.deque(maxlen=observations)
         self._done: collections.deque[str] = collections.deque(maxlen=observations - 1)
 
-    def start(self, clauses: Sequence[str]) -> None:
-        """Forgets the episode before and takes the first observation of the next."""
+    def start(self, clauses: Sequence[str] | None) -> None:
+        """Forgets the episode before and takes the first observation of the next; None leaves it out."""
         self._seen.clear()
         self._done.clear()
-        self._seen.append(clauses)
+        if clauses is not None:
+            self._seen.append(clauses)
 
     def add(self, action: str, clauses: Sequence[str]) -> None:
         """Takes an action and the observation that followed."""

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from motif_jax.actors.group import place_numbers
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.bot import NO_ANSWER
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS
@@ -197,3 +198,32 @@ def test_names_are_known_without_minigrid():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_published_each_environment_of_a_run_keeps_its_kind():
+    """By its number in the run: made again, after its process died say, it keeps the same one."""
+
+    def kinds_of(places, seeds=range(5)):
+        group = registry.make_group(TRAIN, len(places), places, compat={"glam_fixed_kind_per_env": True})
+        found = []
+        for column in range(len(places)):
+            kinds = set()
+            for seed in seeds:
+                group.start(column, seed)
+                kinds.add(group.episode_info(column)["kind"])
+            found.append(kinds)
+        return found
+
+    places = place_numbers(1, 0, 8)
+    kinds = kinds_of(places)
+    assert all(len(of) == 1 for of in kinds)
+    assert len(set().union(*kinds)) > 1
+    assert kinds_of(places[3:5], range(90, 92)) == kinds[3:5]
+    assert kinds_of(place_numbers(2, 0, 8), [0]) != kinds
+    # Without numbers, as in evaluations, kinds are those of the seeds.
+    plain, _ = started(TRAIN)
+    switched = registry.make(TRAIN, compat={"glam_fixed_kind_per_env": True})
+    for seed in range(5):
+        for env in (plain, switched):
+            env.reset(seed, empty_observation(env.spec))
+        assert plain.episode_info()["kind"] == switched.episode_info()["kind"]

@@ -1,0 +1,239 @@
+"""The update of `algorithm.name=drrn`: Q-learning from a memory of all that was played (He et al. 2016; GLAM's baseline).
+
+A batch goes into the memory, then a step is taken on some of all that lies there: Q(s, a) moves towards r + gamma max_a' Q(s', a') of the
+same parameters, by the Huber loss. The network is `motif_jax.language.drrn.DrrnAgent`, or one with its methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import appo, losses, reductions, replay, schedules, trajectory
+from motif_jax.algorithms.replay import Memory, Steps
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.support import config as checks
+
+Array = jax.Array
+Metrics = dict[str, Array]
+# Prompts of a draw are read up to one of few lengths, each a half of the next.
+_SHORTEST = 64
+
+
+class TrainState(NamedTuple):
+    """All that an update changes.
+
+    Attributes:
+      params: the network's parameters.
+      opt_state: the optimiser's state.
+      step: int32 scalar, updates done; the version of `params`.
+      env_steps: int32 [2], environment steps learned from, as `schedules.add_steps` counts them.
+      key: random key, moved on by each update.
+      memory: a `replay.Memory` of what was played, () before `with_memory`; it takes a batch also where the step on it is left out.
+      reward_params: parameters of `reward_fn`; an empty tuple without one.
+    """
+
+    params: Any
+    opt_state: Any
+    step: Array
+    env_steps: Array
+    key: Array
+    memory: Any
+    reward_params: Any = ()
+
+
+def check(config: ConfigDict) -> None:
+    """Checks the values of `config.algorithm` and the coefficients of `config.reward`.
+
+    Raises:
+      UserError: a value is not allowed; says the key and what is.
+    """
+    kind = config.network.get("kind")
+    checks.require(kind == "drrn", "network.kind", kind, "'drrn' for config.algorithm.name=drrn")
+    checks.fraction(config, "algorithm.gamma")
+    for key in ("epochs", "replay_steps", "replay_draw"):
+        checks.positive(config, f"algorithm.{key}")
+    for key in ("extrinsic_coefficient", "intrinsic_coefficient", "count_exponent"):
+        checks.positive(config, f"reward.{key}", allow_zero=True)
+    for key in ("extrinsic_scale", "extrinsic_clip"):
+        checks.positive(config, f"reward.{key}")
+    size, settings = config.batch_size, config.algorithm
+    allowed = f"at least config.batch_size={size}"
+    checks.require(settings.replay_steps >= size, "algorithm.replay_steps", settings.replay_steps, allowed)
+    allowed = f"at most config.batch_size={size}, so that there are as many from the start"
+    checks.require(settings.replay_draw <= size, "algorithm.replay_draw", settings.replay_draw, allowed)
+
+
+def make_state(
+    network: Any, optimizer: optax.GradientTransformation, key: Array, reward_params: Any = ()
+) -> TrainState:
+    """A new training state without a memory, see `with_memory`; the same key gives the same state."""
+    init_key, key = jax.random.split(key)
+    params = network.init(init_key)
+    step, env_steps = jnp.zeros((), jnp.int32), schedules.no_steps()
+    return TrainState(params, optimizer.init(params), step, env_steps, key, (), reward_params)
+
+
+def with_memory(state: TrainState, network: Any, config: ConfigDict) -> TrainState:
+    """The state with the empty memory of a training config."""
+    fields = {
+        name: jnp.zeros(network.spec.observation[name].shape, network.spec.observation[name].dtype)
+        for name in network.fields
+    }
+    row = jax.eval_shape(network.stored, fields)
+    return state._replace(
+        memory=replay.empty(config.algorithm.replay_steps // config.rollout, config.rollout, row)
+    )
+
+
+def errors(values: Array, after: Array, steps: Steps, gamma: float) -> tuple[Array, Array]:
+    """How far Q is from its targets: float32 [N], with gradient through `values` alone, and the targets.
+
+    Args:
+      values: float32 [N, A], Q before the steps, with gradient.
+      after: float32 [N, A], Q behind them.
+      steps: of the same N.
+      gamma: discount in [0, 1].
+    """
+    chex.assert_equal_shape([values, after])
+    chex.assert_equal_shape_prefix([values, steps.action], 1)
+    chosen = jnp.take_along_axis(values, steps.action[:, None], axis=1)[:, 0]
+    ahead = jnp.where(steps.done, 0.0, jnp.max(after, axis=1))
+    target = jax.lax.stop_gradient(steps.reward + gamma * ahead)
+    return chosen - target, target
+
+
+def make_update(
+    network: Any,
+    optimizer: optax.GradientTransformationExtraArgs,
+    config: ConfigDict,
+    *,
+    reward_fn: appo.RewardFunction | None = None,
+) -> Callable[..., tuple[TrainState, Metrics]]:
+    """Builds the update.
+
+    Args:
+      network: the agent's network, with `stored`, `shown` and `values` besides what a `PolicyNetwork` has.
+      optimizer: from `schedules.make_optimizer` without a number of steps.
+      config: the whole configuration; reads `algorithm` (gamma; epochs: steps that are taken on a draw each; replay_draw: steps of a
+        draw, over all devices; positive_reward: what the task takes away counts as 0), `reward` and `train_for_env_steps`.
+      reward_fn: see `appo.make_update`.
+
+    Returns:
+      update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
+    """
+    settings = config.algorithm
+
+    def update(
+        state: TrainState, batch: TrajectoryBatch, *, axis_name: str | None = None
+    ) -> tuple[TrainState, Metrics]:
+        trajectory.check(batch)
+        if reward_fn is not None:
+            rows = {name: x[:-1] for name, x in batch.observation.items()}
+            batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
+        if settings.positive_reward:
+            batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
+        rewards = appo.compute_rewards(config.reward, batch, network.spec.count_field)
+        memory = replay.add(state.memory, _segments(network, batch, rewards.total, axis_name))
+        share = schedules.share_done(state.env_steps, config.train_for_env_steps)
+        key, *draws = jax.random.split(state.key, settings.epochs + 1)
+
+        def step(current: TrainState, draw: Array) -> tuple[TrainState, Metrics]:
+            steps = _own_part(replay.draw(draw, memory, settings.replay_draw), axis_name)
+            gradients, metrics = _gradient(network, settings.gamma, current.params, steps, axis_name)
+            updates, opt_state = optimizer.update(gradients, current.opt_state, current.params, share=share)
+            metrics["optimizer/learning_rate"] = opt_state[-1].rate
+            metrics["optimizer/gradient_norm"] = optax.tree.norm(gradients)
+            metrics["optimizer/update_norm"] = optax.tree.norm(updates)
+            params = optax.apply_updates(current.params, updates)
+            return current._replace(params=params, opt_state=opt_state), metrics
+
+        recorded = trajectory.recorded(batch)
+        taken = reductions.total(recorded.astype(jnp.int32), axis_name)
+        lag = (state.step - batch.parameter_version).astype(jnp.float32)
+        described = {
+            **appo.reward_metrics(rewards, recorded, axis_name),
+            "lag/mean": reductions.mean(lag, recorded, axis_name),
+            "lag/max": reductions.maximum(lag, recorded, axis_name),
+            "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
+            "replay/steps": replay.steps_in(memory).astype(jnp.float32),
+        }
+        # What is learned alone is carried, so that the memory is written where it lies.
+        small = state._replace(memory=())
+        small, metrics = jax.lax.scan(step, small, jnp.stack(draws))
+        state = small._replace(
+            memory=memory, key=key, step=state.step + 1, env_steps=schedules.add_steps(state.env_steps, taken)
+        )
+        return state, {**{name: jnp.mean(x) for name, x in metrics.items()}, **described}
+
+    return update
+
+
+def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: str | None) -> Memory:
+    """A batch's rollouts, of all devices, as a memory holds them."""
+    rows = {
+        "observation": network.stored({name: batch.observation[name] for name in network.fields}),
+        "action": batch.action,
+        "reward": reward,
+        "done": trajectory.done(batch),
+        "valid": trajectory.recorded(batch),
+    }
+    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
+    if axis_name is not None:
+        rows = jax.lax.all_gather(rows, axis_name, axis=0, tiled=True)
+    return Memory(**rows, added=jnp.zeros((), jnp.int32))
+
+
+def _own_part(steps: Steps, axis_name: str | None) -> Steps:
+    """This device's part of a draw; those that do not divide evenly are taken once all the same."""
+    if axis_name is None:
+        return steps
+    devices, count = jax.lax.axis_size(axis_name), len(steps.action)
+    each = -(-count // devices)
+    places = jax.lax.axis_index(axis_name) * each + jnp.arange(each)
+    part = jax.tree.map(lambda x: jnp.take(x, jnp.minimum(places, count - 1), axis=0), steps)
+    return part._replace(valid=part.valid & (places < count))
+
+
+def _gradient(
+    network: Any, gamma: float, params: Any, steps: Steps, axis_name: str | None
+) -> tuple[Any, Metrics]:
+    """Gradient of the mean Huber loss of valid steps, and what there is to say of it."""
+    count = jnp.maximum(reductions.total(steps.valid.astype(jnp.float32), axis_name), 1.0)
+    before, after = network.shown(steps.observation), network.shown(steps.after)
+
+    def loss(params: Any, length: int) -> tuple[Array, tuple[Array, Array, Array]]:
+        values = network.values(params, before[:, :length])
+        ahead = network.values(jax.lax.stop_gradient(params), after[:, :length])
+        error, target = errors(values, ahead, steps, gamma)
+        rows = jnp.where(steps.valid, optax.losses.huber_loss(error), 0.0)
+        return jnp.sum(rows) / count, (rows, values, target)
+
+    lengths = _lengths(before.shape[1])
+    longest = jnp.max(jnp.sum(jnp.concatenate([before, after]) >= 0, axis=1))
+    which = jnp.sum(longest > jnp.asarray(lengths[:-1], jnp.int32)) if len(lengths) > 1 else jnp.int32(0)
+    parts = [lambda p, length=length: jax.grad(loss, has_aux=True)(p, length) for length in lengths]
+    gradients, (rows, values, target) = jax.lax.switch(which, parts, params)
+    gradients = jax.tree.map(lambda x: reductions.psum(x, axis_name), gradients)
+    total = reductions.mean(rows, steps.valid, axis_name)
+    return gradients, {
+        "loss/total": total,
+        "loss/value": total,
+        "policy/entropy": reductions.mean(losses.entropy(values), steps.valid, axis_name),
+        "value/mean": reductions.mean(jnp.max(values, axis=1), steps.valid, axis_name),
+        "value/target_mean": reductions.mean(target, steps.valid, axis_name),
+    }
+
+
+def _lengths(longest: int) -> list[int]:
+    """To which prompts may be cut, ascending, the last being all of them."""
+    found = [longest]
+    while found[0] > _SHORTEST:
+        found.insert(0, -(-found[0] // 2))
+    return found

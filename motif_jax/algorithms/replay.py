@@ -1,0 +1,102 @@
+"""A memory of what was played, on the device: segments of rollouts, the oldest of which make room, and draws from it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+class Memory(NamedTuple):
+    """Up to C segments of T steps and the row behind them.
+
+    Attributes:
+      observation: [C, T + 1, ...].
+      action: int32 [C, T].
+      reward: float32 [C, T].
+      done: bool [C, T], nothing after the step counts for it.
+      valid: bool [C, T], the step was an agent's.
+      added: int32 scalar, segments that were ever added, below 2^31.
+    """
+
+    observation: Array
+    action: Array
+    reward: Array
+    done: Array
+    valid: Array
+    added: Array
+
+
+class Steps(NamedTuple):
+    """N steps of a memory: what was seen before and after each; `valid` bool [N]."""
+
+    observation: Array
+    action: Array
+    reward: Array
+    done: Array
+    valid: Array
+    after: Array
+
+
+def empty(segments: int, length: int, observation: jax.ShapeDtypeStruct) -> Memory:
+    """A memory of so many segments of `length` steps; `observation` is the shape and dtype of one row."""
+    rows = (segments, length)
+    return Memory(
+        observation=jnp.zeros((segments, length + 1, *observation.shape), observation.dtype),
+        action=jnp.zeros(rows, jnp.int32),
+        reward=jnp.zeros(rows),
+        done=jnp.zeros(rows, bool),
+        valid=jnp.zeros(rows, bool),
+        added=jnp.zeros((), jnp.int32),
+    )
+
+
+def add(memory: Memory, segments: Memory) -> Memory:
+    """The memory with `segments` (B of them, at most C) in the place of nothing, or of the oldest."""
+    capacity, new = len(memory.action), len(segments.action)
+    places = (memory.added + jnp.arange(new)) % capacity
+    count = memory.added + new
+    kept: Memory = jax.tree.map(
+        lambda old, more: old.at[places].set(more) if old.ndim else old, memory, segments
+    )
+    return kept._replace(added=count)
+
+
+def steps_in(memory: Memory) -> Array:
+    """How many steps can be drawn, those that are not valid among them; int32 scalar."""
+    capacity, length = memory.action.shape
+    return jnp.minimum(memory.added, capacity) * length
+
+
+def draw(key: Array, memory: Memory, count: int) -> Steps:
+    """So many different steps, each set of them as likely as any other; there must be as many."""
+    places = distinct(key, steps_in(memory), count)
+    length = memory.action.shape[1]
+    segment, row = places // length, places % length
+    return Steps(
+        observation=memory.observation[segment, row],
+        action=memory.action[segment, row],
+        reward=memory.reward[segment, row],
+        done=memory.done[segment, row],
+        valid=memory.valid[segment, row],
+        after=memory.observation[segment, row + 1],
+    )
+
+
+def distinct(key: Array, below: Array, count: int) -> Array:
+    """`count` different numbers from 0 to `below` - 1, int32 [count]; `below` is at least `count`.
+
+    Floyd's algorithm (Bentley and Floyd 1987): one draw a number, whatever `below` is.
+    """
+    keys = jax.random.split(key, count)
+
+    def choose(place: int, found: Array) -> Array:
+        top = below - count + place
+        drawn = jax.random.randint(keys[place], (), 0, top + 1)
+        taken = jnp.any(found == drawn)
+        return found.at[place].set(jnp.where(taken, top, drawn))
+
+    return jax.lax.fori_loop(0, count, choose, jnp.full(count, -1, jnp.int32))

@@ -1,0 +1,183 @@
+"""DRRN, a baseline of GLAM: the worth of each action's words after a prompt, from two small recurrent encoders (He et al. 2016).
+
+Words are embedded, a GRU reads the prompt and another one the action, and two layers give Q of both together; actions are drawn with
+probabilities proportional to exp Q. Sizes and initialisation are those of the published agent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.language.agent import TOKENS, cropped_prompts
+from motif_jax.language.tokens import FILE, Rows, Tokenizer, candidate_rows, padded
+from motif_jax.networks.cores import Core
+from motif_jax.networks.layers import Dense
+from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
+
+# What is stored of a token is its number and 1, 0 behind a prompt, in two bytes where all fit.
+_TWO_BYTES = 1 << 16
+
+
+def check(config: ConfigDict) -> None:
+    """Checks the values of a `config.network` whose kind is 'drrn'.
+
+    Raises:
+      UserError: a value is not allowed; says the key and what is.
+    """
+    for key in ("prompt_tokens", "embedding", "hidden_size"):
+        checks.positive(config, f"network.{key}")
+    name = config.algorithm.name
+    checks.require(
+        name == "drrn",
+        "algorithm.name",
+        name,
+        "'drrn' for config.network.kind=drrn, which is no policy with a value",
+    )
+    tokenizer_file(config)
+
+
+def tokenizer_file(config: ConfigDict) -> Path:
+    """The file that `config.network.tokenizer` names.
+
+    Raises:
+      UserError: there is none.
+    """
+    named = config.network.tokenizer
+    path = Path(named) / FILE if Path(named).is_dir() else Path(named)
+    allowed = f"a {FILE}, or a folder with one (pretrain_language_model makes one of any texts)"
+    checks.require(bool(named) and path.name == FILE and path.is_file(), "network.tokenizer", named, allowed)
+    return path.resolve()
+
+
+class Drrn(nn.Module):
+    """Q float32 [N, A] of actions int32 [A, S] after prompts int32 [N, L], -1 behind each.
+
+    Attributes:
+      vocabulary: tokens that there are.
+      embedding: width of a token's embedding.
+      hidden: width of the recurrent states and of the layer before Q.
+    """
+
+    vocabulary: int
+    embedding: int
+    hidden: int
+
+    @nn.compact
+    def __call__(self, prompts: jax.Array, actions: jax.Array) -> jax.Array:
+        """See above."""
+        chex.assert_rank([prompts, actions], 2)
+        table = self.param("embedding", nn.initializers.normal(1.0), (self.vocabulary, self.embedding))
+        read = Core("gru", self.hidden, name="prompt")
+        seen = _last(read, table, prompts)
+        said = _last(Core("gru", self.hidden, name="action"), table, actions)
+        shape = (len(prompts), len(actions), self.hidden)
+        both = jnp.concatenate(
+            [jnp.broadcast_to(seen[:, None], shape), jnp.broadcast_to(said[None], shape)], axis=-1
+        )
+        inside = nn.relu(Dense(self.hidden, limit=(2 * self.hidden) ** -0.5, name="hidden")(both))
+        return Dense(1, limit=self.hidden**-0.5, name="q")(inside)[..., 0]
+
+
+def _last(core: Core, table: jax.Array, rows: jax.Array) -> jax.Array:
+    """The state [N, H] behind the last token of each row, at least one."""
+    number, length = rows.shape
+    start = jnp.zeros((number, core.hidden_size))
+    states, _ = core(table[jnp.maximum(rows, 0).T], start, jnp.zeros((length, number), bool))
+    last = jnp.maximum(jnp.sum(rows >= 0, axis=1) - 1, 0)
+    return jnp.take_along_axis(states, last[None, :, None], axis=0)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class DrrnAgent:
+    """Implements `networks.policy.PolicyNetwork`: the logits are Q, the value is the greatest of them.
+
+    Attributes:
+      spec: of the environment, which shows `tokens` int32 [L], -1 behind the prompt.
+      module: the network.
+      candidates: tokens of the actions.
+    """
+
+    spec: EnvironmentSpec
+    module: Drrn
+    candidates: Rows
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The observation fields that it reads."""
+        return (TOKENS,)
+
+    @property
+    def _actions(self) -> jax.Array:
+        return jnp.where(self.candidates.valid, self.candidates.tokens, -1)
+
+    def init(self, key: jax.Array) -> Any:
+        """Returns new parameters, a tree of float32 arrays."""
+        prompt = jnp.zeros((1, 1), jnp.int32)
+        return jax.jit(self.module.init)(key, prompt, self._actions)["params"]
+
+    def frozen(self) -> dict[str, Any]:
+        """Nothing: all is learned."""
+        return {}
+
+    def prepare(self, params: Any) -> Any:
+        """The parameters as they are."""
+        return params
+
+    def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """See `LanguageAgent.cropped`."""
+        return cropped_prompts(observation)
+
+    def initial_state(self, batch_size: int) -> Any:
+        """No state: what came before stands in the prompt. An array of nothing, int32 [batch_size, 0]."""
+        return jnp.zeros((batch_size, 0), jnp.int32)
+
+    def apply(
+        self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
+    ) -> tuple[jax.Array, jax.Array, Any]:
+        """See `PolicyNetwork.apply`."""
+        tokens = observation[TOKENS]
+        chex.assert_rank([tokens, first], [3, 2])
+        values = self.values(params, tokens.reshape(-1, tokens.shape[-1]))
+        return values.reshape(*first.shape, -1), values.max(axis=-1).reshape(first.shape), state
+
+    def values(self, params: Any, tokens: jax.Array) -> jax.Array:
+        """Q float32 [N, A] after prompts int32 [N, L], -1 behind each."""
+        return self.module.apply({"params": params}, tokens, self._actions)  # type: ignore[return-value]
+
+    def stored(self, observation: Mapping[str, jax.Array]) -> jax.Array:
+        """What a memory keeps of observations [..., l]: unsigned integers [..., L], the whole length, 0 behind each prompt."""
+        tokens = observation[TOKENS]
+        room = self.spec.observation[TOKENS].shape[0] - tokens.shape[-1]
+        filled = jnp.pad(tokens, [(0, 0)] * (tokens.ndim - 1) + [(0, room)], constant_values=-1)
+        return (filled + 1).astype(jnp.uint16 if self.module.vocabulary < _TWO_BYTES else jnp.uint32)
+
+    def shown(self, stored: jax.Array) -> jax.Array:
+        """Tokens int32 [..., L] of what `stored` has made."""
+        return stored.astype(jnp.int32) - 1
+
+
+def make(config: ConfigDict, spec: EnvironmentSpec) -> DrrnAgent:
+    """Builds the agent of a config (its `network`) for an environment.
+
+    Raises:
+      UserError: the environment shows no tokens, or its actions have the same or none.
+    """
+    if TOKENS not in spec.observation:
+        raise UserError(
+            "config.network.kind=drrn: the environment shows no tokens; choose a level of BabyAI-Text"
+        )
+    tokenizer = Tokenizer.read(tokenizer_file(config).parent)
+    module = Drrn(tokenizer.size, config.network.embedding, config.network.hidden_size)
+    return DrrnAgent(spec, module, padded(candidate_rows(tokenizer, spec.action_names)))

@@ -1,0 +1,167 @@
+"""The symbolic agent's encoder on BabyAI: what is seen, as codes, modulated by the instruction (Chevalier-Boisvert et al. 2019).
+
+Convolutions of the view, and blocks whose channels the instruction scales and shifts (FiLM, Perez et al. 2018). The sizes are those of
+the published `expert_filmcnn`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.envs.babyai_text import instructions
+from motif_jax.networks.cores import Core
+from motif_jax.networks.layers import ConvWeights, Dense, convolve, unit_rows
+
+Array = jax.Array
+FIELDS = IMAGE, INSTRUCTION = "image", "instruction"
+# What a batch norm has seen of every channel: collection of what one call finds, beside the parameters that keep it.
+STATISTICS = "statistics"
+BLOCKS = 2
+_EPSILON = 1e-5
+_RATE = 0.1
+_WORDS = 8  # instructions are read in multiples of so many words
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation (Ioffe and Szegedy 2015) of [T, B, H, W, C] over all but the first and the last axis.
+
+    By default each channel is normalised by what was seen of it before, in acting and in learning, so that a row's features do not
+    depend on the rows beside it and a policy is the same when it plays and when it learns. Those statistics are parameters without a
+    gradient: `seen` moves them after an update. While they are looked for (`STATISTICS` is mutable), and under `of_batch`, a channel is
+    normalised by its mean and variance over the rows of each step.
+
+    Attributes:
+      of_batch: as published (`compat.symbolic_train_mode_batchnorm`).
+    """
+
+    of_batch: bool
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Returns an array of the shape and dtype of `x`."""
+        chex.assert_rank(x, 5)
+        channels = x.shape[-1:]
+        scale = self.param("scale", nn.initializers.ones_init(), channels)
+        bias = self.param("bias", nn.initializers.zeros_init(), channels)
+        mean = jax.lax.stop_gradient(self.param("mean", nn.initializers.zeros_init(), channels))
+        variance = jax.lax.stop_gradient(self.param("variance", nn.initializers.ones_init(), channels))
+        self.param("count", nn.initializers.zeros_init(), ())
+        looking = self.is_mutable_collection(STATISTICS)
+        y = x.astype(jnp.float32)
+        if looking or self.of_batch:
+            axes = (1, 2, 3)
+            mean = jnp.mean(y, axes, keepdims=True)
+            variance = jnp.mean(jnp.square(y - mean), axes, keepdims=True)
+        if looking:
+            # Of many steps the mean is that of the steps' own.
+            self.variable(STATISTICS, "mean", jnp.zeros, channels).value = jnp.mean(mean, (0, 1, 2, 3))
+            self.variable(STATISTICS, "variance", jnp.ones, channels).value = jnp.mean(variance, (0, 1, 2, 3))
+        y = (y - mean) * jax.lax.rsqrt(variance + _EPSILON) * scale + bias
+        return y.astype(x.dtype)
+
+
+class FilmEncoder(nn.Module):
+    """The view and the instruction of BabyAI -> [N, features].
+
+    Reads `image` uint8 [N, 7, 7, 3], raw numbers as published, and `instruction` uint8 [N, words], 0 behind it.
+
+    Attributes:
+      features: channels of the convolutions, and width of the output.
+      instruction_features: width of the words' embeddings, and of the GRU that reads them.
+      of_batch: see `BatchNorm`.
+      dtype: of the convolutions.
+    """
+
+    features: int
+    instruction_features: int
+    of_batch: bool = False
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, observation: Mapping[str, Array], steps: int = 1) -> Array:
+        """Encodes N rows, those of `steps` steps one after the other, each step's N / steps together."""
+        x = observation[IMAGE].astype(self.dtype)
+        # A view's columns come first in minigrid; it makes no difference to what can be learned.
+        x = self._convolve(x, 2, "conv1")
+        x = _pooled(nn.relu(self._norm(x, steps, "norm1")))
+        x = _pooled(nn.relu(self._norm(self._convolve(x, 3, "conv2"), steps, "norm2")))
+        instruction = Instruction(self.instruction_features, name="instruction")(observation[INSTRUCTION])
+        for block in range(1, BLOCKS + 1):
+            x = self._block(x, instruction, steps, f"film{block}")
+        x = nn.relu(_pooled(x))
+        return x.reshape(x.shape[0], -1)
+
+    def _block(self, x: Array, instruction: Array, steps: int, name: str) -> Array:
+        inside = nn.relu(self._norm(self._convolve(x, 3, f"{name}_conv1"), steps, f"{name}_norm1"))
+        inside = self._convolve(inside, 3, f"{name}_conv2")
+        weight, bias = (
+            Dense(self.features, start=unit_rows, name=f"{name}_{part}")(instruction)[:, None, None]
+            for part in ("weight", "bias")
+        )
+        inside = inside * weight.astype(self.dtype) + bias.astype(self.dtype)
+        return nn.relu(self._norm(inside, steps, f"{name}_norm2"))
+
+    def _convolve(self, x: Array, size: int, name: str) -> Array:
+        limit = 1 / math.sqrt(size * size * x.shape[-1])
+        return convolve(x, ConvWeights(x.shape[-1], self.features, size, limit, name=name)(), padding=1)
+
+    def _norm(self, x: Array, steps: int, name: str) -> Array:
+        return BatchNorm(self.of_batch, name=name)(x.reshape(steps, -1, *x.shape[1:])).reshape(x.shape)
+
+
+class Instruction(nn.Module):
+    """Numbers of words uint8 [N, L], 0 behind them -> the state float32 [N, features] of a GRU behind the last word."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, words: Array) -> Array:
+        """Reads N instructions; one without words gives zeros."""
+        table = self.param("embedding", nn.initializers.normal(1.0), (instructions.SIZE, self.features))
+        rows, length = words.shape
+        first = jnp.zeros((length, rows), bool)
+        start = jnp.zeros((rows, self.features))
+        states, _ = Core("gru", self.features, name="core")(table[words.astype(jnp.int32).T], start, first)
+        count = jnp.sum(words > 0, axis=1)
+        last = jnp.take_along_axis(states, jnp.maximum(count - 1, 0)[None, :, None], axis=0)[0]
+        return jnp.where(count[:, None] > 0, last, 0.0)
+
+
+def _pooled(x: Array) -> Array:
+    """The greatest of each 2 x 2 places of [N, H, W, C]; H and W are even."""
+    rows, height, width, channels = x.shape
+    return jnp.max(x.reshape(rows, height // 2, 2, width // 2, 2, channels), axis=(2, 4))
+
+
+def cropped(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """Fields of a batch with instructions no longer than the longest of them, in multiples of 8 words."""
+    words = observation[INSTRUCTION]
+    longest = int((words > 0).sum(axis=-1).max(initial=1))
+    room = -(-longest // _WORDS) * _WORDS
+    return {**observation, INSTRUCTION: words[..., :room]}
+
+
+def seen(params: Any, found: Any) -> Any:
+    """Parameters whose batch norms have seen what one call found.
+
+    A moving mean of rate 0.1; of the first ten calls the mean.
+
+    Args:
+      params: of a network with `BatchNorm` somewhere.
+      found: its collection `STATISTICS`, the same tree down to the batch norms.
+    """
+    if not found:
+        return params
+    if "mean" in found:
+        rate = jnp.maximum(_RATE, 1.0 / (params["count"] + 1.0))
+        moved = {name: params[name] + rate * (found[name] - params[name]) for name in ("mean", "variance")}
+        return {**params, **moved, "count": params["count"] + 1.0}
+    return {name: seen(part, found.get(name, {})) for name, part in params.items()}

@@ -1,0 +1,273 @@
+"""DRRN: its Q against plain numpy, its memory, its step of learning."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.algorithms import drrn_update, replay, schedules, trajectory
+from motif_jax.algorithms.registry import algorithm_of
+from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text.environment import decoded
+from motif_jax.envs.spec import empty_observation
+from motif_jax.language import drrn
+from motif_jax.online import agent_networks
+from motif_jax.support import resources
+from motif_jax.support.errors import UserError
+from tests.language import talkers
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+LEVEL = "BabyAI-GoToLocal-v0"
+STEPS, ROLLOUTS, LENGTH = 4, 6, 20
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return talkers.write(tmp_path_factory.mktemp("drrn") / "model")
+
+
+def config(folder, **changes):
+    made = resources.config("train_language_agent", "drrn")
+    made.environment.name = LEVEL
+    made.network.tokenizer = str(folder)
+    made.network.embedding = made.network.hidden_size = 4
+    made.network.prompt_tokens = LENGTH
+    made.batch_size, made.rollout = STEPS * ROLLOUTS, STEPS
+    made.algorithm.replay_steps, made.algorithm.replay_draw = 3 * STEPS * ROLLOUTS, 16
+    made.optimizer.learning_rate = 1e-2
+    made.update_from_flattened_dict(changes)
+    return made
+
+
+@functools.cache
+def agent(folder):
+    made = config(folder)
+    return agent_networks.make(made, registry.spec(LEVEL, **agent_networks.environment_options(made)))
+
+
+def gru(tokens, table, layer):
+    width = table.shape[1]
+    state = np.zeros(width)
+    for token in tokens:
+        x = table[token] @ layer["gru_input"]["kernel"] + layer["gru_input"]["bias"]
+        h = state @ layer["gru_hidden"]["kernel"] + layer["gru_hidden"]["bias"]
+        (rx, zx, nx), (rh, zh, nh) = np.split(x, 3), np.split(h, 3)
+        reset, update = 1 / (1 + np.exp(-rx - rh)), 1 / (1 + np.exp(-zx - zh))
+        state = (1 - update) * np.tanh(nx + reset * nh) + update * state
+    return state
+
+
+def by_hand(made, params, prompts):
+    """Q in numpy, an action at a time."""
+    params = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+    found = []
+    for prompt in prompts:
+        seen = gru([token for token in prompt if token >= 0], params["embedding"], params["prompt"])
+        row = []
+        for words, there in zip(*made.candidates, strict=True):
+            said = gru(words[there], params["embedding"], params["action"])
+            inside = np.concatenate([seen, said]) @ params["hidden"]["kernel"] + params["hidden"]["bias"]
+            row.append(np.maximum(inside, 0) @ params["q"]["kernel"][:, 0] + params["q"]["bias"][0])
+        found.append(row)
+    return np.array(found)
+
+
+def prompts(count, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = np.full((count, LENGTH), -1, np.int32)
+    for row in rows:
+        length = rng.integers(1, LENGTH + 1)
+        row[:length] = rng.integers(0, len(talkers.WORDS), length)
+    return rows
+
+
+def batch(made, seed=0):
+    rng = np.random.default_rng(seed)
+    shape = (STEPS, ROLLOUTS)
+    last = np.zeros((STEPS + 1, ROLLOUTS), bool)
+    truncated = np.zeros(shape, bool)
+    truncated[1, 2], last[2, 2] = True, True
+    terminated = rng.random(shape) < 0.2
+    terminated[1:3, 2] = False
+    tokens = prompts((STEPS + 1) * ROLLOUTS, seed).reshape(STEPS + 1, ROLLOUTS, LENGTH)
+    return TrajectoryBatch(
+        observation={"tokens": jnp.asarray(tokens), "text_count": jnp.ones((STEPS + 1, ROLLOUTS), jnp.int32)},
+        first=jnp.zeros((STEPS + 1, ROLLOUTS), bool),
+        last=jnp.asarray(last),
+        action=jnp.asarray(rng.integers(0, made.spec.num_actions, shape), jnp.int32),
+        behaviour_log_prob=jnp.zeros(shape),
+        behaviour_value=jnp.zeros(shape),
+        parameter_version=jnp.zeros(shape, jnp.int32),
+        reward=jnp.asarray(rng.standard_normal(shape) * 0.1, jnp.float32),
+        intrinsic_reward=jnp.zeros(shape),
+        terminated=jnp.asarray(terminated),
+        truncated=jnp.asarray(truncated),
+        initial_state=jnp.zeros((ROLLOUTS, 0), jnp.int32),
+    )
+
+
+def start(folder, **changes):
+    settings, made = config(folder, **changes), agent(folder)
+    optimizer = schedules.make_optimizer(settings.optimizer)
+    state = drrn_update.make_state(made, optimizer, jax.random.key(0))
+    state = drrn_update.with_memory(state, made, settings)
+    return settings, state, drrn_update.make_update(made, optimizer, settings)
+
+
+def test_q_is_what_plain_numpy_makes_of_it(folder):
+    made = agent(folder)
+    params, rows = made.init(jax.random.key(1)), prompts(3)
+    logits, value, _ = made.apply(
+        params, {"tokens": jnp.asarray(rows)[None]}, made.initial_state(3), jnp.zeros((1, 3), bool)
+    )
+    wanted = by_hand(made, params, rows)
+    np.testing.assert_allclose(logits[0], wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(value[0], wanted.max(axis=1), rtol=1e-4, atol=1e-5)
+    assert np.ptp(wanted, axis=0).min() > 1e-4
+    assert np.ptp(wanted, axis=1).min() > 1e-4
+
+
+def test_what_is_stored_comes_back(folder):
+    made = agent(folder)
+    rows = prompts(5)
+    short = {"tokens": jnp.asarray(rows[:, :LENGTH])}
+    stored = made.stored(short)
+    assert stored.dtype == jnp.uint16
+    np.testing.assert_array_equal(made.shown(stored), rows)
+    cut = jnp.where(jnp.arange(LENGTH) < 7, rows, -1)
+    np.testing.assert_array_equal(made.shown(made.stored({"tokens": cut[:, :8]})), cut)
+
+
+@pytest.mark.slow
+def test_an_update_remembers_and_takes_the_step_of_the_loss(folder):
+    """The loss of all that was played, which the first draw of as many steps is, by numpy; its gradient with fixed targets by jax."""
+    settings, state, update = start(folder, **{"algorithm.replay_draw": STEPS * ROLLOUTS})
+    made, given = agent(folder), batch(agent(folder))
+    new, metrics = jax.jit(update)(state, given)
+    assert algorithm_of(settings) is drrn_update
+    assert int(new.memory.added) == ROLLOUTS
+    assert int(new.env_steps[1]) == STEPS * ROLLOUTS - 1
+    reward = 20 * np.maximum(np.asarray(given.reward), 0)
+    done, valid = np.asarray(trajectory.done(given)), np.asarray(trajectory.recorded(given))
+    assert not done[1, 2]  # its value goes on in the row behind it, which is no step
+
+    def loss(params, targets=None):
+        values = by_hand(made, params, np.asarray(given.observation["tokens"]).reshape(-1, LENGTH))
+        values = values.reshape(STEPS + 1, ROLLOUTS, -1)
+        chosen = np.take_along_axis(values[:-1], np.asarray(given.action)[..., None], axis=-1)[..., 0]
+        if targets is None:
+            targets = reward + settings.algorithm.gamma * np.where(done, 0, values[1:].max(axis=-1))
+        error = np.abs(chosen - targets)
+        each = np.where(error < 1, 0.5 * error**2, error - 0.5)
+        return each[valid].mean(), targets
+
+    wanted, targets = loss(state.params)
+    assert metrics["loss/total"] == pytest.approx(wanted, rel=1e-4)
+    assert metrics["value/target_mean"] == pytest.approx(targets[valid].mean(), rel=1e-4)
+    after, _ = loss(new.params, targets)
+    assert after < wanted
+    tokens = given.observation["tokens"][:-1].reshape(-1, LENGTH)
+
+    def error(params):
+        values = made.values(params, tokens).reshape(STEPS, ROLLOUTS, -1)
+        chosen = jnp.take_along_axis(values, given.action[..., None], axis=-1)[..., 0]
+        size = jnp.abs(chosen - targets)
+        each = jnp.where(size < 1, 0.5 * size**2, size - 0.5)
+        return jnp.sum(jnp.where(valid, each, 0)) / valid.sum()
+
+    leaves = jax.tree.leaves(jax.jit(jax.grad(error))(state.params))
+    norm = np.sqrt(sum(float(jnp.sum(leaf**2)) for leaf in leaves))
+    assert metrics["optimizer/gradient_norm"] == pytest.approx(norm, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_devices_remember_all_and_take_one_step(folder):
+    settings, state, update = start(folder)
+    made = agent(folder)
+    given = batch(made)
+    one, metrics = jax.jit(update)(state, given)
+    halves = jax.tree.map(lambda x: jnp.stack(jnp.split(x, 2, axis=1)), given._replace(initial_state=()))
+    halves = halves._replace(initial_state=jnp.zeros((2, ROLLOUTS // 2, 0), jnp.int32))
+    both = jax.jit(jax.vmap(lambda s, b: update(s, b, axis_name="d"), in_axes=(None, 0), axis_name="d"))
+    two, other = both(state, halves)
+    for whole, parts in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
+        np.testing.assert_array_equal(parts[0], parts[1])
+        np.testing.assert_allclose(parts[0], whole, rtol=1e-3, atol=1e-5)
+    np.testing.assert_array_equal(two.memory.observation[0], one.memory.observation)
+    np.testing.assert_allclose(other["loss/total"][0], metrics["loss/total"], rtol=1e-4)
+    del settings
+
+
+def test_the_oldest_make_room():
+    row = jax.ShapeDtypeStruct((2,), jnp.uint16)
+    memory = replay.empty(4, 3, row)
+
+    def segments(first, count):
+        numbers = jnp.arange(first, first + count)
+        observation = jnp.broadcast_to(numbers[:, None, None], (count, 4, 2)).astype(jnp.uint16)
+        rows = jnp.broadcast_to(numbers[:, None], (count, 3))
+        return replay.Memory(observation, rows, rows * 1.0, rows < 0, rows >= 0, jnp.int32(0))
+
+    memory = replay.add(memory, segments(0, 3))
+    assert replay.steps_in(memory) == 9
+    memory = replay.add(memory, segments(3, 3))
+    assert replay.steps_in(memory) == 12
+    assert sorted(np.asarray(memory.action[:, 0]).tolist()) == [2, 3, 4, 5]
+    steps = replay.draw(jax.random.key(0), memory, 12)
+    assert sorted(np.asarray(steps.action).tolist()) == sorted([2, 3, 4, 5] * 3)
+    np.testing.assert_array_equal(steps.observation[:, 0], steps.action)
+
+
+def test_draws_are_of_different_numbers_each_as_likely():
+    keys = jax.random.split(jax.random.key(0), 3000)
+    found = np.asarray(jax.jit(jax.vmap(lambda key: replay.distinct(key, jnp.int32(7), 3)))(keys))
+    assert all(len(set(row)) == 3 for row in found.tolist())
+    assert (found.min(), found.max()) == (0, 6)
+    shares = np.bincount(found.reshape(-1), minlength=7) / len(keys)
+    np.testing.assert_allclose(shares, 3 / 7, atol=0.05)
+
+
+def test_published_prompts_lack_the_first_observation():
+    texts = {}
+    for quirk in (False, True):
+        options = {"compat": {"drrn_first_observation": True}} if quirk else {}
+        env = registry.make(LEVEL, fields=("prompt",), **options)
+        out = empty_observation(env.spec)
+        env.reset(3, out)
+        first = decoded(out["prompt"])
+        env.step(0, out)
+        texts[quirk] = (first, decoded(out["prompt"]))
+    assert "Observation 0" in texts[False][0]
+    assert "Observation" not in texts[True][0]
+    assert texts[False][0].startswith(texts[True][0])
+    assert "Observation 1" in texts[False][1]
+    assert "Observation 1" not in texts[True][1]
+    assert texts[True][1].endswith("Action 0: turn left")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"network.tokenizer": "nowhere"}, "config.network.tokenizer=nowhere|network.tokenizer='nowhere'"),
+        ({"network.embedding": 0}, "network.embedding"),
+        ({"algorithm.name": "ppo"}, "config.algorithm.name"),
+        ({"algorithm.replay_draw": 999}, "algorithm.replay_draw=999: must be at most config.batch_size=24"),
+        ({"algorithm.replay_steps": 3}, "algorithm.replay_steps=3: must be at least config.batch_size=24"),
+        ({"algorithm.gamma": 2.0}, "algorithm.gamma"),
+    ],
+)
+def test_bad_values_are_one_line(folder, changes, said):
+    made = config(folder, **changes)
+
+    def check():
+        drrn.check(made)
+        drrn_update.check(made)
+
+    with pytest.raises(UserError, match=said) as caught:
+        check()
+    assert "\n" not in str(caught.value)

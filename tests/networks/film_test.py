@@ -1,0 +1,225 @@
+"""The symbolic agent's encoder against plain numpy, and what its batch norms have seen."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import instructions
+from motif_jax.envs.spec import empty_observation
+from motif_jax.networks import film
+from motif_jax.networks.agent import make_agent_network
+from motif_jax.networks.policy import tracked
+from motif_jax.support import resources
+from motif_jax.support.errors import UserError
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+LEVEL = "BabyAI-MixedTrainLocal-v0"
+ROWS, WIDTH = 6, 4
+EPSILON = 1e-5
+
+
+def spec():
+    return registry.spec(LEVEL, fields=("instruction",))
+
+
+@functools.cache
+def network(of_batch=False):
+    settings = resources.config("train_agent", "symbolic").network
+    settings.image_features = settings.message_features = settings.hidden_size = WIDTH
+    settings.head_sizes = (3,)
+    return make_agent_network(settings, spec(), of_batch)
+
+
+def seen(count=ROWS, seed=0):
+    """Views and instructions of so many games, [1, count, ...]."""
+    env = registry.make(LEVEL, fields=("instruction",))
+    out = empty_observation(env.spec)
+    rows = []
+    for game in range(count):
+        env.reset(seed + game, out)
+        rows.append({name: out[name].copy() for name in film.FIELDS})
+    return {name: np.stack([row[name] for row in rows])[None] for name in film.FIELDS}
+
+
+@functools.cache
+def params():
+    """Of unlike numbers everywhere, batch norms too."""
+    rng = np.random.default_rng(0)
+    shapes = jax.eval_shape(network().init, jax.random.key(0))
+    found = jax.tree.map(lambda x: jnp.asarray(rng.standard_normal(x.shape) * 0.7, jnp.float32), shapes)
+
+    def positive(path, x):
+        return jnp.abs(x) + 0.5 if path[-1].key in ("variance", "scale") else x
+
+    return jax.tree_util.tree_map_with_path(positive, found)
+
+
+def run(made, tree, observation):
+    steps, count = observation[film.IMAGE].shape[:2]
+    rows = {name: jnp.asarray(x) for name, x in observation.items()}
+    return jax.jit(made.apply)(tree, rows, made.initial_state(count), jnp.ones((steps, count), bool))
+
+
+def convolved(x, layer):
+    """Cross-correlation of [N, H, W, C], a zero on each side."""
+    kernel = np.asarray(layer["kernel"], np.float64)
+    size = len(kernel)
+    x = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    side = x.shape[1] - size + 1
+    y = np.zeros((len(x), side, side, kernel.shape[-1])) + layer["bias"]
+    for i in range(size):
+        for j in range(size):
+            y += x[:, i : i + side, j : j + side] @ kernel[i, j]
+    return y
+
+
+def normed(x, layer):
+    layer = {name: np.asarray(value, np.float64) for name, value in layer.items()}
+    return (x - layer["mean"]) / np.sqrt(layer["variance"] + EPSILON) * layer["scale"] + layer["bias"]
+
+
+def pooled(x):
+    return np.maximum(
+        np.maximum(x[:, ::2, ::2], x[:, 1::2, ::2]), np.maximum(x[:, ::2, 1::2], x[:, 1::2, 1::2])
+    )
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def linear(x, layer):
+    return x @ np.asarray(layer["kernel"], np.float64) + layer["bias"]
+
+
+def read(words, tree):
+    state = np.zeros(WIDTH)
+    for word in words[words > 0]:
+        x = linear(np.asarray(tree["embedding"], np.float64)[word], tree["core"]["gru_input"])
+        h = linear(state, tree["core"]["gru_hidden"])
+        (rx, zx, nx), (rh, zh, nh) = np.split(x, 3), np.split(h, 3)
+        reset, update = sigmoid(rx + rh), sigmoid(zx + zh)
+        state = (1 - update) * np.tanh(nx + reset * nh) + update * state
+    return state
+
+
+def by_hand(tree, observation):
+    """Logits and values of first steps, in numpy."""
+    encoder, core = tree["actor"]["encoder"], tree["actor"]["core"]
+    x = observation[film.IMAGE][0].astype(np.float64)
+    instruction = np.stack([read(row, encoder["instruction"]) for row in observation[film.INSTRUCTION][0]])
+    x = pooled(relu(normed(convolved(x, encoder["conv1"]), encoder["norm1"])))
+    x = pooled(relu(normed(convolved(x, encoder["conv2"]), encoder["norm2"])))
+    for name in ("film1", "film2"):
+        y = relu(normed(convolved(x, encoder[f"{name}_conv1"]), encoder[f"{name}_norm1"]))
+        y = convolved(y, encoder[f"{name}_conv2"])
+        weight, bias = (
+            linear(instruction, encoder[f"{name}_{part}"])[:, None, None] for part in ("weight", "bias")
+        )
+        x = relu(normed(y * weight + bias, encoder[f"{name}_norm2"]))
+    x = relu(pooled(x)).reshape(len(x), -1)
+    gates = linear(x, core["lstm_input"]) + np.asarray(core["lstm_hidden"]["bias"])
+    write, _, candidate, shown = np.split(gates, 4, axis=-1)
+    x = sigmoid(shown) * np.tanh(sigmoid(write) * np.tanh(candidate))
+    heads = [
+        linear(np.tanh(linear(x, tree[f"{name}_fc1"])), tree[f"{name}_head"]) for name in ("policy", "value")
+    ]
+    return heads[0], heads[1][:, 0]
+
+
+def test_it_is_what_plain_numpy_makes_of_it():
+    observation = seen()
+    logits, value, _ = run(network(), params(), observation)
+    wanted_logits, wanted_value = by_hand(jax.device_get(params()), observation)
+    np.testing.assert_allclose(logits[0], wanted_logits, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(value[0], wanted_value, rtol=1e-3, atol=1e-4)
+    assert np.ptp(wanted_logits, axis=0).min() > 1e-3
+
+
+def test_a_row_does_not_depend_on_those_beside_it_unless_as_published():
+    observation = seen()
+    half = {name: x[:, :3] for name, x in observation.items()}
+    alone = run(network(), params(), half)[0]
+    np.testing.assert_allclose(run(network(), params(), observation)[0][:, :3], alone, rtol=1e-4, atol=1e-5)
+    published = network(of_batch=True)
+    both = run(published, params(), observation)[0][:, :3]
+    assert np.abs(both - run(published, params(), half)[0]).max() > 1e-3
+    # Of rows of several steps each step has statistics of its own.
+    steps = {name: np.concatenate([x[:, :3], x[:, 3:]]) for name, x in observation.items()}
+    np.testing.assert_allclose(
+        run(published, params(), steps)[0][0], run(published, params(), half)[0][0], rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.slow
+def test_the_first_look_takes_what_is_seen_and_later_ones_a_tenth():
+    """Then a batch normalised by what was seen of it is one normalised by itself."""
+    observation = {name: jnp.asarray(x) for name, x in seen().items()}
+    fresh = network().init(jax.random.key(0))
+    track = jax.jit(functools.partial(tracked, network()))
+    once = track(fresh, observation)
+    published = run(network(of_batch=True), fresh, observation)[0]
+    np.testing.assert_allclose(run(network(), once, observation)[0], published, rtol=1e-3, atol=1e-4)
+    norm = once["actor"]["encoder"]["norm1"]
+    assert norm["count"] == 1
+    others = {name: jnp.asarray(x) for name, x in seen(seed=100).items()}
+    later = {**norm, "count": jnp.float32(50.0)}
+    found = {"mean": norm["mean"] + 1.0, "variance": norm["variance"] * 2}
+    moved = film.seen(later, found)
+    np.testing.assert_allclose(moved["mean"], norm["mean"] + 0.1, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(moved["variance"], 1.1 * norm["variance"], rtol=1e-5)
+    # Nothing else is touched, and devices with a part of the rows each agree on all of them.
+    twice = track(once, others)
+    parts = {name: jnp.stack(jnp.split(x, 2, axis=1)) for name, x in others.items()}
+    split = jax.jit(jax.vmap(lambda rows: tracked(network(), once, rows, "d"), axis_name="d"))(parts)
+    for (path, one), two, before in zip(
+        jax.tree_util.tree_leaves_with_path(twice), jax.tree.leaves(split), jax.tree.leaves(once), strict=True
+    ):
+        np.testing.assert_allclose(two[0], one, rtol=1e-4, atol=1e-5)
+        if path[-1].key not in ("mean", "variance", "count"):
+            np.testing.assert_array_equal(one, before)
+
+
+@pytest.mark.slow
+def test_statistics_have_no_gradient():
+    observation = seen()
+    gradients = jax.jit(jax.grad(lambda tree: run(network(), tree, observation)[0].sum()))(params())
+    for path, leaf in jax.tree_util.tree_leaves_with_path(gradients):
+        if path[-1].key in ("mean", "variance", "count"):
+            assert not np.any(leaf)
+
+
+def test_instructions_are_cropped_and_mean_the_same():
+    observation = seen()
+    less = network().cropped(observation)
+    assert less[film.INSTRUCTION].shape[-1] < instructions.LENGTH
+    np.testing.assert_allclose(
+        run(network(), params(), less)[0], run(network(), params(), observation)[0], rtol=1e-5, atol=1e-6
+    )
+
+
+def test_words_have_numbers_of_their_own():
+    numbers = instructions.numbered("put the red ball next to a grey box")
+    assert (numbers[:9] > 0).all()
+    assert not numbers[9:].any()
+    again = instructions.numbered("the Red zebra!")
+    assert again[0] == numbers[1]
+    assert (again[1], again[2]) == (numbers[2], instructions.OTHER)
+    with pytest.raises(ValueError, match="81 words"):
+        instructions.numbered("go " * 81)
+
+
+def test_other_environments_are_refused():
+    settings = resources.config("train_agent", "symbolic").network
+    with pytest.raises(UserError, match="encoder='film' needs the fields image, instruction"):
+        make_agent_network(settings, registry.spec("Recall-v0"))
