@@ -7,7 +7,8 @@
 A folder is an evaluation (its episodes give one score) or a run of train_agent (its finished episodes give a curve).
 Out come comparison.html, comparison.md, comparison.tex, comparison.json and plots/: interquartile mean, mean and
 median with stratified bootstrap intervals, differences over runs and over games (paired where both methods played them),
-probability of improvement, performance profiles (rliable), learning curves. A run given twice is refused.
+probability of improvement, performance profiles (rliable), learning curves, sample efficiency (of runs with several numbers of
+actions or distractors also against these). A run given twice is refused.
 Under a minute.
 """
 
@@ -34,6 +35,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.published_tasks = ""  # 'theirs=ours, ...' where names differ; others are matched by name
     # Methods may also name folders with a log.csv and .npy files of returns, as GLAM's published tool writes them; they are of this task.
     config.published_task = placeholder(str)
+    config.efficiency_steps = placeholder(
+        int
+    )  # sample efficiency is the mean of a curve up to this step; None: to the end of a task's shortest run
     config.resamples = 2000 if variant != "smoke" else 100
     config.plots = variant != "smoke"
     return config

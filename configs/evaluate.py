@@ -37,6 +37,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         "latest"  # 'latest', 'best' (by the training's mean return), a step; 0: before its training
     )
     config.greedy = False  # take the most likely action instead of drawing one (networks only)
+    config.bot_agreement = False  # measures at how many steps the scripted player would have done the same
     config.episodes = 100
     config.workers = default_workers()
     config.lanes = 32  # episodes of an agent played at a time; the network sees lanes / 2 at once

@@ -146,7 +146,9 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     if config.environment.max_episode_steps is not None:
         options["max_episode_steps"] = config.environment.max_episode_steps
     if config.policy == policies.BOT:
-        options |= _with_expert(name, options)
+        options |= _with_expert(name, options, "policy", policies.BOT)
+    elif config.get("bot_agreement"):
+        options |= _with_expert(name, options, "bot_agreement", True)
     reward = choose_reward(config.reward, own, f"the agent in {folder}", two_decimals, pins.reward_step)
     if reward is not None:
         from motif_jax.online import settings
@@ -181,10 +183,10 @@ def of_folder(
     )
 
 
-def _with_expert(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The option `fields` with the field that the bot's actions stand in; UserError where there is no bot."""
+def _with_expert(name: str, options: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """The option `fields` with the field that the bot's actions stand in; UserError where there is no bot, for `config.key`."""
     field = registry.spec(name, **options).expert_field
-    checks.require(field is not None, "policy", policies.BOT, f"another: {name} has no scripted player")
+    checks.require(field is not None, key, value, f"another: {name} has no scripted player")
     return {"fields": [*options.get("fields", ()), field]}
 
 

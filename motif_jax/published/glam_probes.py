@@ -4,10 +4,32 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 
 import numpy as np
 
+from motif_jax.envs.babyai_text import catalogue
 from motif_jax.support.errors import UserError
+
+FILE = "distrib.csv"
+_NUMBER = re.compile(r"_nbr_actions_(\d+)_")
+# What the experiments added to the six.
+_MORE = ("sleep", "do nothing", "think")
+
+
+def actions_of(name: str) -> tuple[str, ...]:
+    """The actions of a run of that name: the published lists by their number, and 'action N' beyond them; six without one."""
+    found = _NUMBER.search(f"_{name}_")
+    count = int(found[1]) if found else len(catalogue.ACTIONS)
+    known = (*catalogue.ACTIONS, *_MORE)[:count]
+    return (*known, *(f"action {number}" for number in range(len(known) + 1, count + 1)))
+
+
+def probabilities(scores: np.ndarray) -> np.ndarray:
+    """Of actions by what a file says of them, float64 [..., actions]: as it is where it sums to 1, else by softmax."""
+    given = (scores >= 0).all() and np.allclose(scores.sum(axis=-1), 1, atol=1e-3)
+    powers = scores if given else np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def read_distributions(path: str | os.PathLike[str], actions: int) -> np.ndarray:

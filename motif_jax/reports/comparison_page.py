@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from motif_jax.reports import charts, html, text_tables
+from motif_jax.reports import charts, efficiency, html, text_tables
 from motif_jax.reports.charts import Interval, Series
 from motif_jax.reports.comparison import IQM_SCORES, Comparison
+from motif_jax.reports.efficiency import Learned
 from motif_jax.reports.html import Cell
 from motif_jax.reports.measures import format_estimate, format_interval, format_pairs, format_value
 from motif_jax.reports.plots import Plot
+from motif_jax.reports.probes import Probes, heatmaps
 from motif_jax.reports.smoothing import LEAST
 from motif_jax.reports.smoothing import RESAMPLES as CURVE_RESAMPLES
 from motif_jax.reports.statistics import Difference, Estimate
@@ -28,6 +30,9 @@ class ComparisonData:
       curves: task -> learning curves, published ones dashed.
       curve_label: what the curves show, with its unit.
       published: file that published curves come from.
+      learned: the trainings whose curves these are.
+      efficiency_steps: up to which step they are compared; None: the end of the shortest.
+      probes: of runs of the published tool, by name.
       provenance: (name, text).
     """
 
@@ -37,6 +42,9 @@ class ComparisonData:
     curves: dict[str, list[Series]] = field(default_factory=dict)
     curve_label: str = ""
     published: str = ""
+    learned: list[Learned] = field(default_factory=list)
+    efficiency_steps: int | None = None
+    probes: dict[str, Probes] = field(default_factory=dict)
     provenance: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -286,6 +294,18 @@ def _curves(data: ComparisonData) -> str:
     return html.section("Learning curves", "curves", html.grid(*figures), note=note)
 
 
+def _probes(data: ComparisonData) -> str:
+    note = (
+        "What agents of the published tool would do in its fixed situations (distrib.csv): a row an action, a column an update, the stronger the colour "
+        "the likelier. Scores that are no probabilities are turned into them by softmax."
+    )
+    parts = [
+        html.grid(*(html.figure(f"{name}, {title}", drawn) for title, drawn in heatmaps(found)))
+        for name, found in data.probes.items()
+    ]
+    return html.section("Probes", "probes", *parts, note=note)
+
+
 def render(data: ComparisonData, written: str) -> str:
     """Returns the page."""
     sections = {}
@@ -298,6 +318,12 @@ def render(data: ComparisonData, written: str) -> str:
         sections["By task"] = _tasks(data, result)
     if data.curves:
         sections["Learning curves"] = _curves(data)
+    if data.learned:
+        sections["Sample efficiency"] = efficiency.section(
+            data.learned, data.efficiency_steps, data.curve_label
+        )
+    if data.probes:
+        sections["Probes"] = _probes(data)
     if not sections:
         sections["Nothing"] = charts.empty_chart("nothing was given to compare")
     if data.provenance:
@@ -305,7 +331,7 @@ def render(data: ComparisonData, written: str) -> str:
         sections["How it was made"] = html.section("How it was made", "provenance", *parts)
     names = {
         "Aggregates": "aggregates", "Differences": "differences", "Improvement": "improvement", "Profiles": "profiles", "By task": "tasks",
-        "Learning curves": "curves", "How it was made": "provenance",
+        "Learning curves": "curves", "Sample efficiency": "efficiency", "Probes": "probes", "How it was made": "provenance",
     }  # fmt: skip
     links = {name: title for title, name in names.items() if title in sections}
     return html.page(data.title, f"motif_jax, written {written}", list(sections.values()), links)
@@ -321,6 +347,8 @@ def plots(data: ComparisonData) -> dict[str, Plot]:
                 f"{name} of {data.measure}", "", intervals=tuple(_estimates(of, data.comparison))
             )
         found["profiles"] = Plot(data.measure, "share of runs above", tuple(data.comparison.profiles))
+    for key, lines in efficiency.figures(data.learned, data.efficiency_steps).items():
+        found[f"efficiency_{key}"] = Plot(key, f"sample efficiency, {data.curve_label}", tuple(lines))
     for task, lines in data.curves.items():
         found[f"curves_{task}"] = Plot(
             "environment steps", data.curve_label, tuple(lines), note=_curve_note()

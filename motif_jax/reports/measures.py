@@ -43,6 +43,9 @@ MEASURES = (
     Measure("turns", "game time", "turns", "the game's clock at the end"),
     Measure("length", "length", "steps", "actions taken"),
     Measure("success", "success rate", "share", "episodes that reached the task's goal"),
+    Measure(
+        "bot_agreement", "agreement with the bot", "share", "steps at which the bot would have done the same"
+    ),
     Measure("kills", "kills", "messages", "messages that said that the hero killed something"),
     Measure(
         "token_return",

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.published import glam_probes
 from motif_jax.reports import html
 from motif_jax.reports.charts import short
 from motif_jax.reports.html import Cell
+from motif_jax.support import curves
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json, read_json_lines
 
@@ -110,7 +112,7 @@ def _clause(each: dict[str, Any], probes: Sequence[Any], actions: Sequence[str],
 
 
 def heatmap(probes: Probes, place: int) -> str:
-    """One situation as SVG: a row an action, a column an update, the darker the likelier."""
+    """One situation as SVG: a row an action, a column an update, the stronger the colour the likelier."""
     values, steps = probes.probabilities[:, place], probes.steps
     if len(values) > _COLUMNS:
         chosen = np.linspace(0, len(values) - 1, _COLUMNS).round().astype(int)
@@ -137,6 +139,32 @@ def heatmap(probes: Probes, place: int) -> str:
     )
 
 
+def read_published(folder: str | os.PathLike[str]) -> Probes | None:
+    """The probes of a run of the published tool, from its `distrib.csv`; None where it has none.
+
+    The file says neither actions nor situations: the folder's name has the number of actions, six without it.
+
+    Raises:
+      UserError: it is damaged.
+    """
+    path = Path(folder) / glam_probes.FILE
+    if not path.is_file():
+        return None
+    actions = glam_probes.actions_of(Path(folder).name)
+    found = glam_probes.probabilities(glam_probes.read_distributions(path, len(actions)))
+    names = tuple(f"situation {number}" for number in range(1, found.shape[1] + 1))
+    log = curves.read_csv(Path(folder) / "log.csv")
+    # A row was written before an update, whose row of the log counts the frames behind it.
+    frames = np.concatenate([[0.0], log.get("frames", np.arange(1.0, len(found) + 1))])
+    steps = frames[: len(found)] if len(frames) >= len(found) else np.arange(len(found))
+    return Probes(actions, names, ("",) * len(names), steps.astype(np.int64), found, ())
+
+
+def heatmaps(probes: Probes) -> list[tuple[str, str]]:
+    """The name of each situation and its heatmap."""
+    return [(name, heatmap(probes, place)) for place, name in enumerate(probes.names)]
+
+
 def section(probes: Probes | None) -> str:
     """The section; nothing without probes."""
     if probes is None:
@@ -161,7 +189,7 @@ def section(probes: Probes | None) -> str:
         header = ("situation", "clause", "change of the policy", "what the clause does most")
         table = "<h3>what each clause is worth</h3>" + html.table(header, rows, "clause-table")
     note = (
-        "What the agent would do in fixed situations: a row an action, a column an update, the darker the likelier. Change of the policy: total "
+        "What the agent would do in fixed situations: a row an action, a column an update, the stronger the colour the likelier. Change of the policy: total "
         "variation distance, 0 to 1, between what it does with the clause and without it, at the newest look."
     )
     return html.section("Probes", "probes", html.grid(*figures), table, note=note)

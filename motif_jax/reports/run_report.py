@@ -13,6 +13,7 @@ from motif_jax.reports import (
     learned_reward,
     probes,
     recorded_games,
+    success,
     text_section,
 )
 from motif_jax.reports.evaluation_sections import episodes_section, evaluation_section
@@ -33,6 +34,7 @@ def render(data: RunData, written: str) -> str:
     """Returns the page of a run."""
     (said, kind), items = headline(data), facts(data)
     text = text_section.headline(data) is not None  # what other runs are made of is not missed then
+    plain = text or success.task_alone(data)
     sections = [
         html.section("At a glance", "glance", html.verdict(said, kind), html.tiles(items) if items else ""),
         evaluation_section(data),
@@ -40,15 +42,16 @@ def render(data: RunData, written: str) -> str:
         generalisation_section.section(data.tests),
         text_section.divergence_section(data),
         text_section.training_section(data.text),
-        *([] if text else [hacking_section(data), training_section(data)]),
+        *([] if plain else [hacking_section(data)]),
+        *([] if text else [training_section(data)]),
         probes.section(data.probes),
         learned_reward.section(data.learned, data.metrics),
-        *([] if text else [reward_section(data)]),
+        *([] if plain else [reward_section(data)]),
         language_section.section(data.language),
-        *([] if text else [messages_section(data)]),
+        *([] if plain else [messages_section(data)]),
         episodes_section(data),
         recorded_games.section(data),
-        *([] if text else [data_section(data)]),
+        *([] if plain else [data_section(data)]),
         provenance_section(data),
     ]
     links = {
@@ -62,6 +65,9 @@ def render(data: RunData, written: str) -> str:
                  "language": "Language model", "episodes": "Episodes", "provenance": "How it was made"}  # fmt: skip
         if not data.text:
             del links["text"]
+    if plain:
+        for name in ("hacking", "reward", "messages", "dataset"):
+            links.pop(name, None)
     if not data.tests:
         links.pop("tests", None)
     if data.probes is None:

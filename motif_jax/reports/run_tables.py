@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from motif_jax.reports import hacking, text_tables
+from motif_jax.reports import hacking, success, text_tables
 from motif_jax.reports.evaluation_sections import Row, evaluation_note, rows_of
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.measures import (
@@ -71,7 +71,7 @@ def _tables(data: RunData) -> Iterator[_Table]:
             format_value(c.after),
             format_interval(c),
         )
-        for verdict in hacking.judge_run(data)
+        for verdict in _verdicts(data)
         for c in verdict.changes
     ]
     if changes:
@@ -84,9 +84,14 @@ def _tables(data: RunData) -> Iterator[_Table]:
         yield "labels", "Labels (pairs)", "", ("annotation", *kinds), labels
 
 
+def _verdicts(data: RunData) -> list[hacking.Verdict]:
+    """What is said of reward against progress; nothing where the task's reward is the only one."""
+    return [] if success.task_alone(data) else hacking.judge_run(data)
+
+
 def texts(data: RunData) -> dict[str, str]:
     """Returns the texts of report.md and report.tex."""
-    said = [headline(data)[0], *(verdict.line for verdict in hacking.judge_run(data))]
+    said = [headline(data)[0], *(verdict.line for verdict in _verdicts(data))]
     markdown = [f"# {data.title}", "", *(f"* {line}" for line in said), ""]
     latex = [*("% " + line.replace("\n", " ") for line in said), ""]
     for label, caption, note, header, rows in _tables(data):
@@ -125,7 +130,7 @@ def as_json(data: RunData) -> dict[str, Any]:
                 for row in rows
                 for other, (gap, chance) in row.against.items()
             ],
-            "progress": [asdict(verdict) for verdict in hacking.judge_run(data)],
+            "progress": [asdict(verdict) for verdict in _verdicts(data)],
             "dataset": data.dataset,
             "labels": data.labels,
         }

@@ -18,6 +18,13 @@ def rates(data: RunData) -> dict[str, Estimate]:
     return {name: summary["success"].mean for name, summary in found.items() if "success" in summary}
 
 
+def task_alone(data: RunData) -> bool:
+    """Whether all evaluations are of BabyAI-Text, and no reward but the task's has any part in them or in what was trained."""
+    paid = any(evaluation["plan"].get("reward") for evaluation in data.evaluations.values())
+    rewarded = bool(data.reward_train or data.dataset or data.learned is not None)
+    return bool(rates(data)) and not paid and not rewarded
+
+
 def leads(data: RunData) -> bool:
     """Whether the interval of the first evaluation's success lies wholly above those of all others."""
     first, *others = rates(data).values()

@@ -9,7 +9,15 @@ from ml_collections import ConfigDict
 from rich.console import Console
 
 from motif_jax.published import glam_results, results
-from motif_jax.reports import comparison_page, evaluation_files, plots, run_report, text_tables
+from motif_jax.reports import (
+    comparison_page,
+    efficiency,
+    evaluation_files,
+    plots,
+    probes,
+    run_report,
+    text_tables,
+)
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.measures import measure, with_unit
@@ -28,6 +36,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     checks.positive(config, "resamples")
     checks.positive(config, "seed", allow_zero=True)
+    checks.positive(config, "efficiency_steps", allow_none=True)
     checks.require(bool(config.methods or config.published), "methods", config.methods, "given, or published")
     methods = read_methods(config.methods)
     _check_folders(methods)
@@ -128,12 +137,11 @@ def run(config: ConfigDict, workdir: Path) -> None:
             elif kind == "returns":
                 scores.append(_published_score(method, folder, config))
             else:
-                task, curve = (
-                    (config.published_task, glam_results.read_curve(folder, config.measure))
-                    if kind == "log"
-                    else _training_curve(folder, config.measure)
-                )
-                seeds.setdefault(task, {}).setdefault(method, []).append(curve)
+                one = _learned(method, folder, kind, config)
+                data.learned.append(one)
+                seeds.setdefault(one.task, {}).setdefault(method, []).append(one.curve)
+                if kind == "log" and (found := probes.read_published(folder)) is not None:
+                    data.probes[f"{method}: {folder}"] = found
             data.provenance += run_report.provenance_of(folder, f"{method}: {folder}")
     for task, methods in seeds.items():
         data.curves[task] = [learning_curve(method, of, least=LEAST) for method, of in methods.items()]
@@ -153,8 +161,23 @@ def run(config: ConfigDict, workdir: Path) -> None:
                 "note: tasks have their own scales; give normalise_zero and normalise_one to average over them"
             )
         data.comparison = compare(table, config.resamples, config.seed)
+    data.efficiency_steps = config.efficiency_steps
+    if data.learned:
+        efficiency.table(
+            data.learned, config.efficiency_steps
+        )  # before anything is written: a run may be too short
     run_folder.prepare(workdir, config)
     _write(config, workdir, data)
+
+
+def _learned(method: str, folder: Path, kind: str, config: ConfigDict) -> efficiency.Learned:
+    """A training's curve, ours or the published tool's."""
+    if kind == "log":
+        task = config.published_task
+        curve = glam_results.read_curve(folder, config.measure)
+        return efficiency.Learned(method, task, curve, efficiency.settings_of_published(folder, task))
+    task, curve = _training_curve(folder, config.measure)
+    return efficiency.Learned(method, task, curve, efficiency.settings_of(run_folder.read_config(folder)))
 
 
 def _score(method: str, folder: Path, key: str) -> RunScore:

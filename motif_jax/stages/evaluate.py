@@ -24,14 +24,16 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text, read_json
 from motif_jax.support.progress import Progress
 
-IDENTITY = ("seed", "greedy", "lanes", *lineups.IDENTITY)
+IDENTITY = ("seed", "greedy", "lanes", "bot_agreement", *lineups.IDENTITY)
+# What evaluations that were made before these keys were new stand for.
+NEW_KEYS = {"bot_agreement": False}
 PLAN = "plan.json"
 RECORDINGS = "recordings"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
-    run_folder.check_identity(workdir, config, IDENTITY)
+    run_folder.check_identity(workdir, config, IDENTITY, NEW_KEYS)
     for key in ("episodes", "workers", "resamples"):
         checks.positive(config, key)
     capacity.require_workers("workers", min(config.workers, config.episodes))
@@ -49,7 +51,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
     with FolderLock(workdir), interruption.Interruption() as stop:
-        run_folder.prepare(workdir, config, IDENTITY)
+        run_folder.prepare(workdir, config, IDENTITY, NEW_KEYS)
         return _evaluate(config, workdir, stop)
 
 
@@ -132,6 +134,8 @@ class _Player:
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
         self._lineup = lineups.open_lineup(config, _pinned(workdir))
+        field = self._lineup.spec.expert_field if config.bot_agreement else None
+        self._expert = () if field is None else (field,)
         self.plan = {**self._lineup.plan, "greedy": bool(config.greedy), "seed": config.seed}
         atomic_write_json(workdir / PLAN, self.plan)
 
@@ -139,6 +143,7 @@ class _Player:
         """Plays the episodes that are not in the journal yet."""
         config, session, started = self._config, rows.session, time.monotonic()
         rated = () if self._lineup.rater is None else self._lineup.rater.fields
+        kept = (*rated, *self._expert)
         done = sum(index < config.episodes for index in rows.done)
         with Progress(config.episodes, "episodes", f"evaluate {config.policy}", done) as progress:
             records = play_episodes(
@@ -146,7 +151,7 @@ class _Player:
                 self._lineup.options,
                 [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)],
                 self._lineup.policy,
-                How(workers=config.workers, lanes=config.lanes, keep_fields=rated, greedy=config.greedy),
+                How(workers=config.workers, lanes=config.lanes, keep_fields=kept, greedy=config.greedy),
                 skip=rows.done,
                 stop=stop,
                 on_death=lambda deaths: progress.log(
@@ -230,6 +235,8 @@ class _Player:
 
     def _row(self, record: PlayedEpisode) -> dict[str, Any]:
         row = evaluation_files.episode_row(record)
+        if self._expert:
+            row["bot_agreement"] = agreement(record.actions, *(record.fields[name] for name in self._expert))
         rated = None if self._lineup.rater is None else self._lineup.rater.rate(record)
         if rated is not None:
             row["intrinsic_return"] = float(rated.discounted.sum())
@@ -238,3 +245,13 @@ class _Player:
             paid = (None, None) if rated is None else (rated.uncounted, rated.discounted)
             row["messages"] = messages.pack(messages.tally_episode(record.texts, record.text_index, *paid))
         return row
+
+
+def agreement(actions: np.ndarray, expert: np.ndarray) -> float:
+    """The share of steps at which a scripted player would have done the same; steps where it knows nothing count as others.
+
+    Args:
+      actions: int [T], what was done.
+      expert: unsigned int [T], what it would do, the greatest number of its type where it has no answer.
+    """
+    return float(np.mean(actions == expert.astype(np.int64))) if len(actions) else 0.0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from motif_jax.published import glam_results
+from motif_jax.reports import efficiency
 from motif_jax.stages import compare
+from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
@@ -55,3 +59,70 @@ def test_objects_are_not_unpickled(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{"a": 1}, None], object), allow_pickle=True)
     with pytest.raises(UserError, match="file of numbers"):
         glam_results.read_returns(tmp_path / "objects.npy")
+
+
+def write_run(folder, actions, reached, steps=1000, distractors=None):
+    """A training of ours whose success rises to `reached` half way."""
+    folder.mkdir()
+    names = [
+        "turn left",
+        "turn right",
+        "go forward",
+        "pick up",
+        "drop",
+        "toggle",
+        "sleep",
+        "do nothing",
+        "think",
+    ]
+    options = {"actions": names[:actions], "distractors": distractors}
+    environment = {"name": "BabyAI-GoToLocal-v0", "babyai_text": options}
+    (folder / "config.json").write_text(json.dumps({"stage": "train_agent", "environment": environment}))
+    rows = [
+        {"step": step, "env": 0, "episode": step, "success": reached * (step > steps / 2)}
+        for step in range(0, steps + 1, 10)
+    ]
+    (folder / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_efficiency_is_the_mean_of_the_curve_and_is_drawn_against_actions_and_distractors(tmp_path):
+    runs = [
+        write_run(tmp_path / f"a{actions}_{seed}", actions, 0.9 - 0.1 * actions / 3 + 0.02 * seed)
+        for actions in (3, 6)
+        for seed in (1, 2)
+    ]
+    few = write_run(tmp_path / "few", 6, 0.4, distractors=4)
+    log = write_log(tmp_path / "RUN_nbr_actions_9_turn_left_seed_1")
+    lines = ["0.1,0.2,0.7,0,0,0,0,0,0" * 1 + ",0.5,0.5,0,0,0,0,0,0,0" for _ in range(12)]
+    (log / "distrib.csv").write_text("\n".join(lines) + "\n")
+    methods = f"ours={','.join(map(str, runs))},{few}; published={log}"
+    config = configured(methods, measure="success", efficiency_steps=900)
+    compare.check(config, tmp_path / "out")
+    compare.run(config, tmp_path / "out")
+    page = (tmp_path / "out" / "comparison.html").read_text()
+    assert "against the number of actions" in page
+    assert "against the number of distractors" in page
+    assert "situation 2" in page
+    assert "do nothing at step" in page
+    learned = [
+        efficiency.Learned(
+            "ours",
+            "task",
+            compare._training_curve(run, "success")[1],
+            efficiency.settings_of(run_folder.read_config(run)),
+        )
+        for run in (*runs, few)
+    ]
+    # Nothing until half way, then as much as it reaches: of 900 steps 400.
+    assert efficiency.efficiency(learned[0].curve, 900) == pytest.approx(0.82 * 400 / 900, abs=0.02)
+    assert [run.settings for run in learned[1:4]] == [{"actions": 3, "distractors": 8}] + [
+        {"actions": 6, "distractors": 8}
+    ] * 2
+    (line,) = efficiency.against(learned[:4], "actions", 900)
+    assert line.x.tolist() == [3, 6]
+    assert line.y[0] > line.y[1]
+    assert (line.low <= line.y).all()
+    with pytest.raises(UserError, match="efficiency_steps=5000: must be at most 1000"):
+        compare.run(configured(methods, measure="success", efficiency_steps=5000), tmp_path / "none")
+    assert not (tmp_path / "none").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.reports import measures, success
+from motif_jax.reports import measures, run_report, run_tables, success
 from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import RunData
 
@@ -15,7 +15,14 @@ COUNT = 400
 def evaluation(share, environment="BabyAI-GoToLocal-v0"):
     solved = np.arange(COUNT) < share * COUNT
     rows = [
-        {"index": i, "seed": i, "return": float(yes), "success": float(yes), "length": 9}
+        {
+            "index": i,
+            "seed": i,
+            "return": float(yes),
+            "success": float(yes),
+            "length": 9,
+            "end_reason": "terminated",
+        }
         for i, yes in enumerate(solved)
     ]
     summaries = measures.summarise_rows(rows, 100, 0.95)
@@ -52,3 +59,15 @@ def test_other_games_are_not_judged_by_success():
     )
     assert success.rates(data) == {}
     assert "intrinsic reward" in headline(data)[0]
+
+
+def test_what_a_run_without_another_reward_has_no_part_in_is_left_out():
+    games = {name: evaluation(share) for name, share in (("agent", 0.6), ("random", 0.3))}
+    data = RunData("t", evaluations=games)
+    assert success.task_alone(data)
+    page, tables = run_report.render(data, "now"), run_tables.texts(data)["report.md"]
+    for absent in ("Reward against progress", "Reward training", "what paid most", "cannot be judged"):
+        assert absent not in page + tables
+    games["agent"]["plan"]["reward"] = {"dir": "runs/reward"}
+    assert not success.task_alone(data)
+    assert "Reward against progress" in run_report.render(data, "now")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from motif_jax.reports import evaluation_files
 from motif_jax.reports.evaluation_files import encode_actions, read_rows
 from motif_jax.reports.film_files import Films
 from motif_jax.stages import evaluate
@@ -34,3 +35,23 @@ def test_damaged_actions_are_named(tmp_path, actions):
     path.write_text(f"{good}\n{damaged}\n")
     with pytest.raises(UserError, match=r"jsonl is damaged in line 2 .*take out that line"):
         read_rows(path)
+
+
+@pytest.mark.slow
+def test_the_bot_agrees_with_itself_and_random_play_seldom_does(tmp_path):
+    found = {}
+    for policy in ("bot", "random"):
+        config = load_config("evaluate", "smoke")
+        config.policy, config.bot_agreement, config.workers = policy, True, 1
+        config.environment.name = "BabyAI-GoToLocal-v0"
+        evaluate.check(config, tmp_path / policy)
+        assert evaluate.run(config, tmp_path / policy) is None
+        summary = evaluation_files.read_evaluation(tmp_path / policy)
+        found[policy] = summary["measures"]["bot_agreement"]["mean"]["value"]
+    assert found["bot"] == 1
+    assert 0 < found["random"] < 0.6
+    config.environment.name = "NetHackScore-v1"
+    with pytest.raises(
+        UserError, match="bot_agreement=True: must be another: NetHackScore-v1 has no scripted"
+    ):
+        evaluate.check(config, tmp_path / "none")

@@ -1,0 +1,171 @@
+"""How fast methods learn: the mean of a learning curve up to a step, and how it depends on the numbers of actions and distractors.
+
+Carta et al. 2023, figures of sample efficiency: the mean of the smoothed curve, which is 1 where success is 1 from the first step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.reports import charts, html
+from motif_jax.reports.charts import Series
+from motif_jax.reports.html import Cell
+from motif_jax.reports.measures import format_interval, format_value
+from motif_jax.reports.smoothing import smooth
+from motif_jax.reports.statistics import Estimate, bootstrap
+from motif_jax.support.curves import Curve
+from motif_jax.support.errors import UserError
+
+ACTIONS, DISTRACTORS = "actions", "distractors"
+_POINTS = 200
+_PUBLISHED = re.compile(r"_nbr_actions_(\d+)_")
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One training.
+
+    Attributes:
+      method, task: of the run.
+      curve: over environment steps.
+      settings: 'actions' and 'distractors', where they are known.
+    """
+
+    method: str
+    task: str
+    curve: Curve
+    settings: Mapping[str, int]
+
+
+def settings_of(config: Mapping[str, Any]) -> dict[str, int]:
+    """The numbers of actions and distractors of a training's config; {} outside of BabyAI-Text."""
+    environment = config.get("environment", {})
+    name, options = environment.get("name", ""), environment.get("babyai_text")
+    if not name.startswith(catalogue.PREFIX) or not isinstance(options, Mapping):
+        return {}
+    distractors = options.get("distractors")
+    return {ACTIONS: len(options.get("actions", catalogue.ACTIONS)), **_own(name, distractors)}
+
+
+def settings_of_published(folder: Path, task: str) -> dict[str, int]:
+    """The same of a folder of the published tool, whose name has the number of actions."""
+    found = _PUBLISHED.search(f"_{folder.name}_")
+    return {**({ACTIONS: int(found[1])} if found else {}), **_own(task, None)}
+
+
+def _own(name: str, distractors: int | None) -> dict[str, int]:
+    """A level's number of distractors, where it has such a number."""
+    level = catalogue.find(name) if name.startswith(catalogue.PREFIX) else None
+    if level is None:
+        return {}
+    from motif_jax.envs.babyai_text.levels import distractors_of
+
+    own = distractors_of(level)
+    return {} if own is None else {DISTRACTORS: own[1] if distractors is None else distractors}
+
+
+def end_of(runs: Sequence[Learned], steps: int | None) -> float:
+    """Up to which step runs are compared: `steps`, or the end of the shortest.
+
+    Raises:
+      UserError: a run is shorter than `steps`.
+    """
+    shortest = min(float(run.curve.x[-1]) for run in runs if len(run.curve))
+    if steps is not None and steps > shortest:
+        raise UserError(
+            f"config.efficiency_steps={steps}: must be at most {shortest:.0f}, where the shortest run ends"
+        )
+    return shortest if steps is None else float(steps)
+
+
+def efficiency(curve: Curve, end: float) -> float:
+    """The mean of a curve, smoothed, over the steps up to `end`; NaN where it has no value there."""
+    kept = curve.x <= end
+    smoothed = smooth(Curve(curve.x[kept], curve.y[kept]), band=False)
+    if not len(smoothed.x):
+        return float("nan")
+    places = np.linspace(0.0, end, _POINTS)
+    return float(np.interp(places, smoothed.x, smoothed.mean).mean())
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean over runs with its 95 % bootstrap interval, which a single one does not have."""
+    if len(values) == 1:
+        return Estimate(values[0], float("nan"), float("nan"))
+    return bootstrap(np.array(values), [lambda rows: rows.mean(-1)])[0]
+
+
+def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, int, float, Estimate]]:
+    """Rows of (task, method, runs, end, efficiency), each task up to the end of its shortest run."""
+    rows = []
+    for task in dict.fromkeys(run.task for run in runs):
+        mine = [run for run in runs if run.task == task]
+        end = end_of(mine, steps)
+        for method in dict.fromkeys(run.method for run in mine):
+            values = [efficiency(run.curve, end) for run in mine if run.method == method]
+            rows.append((task, method, len(values), end, estimate(values)))
+    return rows
+
+
+def against(runs: Sequence[Learned], key: str, steps: int | None) -> list[Series]:
+    """A line a method: efficiency against a setting, for methods with runs of several numbers of it; all up to one step."""
+    known = [run for run in runs if key in run.settings]
+    several = [
+        method
+        for method in dict.fromkeys(run.method for run in known)
+        if len({run.settings[key] for run in known if run.method == method}) > 1
+    ]
+    known = [run for run in known if run.method in several]
+    if not known:
+        return []
+    end = end_of(known, steps)
+    lines = []
+    for method in several:
+        values: dict[int, list[float]] = {}
+        for run in known:
+            if run.method == method:
+                values.setdefault(run.settings[key], []).append(efficiency(run.curve, end))
+        numbers = sorted(values)
+        found = [estimate(values[number]) for number in numbers]
+        mean, low, high = (
+            np.array([getattr(one, part) for one in found]) for part in ("value", "low", "high")
+        )
+        lines.append(Series(method, np.array(numbers, float), mean, low, high, bars=True))
+    return lines
+
+
+def figures(runs: Sequence[Learned], steps: int | None) -> dict[str, list[Series]]:
+    """The lines against each setting of which methods have several numbers."""
+    found = {key: against(runs, key, steps) for key in (ACTIONS, DISTRACTORS)}
+    return {key: lines for key, lines in found.items() if lines}
+
+
+def section(runs: Sequence[Learned], steps: int | None, label: str) -> str:
+    """The section of a page."""
+    rows = [
+        [Cell(task), Cell(method), Cell(f"{count}"), Cell(f"{end:,.0f}"), Cell(format_value(found.value), found.value, note=format_interval(found))]
+        for task, method, count, end, found in table(runs, steps)
+    ]  # fmt: skip
+    drawn = [
+        html.figure(
+            f"against the number of {key}",
+            charts.line_chart(lines, f"{key}", label, f"efficiency against {key}"),
+            "bars: 95 % bootstrap interval over runs",
+        )
+        for key, lines in figures(runs, steps).items()
+    ]
+    return html.section(
+        "Sample efficiency",
+        "efficiency",
+        html.table(("task", "method", "runs", "up to step", "efficiency"), rows, "efficiency-table"),
+        *([html.grid(*drawn)] if drawn else []),
+        note=f"Mean over the steps of the smoothed curve of {label}, up to the end of a task's shortest run or "
+        "config.efficiency_steps; brackets: 95 % bootstrap interval over runs, which one run does not have.",
+    )
