@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 from motif_jax.stages.score_text import check_model
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder, seeds
+from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock
 from motif_jax.support.progress import Progress
 
@@ -25,7 +26,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for key in ("batch", "most", "count"):
         checks.positive(config, key)
     tokenizer, settings = check_model(config, "writes")
-    Sampling(**config.sampling.to_dict())
+    try:
+        Sampling(**config.sampling.to_dict())
+    except UserError as error:
+        raise UserError(f"config.sampling.{error}") from None
     checks.require(
         "" not in stops(config), "stops", config.stops, "texts with | between them, none of them empty"
     )

@@ -106,7 +106,13 @@ def _check_model(config: ConfigDict) -> None:
     if folder is not None:
         tokenizer = Tokenizer.read(folder, model.vocab_size)
         if config.tokens:
-            text_data.open_tokens(config.tokens, folder, "tokens")
+            parts = text_data.open_tokens(config.tokens, folder, "tokens")
+            longest = language_run.longest_item(config, objective)
+            most = max(int(part.lengths.max(initial=0)) for part in parts)
+            if longest is not None and most > longest:
+                least = config.length + most - longest
+                allowed = f"at least {least}: items of config.tokens={config.tokens} have up to {most} tokens"
+                checks.require(False, "length", config.length, allowed)
         language_run.special_tokens(model, tokenizer, objective)
     language_run.check_shapes(config, model)
     language_run.check_memory(config, model)

@@ -139,7 +139,7 @@ def test_lists_of_candidates_are_for_all_or_for_each(made: Path) -> None:
         ({"stops": "a||b"}, "config.stops="),
         ({"most": 0}, "config.most=0"),
         ({"most": 60}, "48 positions"),
-        ({"sampling": {"top_p": 0.0}}, "top_p=0"),
+        ({"sampling": {"top_p": 0.0}}, "config.sampling.top_p=0"),
         ({"dtype": "int8"}, "config.dtype="),
     ],
 )

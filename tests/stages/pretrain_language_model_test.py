@@ -433,6 +433,12 @@ def test_empty_and_short_texts_and_foreign_tokenizers_are_refused(
     )
     with pytest.raises(UserError, match="is made by another tokenizer"):
         stage.check(config, tmp_path / "r")
+    # Tokens of longer items than a row.
+    config.update_from_flattened_dict(
+        {"tokenizer.folder": str(trained / "tokenizer"), "packing": "items", "length": 4}
+    )
+    with pytest.raises(UserError, match=r"config\.length=4: must be at least \d+: items of config\.tokens"):
+        stage.check(config, tmp_path / "r")
     model = tmp_path / "model"
     shutil.copytree(trained / "model", model)
     values = json.loads((model / "config.json").read_text())
