@@ -292,7 +292,8 @@ def _adaptation(config: ConfigDict, model: LanguageModel) -> adapting.Adaptation
     Raises:
       UserError: a pattern without a match, or a base that cannot be quantised.
     """
-    adapting.check(config, jax.eval_shape(model.init, jax.random.key(0)))
+    # Nothing is computed: hosts are joined only after this, before the first computation.
+    adapting.check(config, jax.eval_shape(lambda: model.init(jax.random.key(0))))
     return adapting.Adaptation(model, adapting.spec_of(config), config.base)
 
 

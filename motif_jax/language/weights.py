@@ -335,7 +335,7 @@ def _tensor(parts: Sequence[Entry], flat: Mapping[tuple[str, ...], Any]) -> np.n
 def _shapes(config: ModelConfig) -> Any:
     from motif_jax.language.model import LanguageModel
 
-    return jax.eval_shape(LanguageModel(config).init, jax.random.key(0))
+    return jax.eval_shape(lambda: LanguageModel(config).init(jax.random.key(0)))
 
 
 def _flat(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -112,6 +112,40 @@ def test_a_cloning_is_killed_goes_on_with_the_same_bits_and_plays(collected, mod
     assert json.loads((tmp_path / "played" / "evaluation.json").read_text())["episodes"] == 2
 
 
+@pytest.mark.slow
+def test_a_collection_is_killed_and_ends_with_the_same_trajectories(tmp_path):
+    flags = (
+        "--config.environment.name=BabyAI-GoToLocal-v0",
+        "--config.environment.babyai_text.observations=1",
+        "--config.steps=400",
+        "--config.policy=random",
+        "--config.lanes=4",
+    )
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    process = subprocess.Popen(
+        command("collect_trajectories", killed, *flags, f"--config.steps={10**6}"),
+        cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    journal = killed / ".episodes" / "episodes.jsonl"
+    wait_until(
+        lambda: process.poll() is not None or (journal.exists() and journal.read_text().count("\n") > 4),
+        "five episodes",
+    )
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(60)
+    assert not (killed / parquet.META).exists()
+    played = journal.read_text().splitlines()
+    # How many steps are asked for is part of the run: the killed one is asked for as many as it had.
+    config = json.loads((killed / "config.json").read_text())
+    (killed / "config.json").write_text(json.dumps({**config, "steps": 400}))
+    for folder in (killed, whole):
+        launch("collect_trajectories", folder, *flags)
+    one, two = (parquet.read(folder / parquet.FILE) for folder in (killed, whole))
+    assert (one.prompts, one.actions) == (two.prompts, two.actions)
+    assert len(played) > 4
+    assert journal.read_text().splitlines()[: len(played) - 1] == played[:-1]
+
+
 def learned(folder):
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
         from motif_jax.support.checkpoints import ANY
