@@ -2,14 +2,15 @@
 
 Every run plays the same games, so that the numbers of a method are [runs, games]. Their interquartile mean has the interval
 that rliable's stratified bootstrap gives (Agarwal et al. 2021), each run a stratum of games: it speaks of these trainings. A
-difference of two methods has one of runs and games together: whole runs are drawn, then the games, the same for both sides.
+difference of two methods has one of runs and games together: whole runs are drawn, the same seeds for both sides where they
+have some in common, then the games, the same for both sides.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,22 +121,33 @@ def table(
 ) -> dict[str, dict[str, Cell]]:
     """Method -> measure -> what is said of it, of those methods that have runs and those measures that all of these have.
 
-    Methods are compared with the first of `methods` by the seeds that both have.
+    Methods are compared with the first of `methods` by the seeds that both have, by all of each where there are none.
     """
     runs = {name: {row["seed"]: row["games"] for row in rows if row["method"] == name} for name in methods}
     runs = {name: of for name, of in runs.items() if of}
     found: dict[str, dict[str, Cell]] = {name: {} for name in runs}
     for key in _shared(runs, measures):
-        scores = {
-            name: np.array([games[key] for _, games in sorted(of.items())]) for name, of in runs.items()
-        }
+        scores = {name: _scores(of, sorted(of), key) for name, of in runs.items()}
         values = _interquartile_means(scores, resamples)
         for name in runs:
             above = None
             if name != methods[0] and methods[0] in runs:
-                above = _above(scores[name], scores[methods[0]], resamples)
+                own, others = _compared(runs[name], runs[methods[0]])
+                sides = _scores(runs[name], own, key), _scores(runs[methods[0]], others, key)
+                above = _above(*sides, resamples, paired=own == others)
             found[name][key] = Cell(values[name], above)
     return found
+
+
+def _scores(runs: Mapping[int, Mapping[str, Any]], seeds: Sequence[int], key: str) -> np.ndarray:
+    """Float [seeds, games] of a method's runs."""
+    return np.array([runs[seed][key] for seed in seeds])
+
+
+def _compared(own: Iterable[int], others: Iterable[int]) -> tuple[list[int], list[int]]:
+    """The seeds by which two methods are compared: those that both have, else all of each."""
+    both = sorted(set(own) & set(others))
+    return (both, both) if both else (sorted(own), sorted(others))
 
 
 def _shared(runs: Mapping[str, Mapping[int, Mapping[str, Any]]], measures: Sequence[str]) -> list[str]:
@@ -164,8 +176,8 @@ def _interquartile_means(scores: Mapping[str, np.ndarray], resamples: int) -> di
     }
 
 
-def _above(first: np.ndarray, other: np.ndarray, resamples: int) -> Estimate:
-    """The difference of interquartile means of [runs, games] and [other runs, the same games]."""
+def _above(first: np.ndarray, other: np.ndarray, resamples: int, paired: bool) -> Estimate:
+    """The difference of interquartile means of [runs, games] and [other runs, the same games]; `paired`: of the same seeds."""
     generator = np.random.default_rng(0)
 
     def mean(values: np.ndarray) -> float:
@@ -174,8 +186,9 @@ def _above(first: np.ndarray, other: np.ndarray, resamples: int) -> Estimate:
     drawn = np.empty(resamples)
     for place in range(resamples):
         games = generator.integers(first.shape[1], size=first.shape[1])
-        sides = [of[generator.integers(len(of), size=len(of))][:, games] for of in (first, other)]
-        drawn[place] = mean(sides[0]) - mean(sides[1])
+        runs = generator.integers(len(first), size=len(first))
+        others = runs if paired else generator.integers(len(other), size=len(other))
+        drawn[place] = mean(first[runs][:, games]) - mean(other[others][:, games])
     return Estimate(mean(first) - mean(other), *percentile_interval(drawn))
 
 
@@ -250,7 +263,8 @@ def _claims(
     """A sentence a measure: who lies above or below the first method, and of whom that cannot be said."""
     if first not in found:
         return []
-    fewest = min(sum(row["method"] == name for row in rows) for name in found)
+    runs = {name: {row["seed"] for row in rows if row["method"] == name} for name in found}
+    fewest = min(min(map(len, _compared(runs[name], runs[first]))) for name in found)
     said = []
     for key in found[first]:
         groups: dict[int, list[str]] = {1: [], -1: [], 0: []}

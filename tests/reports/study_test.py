@@ -78,9 +78,21 @@ def test_columns_are_those_that_all_runs_of_a_table_have() -> None:
     assert "| kinds | seeds | judged | success |" in text
 
 
-def test_runs_are_compared_although_one_side_has_fewer() -> None:
-    found = study.table(rows(1.0)[:-2], ["none", "better"], 300)
-    assert found["better"]["judged"].above is not None
+def test_runs_are_compared_by_the_seeds_that_both_sides_have() -> None:
+    # Seed 2 is far better for either: of one side alone it would decide.
+    games = np.linspace(0, 1, 60)
+    plain = [row("none", seed, games + 100 * (seed == 2)) for seed in range(3)]
+    better = [row("better", seed, games + 1 + 100 * (seed == 2)) for seed in range(3)]
+    for missing in (better[-1], plain[-1]):
+        lines = [one for one in [*plain, *better] if one is not missing]
+        above = study.table(lines, ["none", "better"], 100)["better"]["judged"].above
+        assert above is not None
+        assert above.value == pytest.approx(1)
+    above = study.table([*plain, *better], ["none", "better"], 100)["better"]["judged"].above
+    assert above is not None
+    assert (above.low, above.high) == pytest.approx((1, 1)), "the same seeds are drawn for both"
+    apart = study.table([*plain[:1], *better[1:]], ["none", "better"], 100)
+    assert apart["better"]["judged"].above is not None, "there is nothing in common"
 
 
 def test_a_line_is_added_behind_what_a_kill_tore(tmp_path: Path) -> None:
