@@ -75,10 +75,15 @@ run_stage() {
     *) if count_crash "$workdir"; then requeue=yes; fi ;;
   esac
   if [ "$requeue" = yes ] && [ -n "${SLURM_JOB_ID:-}" ]; then
-    printf 'the stage ended with %s: queued again, and it goes on where it was\n' "$code" >&2
-    scontrol requeue "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
+    queue_again "the stage ended with $code"
   fi
   exit "$code"
+}
+
+# queue_again WHY: queues the job again.
+queue_again() {
+  printf '%s: queued again, and it goes on where it was\n' "$1" >&2
+  scontrol requeue "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
 }
 
 # pass_on: hands the job's signal on to the stage, once there is one.

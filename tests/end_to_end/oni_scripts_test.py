@@ -329,6 +329,16 @@ def test_a_job_of_two_components(run: Run, code: str, again: bool) -> None:
     assert run.has("requeued") == again
 
 
+def test_a_job_whose_time_ends_before_the_first_answer_is_queued_again(run: Run) -> None:
+    program = start_job(run)
+    wait_until(lambda: run.has("server_pid"), "the server")
+    program.send(signal.SIGUSR1)
+    assert program.wait() == 75, program.text()
+    run.nothing_is_left()
+    assert run.has("requeued")
+    assert not run.has("arguments")
+
+
 def test_a_job_whose_time_ends_is_queued_again(run: Run) -> None:
     run.touch("ready")
     program = start_job(run)
