@@ -95,10 +95,11 @@ class RankingModel:
 
 
 class RankingPosition(NamedTuple):
-    """A `Position` with the moments of the rewards."""
+    """A `Position` with the moments of the rewards, and how often each text was observed: int64 [N]."""
 
     position: Position
     moments: tuple[float, float, float]
+    observed: np.ndarray
 
 
 class RankingReward(LearnedReward):
@@ -227,13 +228,14 @@ class RankingReward(LearnedReward):
 
     def own(self) -> Any:
         """See `OnlineReward.own`."""
-        return RankingPosition(super().own(), dataclasses.astuple(self.moments))
+        # A copy: batches that come are observed while a checkpoint of this one is written.
+        observed = self._observed[: len(self.met)].copy()
+        return RankingPosition(super().own(), dataclasses.astuple(self.moments), observed)
 
     def pack_own(self, own: RankingPosition) -> tuple[dict[str, Any], dict[str, Any]]:  # type: ignore[override]
         """See `OnlineReward.pack_own`."""
         arrays, data = super().pack_own(own.position)
-        observed = self._observed[: len(self.met)].tolist()
-        return arrays, {**data, "moments": own.moments, "observed": observed}
+        return arrays, {**data, "moments": own.moments, "observed": own.observed.tolist()}
 
     def take_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         """See `OnlineReward.take_own`."""

@@ -20,6 +20,7 @@ from motif_jax.rewards import Met, RunSetup, load_intrinsic
 from motif_jax.rewards.label_log import Label
 from motif_jax.rewards.label_set import LabelSet, as_bytes
 from motif_jax.rewards.learned import cautious
+from motif_jax.rewards.moment import Book
 from motif_jax.support.errors import UserError
 from tests.online import oni_runs
 from tests.online.oni_runs import oni_config
@@ -195,6 +196,8 @@ def test_pairs_are_drawn_from_every_tenth_step_and_asked_once(
     assert len({frozenset(pair) for pair in source.asked}) > 5, "of the 10 that there are"
     assert reward._observed.sum() == 12 * 60 / 10
     np.testing.assert_allclose(reward._observed[:5] / 12, [3, 1, 0.5, 0.5, 1], atol=0.5)
+    of_an_earlier_batch = Book.unpack(reward.state(11)["book"])[-1]["observed"]
+    assert sum(of_an_earlier_batch) == 11 * 60 / 10, "what the batcher has met since is met again"
     published: RankingReward = made(tmp_path / "b", "ranking", compat__oni_requeue=True)
     for number in range(12):
         published.pay(batch(number, (30, 10, 5, 5, 10)))
