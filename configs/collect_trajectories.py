@@ -26,7 +26,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.agent = ConfigDict()
     config.agent.checkpoint = "latest"  # 'latest', 'best' (by the training's mean return), or a step
     config.steps = 400_000  # whole episodes until there are so many
-    config.successes = False  # only episodes that reached their goal
+    config.successes = False  # only episodes that reached their goal; 1,000 without one end the run
     config.published = (
         False  # also writes {bot_,}trajectories_{prompts,actions}_1.npy and status.json, 4 bytes a letter
     )

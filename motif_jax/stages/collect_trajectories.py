@@ -17,10 +17,13 @@ from motif_jax.published import trajectories as published
 from motif_jax.reports import evaluation_files, played
 from motif_jax.support import capacity, digests, interruption, run_folder, seeds
 from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json, read_json
 
 # What the trajectories depend on.
 IDENTITY = "seed greedy lanes policy agent environment network steps successes".split()
+# Without a success among so many episodes, those that are asked for are not to be had.
+MOST_FAILURES = 1_000
 _EPISODES = ".episodes"  # seeds and actions of what was played
 
 
@@ -74,9 +77,23 @@ def _enough(
         total = np.cumsum([row["length"] for row in kept])
         if len(total) and total[-1] >= config.steps:
             return kept[: int(np.searchsorted(total, config.steps)) + 1]
-        each = total[-1] / count if len(total) else 1.0
+        if not len(total):
+            _require_a_success(config, player, count)
+            count = min(10 * count, MOST_FAILURES)
+            continue
+        each = total[-1] / count
         # As many as are expected to do, but no more than ten times as many as there are: the mean is a guess at first.
         count = int(min(10 * count, max(1.02 * config.steps / each, count + config.lanes)))
+
+
+def _require_a_success(config: ConfigDict, player: tested.Player, episodes: int) -> None:
+    """Raises UserError where this is said of so many episodes that there will be none."""
+    if episodes < MOST_FAILURES:
+        return
+    raise UserError(
+        f"config.successes=True: none of {episodes:,} episodes by {player.name} on {player.base.environment} reached its goal; "
+        "choose another config.policy or level, or --config.successes=False, with another --workdir"
+    )
 
 
 def _episodes(player: tested.Player, rows: Sequence[Mapping[str, Any]]) -> Iterator[parquet.Episode]:
