@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -16,6 +16,7 @@ from motif_jax.annotation.online import Labelled, annotator_config, in_section
 from motif_jax.annotation.queue import Items
 from motif_jax.annotation.streams import Heard, Server
 from motif_jax.datasets.verdicts import UNKNOWN, Form
+from motif_jax.support.interruption import never
 
 # Questions that a call of `poll` asks at most.
 _MOST_AT_ONCE = 256
@@ -33,8 +34,9 @@ class InProcessSource:
         self._answers = Answers.of(self._annotator.identity, form, config)
         self._closed = False
 
-    def start(self) -> None:
-        """See `LabelSource`."""
+    def start(self, stopped: Callable[[], bool] = never) -> None:
+        """See `LabelSource`; nothing here is waited for."""
+        del stopped
         with in_section():
             self._annotator.start()
         self._books.server = Server(True, time.time())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ml_collections import ConfigDict, config_dict
@@ -19,10 +19,13 @@ from motif_jax.annotation.store import check_store
 from motif_jax.datasets.verdicts import Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import never
 
 # Folder of a run's own answer store, in the run folder.
 STORE = "answers"
 CONVERSATIONS = "conversations"
+# Kinds that need a process of their own.
+_SLOW = ("openai", "vllm")
 
 
 class Labelled(NamedTuple):
@@ -46,10 +49,11 @@ class Labelled(NamedTuple):
 class LabelSource(Protocol):
     """Judges texts that a training meets. One thread may call `meet` while another calls `poll`."""
 
-    def start(self) -> None:
+    def start(self, stopped: Callable[[], bool] = never) -> None:
         """Reaches the server or loads the model, and has one question answered.
 
         Raises:
+          StoppedError: `stopped` said so meanwhile; nothing of it is left.
           UserError: that is not possible; one line says why.
         """
 
@@ -122,7 +126,7 @@ def _annotator() -> ConfigDict:
     config = ConfigDict()
     # lexicon; with a language model: openai, vllm; module:Class of your own.
     config.kind = "lexicon"
-    # True: in a process of its own, beside the training. False: in this one, for annotators that answer at once.
+    # True: in a process of its own, beside the training. False: in this one, for annotators that answer at once (not openai, vllm).
     config.own_process = True
     # The Python of that process, where vLLM is not installed here; empty: this one.
     config.python = ""
@@ -177,6 +181,11 @@ def check(config: ConfigDict, form: Form) -> None:
             checks.require(runs, "annotator.python", config.annotator.python, "a program that can be started")
             return  # what is installed there is seen there, when it starts
     else:
+        kind = config.annotator.kind
+        allowed = (
+            f"True with annotator.kind='{kind}': it answers after a while, for which the training would wait"
+        )
+        checks.require(kind not in _SLOW, "annotator.own_process", False, allowed)
         for key in ("python", "devices"):
             value = config.annotator[key]
             checks.require(not value, f"annotator.{key}", value, "'' without annotator.own_process")

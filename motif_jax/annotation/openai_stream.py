@@ -142,8 +142,8 @@ class Gate:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._waiting:
-            self._waiting.popleft().set_result(None)
+        while self._let_one_through():
+            pass
 
     def failed(self, sent: float, cause: str) -> None:
         """Takes note of a failure of a request that was sent at a monotonic time."""
@@ -158,10 +158,17 @@ class Gate:
 
     def _probe(self) -> None:
         self._timer = None
-        if self._waiting:
-            self._waiting.popleft().set_result(None)
-        else:
+        if not self._let_one_through():
             self._one_may_pass = True
+
+    def _let_one_through(self) -> bool:
+        """Whether there was one that still waited; others were cancelled because the stream is closed."""
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                return True
+        return False
 
     def _change(self, up: bool, cause: str) -> None:
         if up != self._up or not self._told:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -27,7 +27,7 @@ from motif_jax.annotation.streams import Server
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import deaf_processes
+from motif_jax.support.interruption import StoppedError, deaf_processes, never
 
 # How often the thread looks around while nothing comes: questions that wait for a time, or for steps of the agent.
 _LOOK_SECONDS = 0.25
@@ -67,13 +67,16 @@ class ProcessSource:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
+    def start(self, stopped: Callable[[], bool] = never) -> None:
         """See `LabelSource`."""
         self._spawn(first=True)
         try:
             while self._ready is None:
-                self._hear()
+                self._hear(_LOOK_SECONDS)
                 self._check()
+                if stopped() and self._ready is None:
+                    os.killpg(self.pid, signal.SIGKILL)  # it may load a model, which takes minutes
+                    raise StoppedError
         except (EOFError, OSError):
             raise UserError(f"the annotator's process ended while it started: {self._buried()}") from None
         finally:
@@ -219,12 +222,13 @@ class ProcessSource:
     def _take(self, message: Any) -> None:
         match message:
             case Told():
+                # Whoever has a label has to see that the server is there.
+                if message.server is not None:
+                    self._see(message.server)
                 for reply in message.replies:
                     self._books.answered(reply)
                 for number in message.failed:
                     self._books.failed(number)
-                if message.server is not None:
-                    self._see(message.server)
                 if message.replies or message.failed or not self._is_asked():
                     self._told_at = time.monotonic()
                 self._megabytes = message.megabytes

@@ -207,13 +207,14 @@ class System:
         The learner's program is compiled when the first batch is there.
 
         Raises:
-          StoppedError: `stopped` said so before all actors were started.
+          StoppedError: `stopped` said so before all actors were started, or while the reward waited for its annotator.
         """
         for source in self.sources:
             source.actors.start(stopped)
         for source in self.sources:
             source.inference.compile()
         if self.reward is not None:
+            self.reward.stopped = stopped
             self.reward.start()
 
     def close(self) -> None:
@@ -242,7 +243,7 @@ class BatchStream:
 
     Args:
       system: what runs.
-      stopped: is asked while the actors are started, and ends that with `StoppedError`.
+      stopped: is asked while the actors are started and the reward waits, and ends that with `StoppedError`.
     """
 
     def __init__(self, system: System, stopped: Callable[[], bool] = never) -> None:

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.rewards.message_table import Values
 from motif_jax.rewards.shared import Link
+from motif_jax.support.interruption import never
 
 
 class ObservationSpec(Protocol):
@@ -98,6 +99,7 @@ class IntrinsicReward:
       in_step: pure function (params, observation fields [T, B, ...]) -> float32 [T, B], or None.
       params: what `in_step` wants.
       keeps_state: whether checkpoints hold its `state`.
+      stopped: whether the run was asked to stop; set before `start`, which looks at it where it waits for long.
     """
 
     fields: tuple[str, ...] = ()
@@ -105,6 +107,7 @@ class IntrinsicReward:
     in_step: Callable[[Any, Mapping[str, jax.Array]], jax.Array] | None = None
     params: Any = None
     keeps_state: bool = False
+    stopped: Callable[[], bool] = staticmethod(never)
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
@@ -136,7 +139,11 @@ class IntrinsicReward:
         raise NotImplementedError
 
     def start(self) -> None:
-        """Called once before the first batch, while the actors start: compiles what `lookup` runs."""
+        """Called once before the first batch, while the actors start: compiles what `lookup` runs.
+
+        Raises:
+          StoppedError: it waited, and `stopped` said so meanwhile; `close` ends what was started.
+        """
 
     def close(self) -> None:
         """Called at the end, also of a run that failed, perhaps twice; the last save lies before it."""

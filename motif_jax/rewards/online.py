@@ -112,11 +112,11 @@ class OnlineReward(IntrinsicReward):
         return cls(setup)
 
     def start(self) -> None:
-        """See `IntrinsicReward.start`; a server that does not answer ends the start."""
+        """See `IntrinsicReward.start`; a server that does not answer ends the start, or the wish to stop."""
         if not self._restored:
             self._lost = self._log.cut(0)
         if self.source is not None:
-            self.source.start()
+            self.source.start(self.stopped)
             self._stored = self.source.known(list(dict.fromkeys([*self.unlabelled(), *self._lost])))
             self._lost = []
 

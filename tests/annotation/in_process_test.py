@@ -223,6 +223,11 @@ def test_metrics_have_the_same_names_from_the_first_row_on(make):
         ("queue.budget.tokens", 0, r"config.queue.budget.tokens=0"),
         ("annotator.lexicon.file", "nowhere.yaml", r"nowhere.yaml"),
         ("annotator.store_dir", __file__, r"config.annotator.store_dir=.*must be a folder"),
+        (
+            "annotator.kind",
+            "openai",
+            r"config.annotator.own_process=False: must be True with annotator.kind='openai'",
+        ),
         ("annotator.python", "python9", r"config.annotator.python='python9': must be '' without"),
     ],
 )

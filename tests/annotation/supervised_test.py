@@ -17,6 +17,7 @@ from motif_jax.annotation.store import AnswerStore
 from motif_jax.datasets.verdicts import PAIR, SINGLE, YES
 from motif_jax.support.checked_lines import read_lines
 from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import StoppedError
 from tests.processes import Program, ended, processes_with, small_disk, still_there, wait_until
 
 
@@ -49,6 +50,13 @@ class Broken(Slow):
 
     def start(self):
         raise UserError("config.vllm.model=x: there is no such thing")
+
+
+class Loading(Slow):
+    """Starts for an hour."""
+
+    def start(self):
+        time.sleep(3600)
 
 
 class Dying(Slow):
@@ -190,6 +198,14 @@ def test_a_fault_before_the_first_answer_ends_the_start(make, kind, told):
     source = make(kind, start=False)
     with pytest.raises(UserError, match=told):
         source.start()
+    assert not still_there({source.pid})
+
+
+def test_a_start_that_waits_ends_when_it_is_asked_to(make):
+    source = make("Loading", start=False)
+    asked = iter((False, True))
+    with pytest.raises(StoppedError):
+        source.start(lambda: next(asked))
     assert not still_there({source.pid})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from motif_jax.online.training import Training
 from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import ANY, Checkpoints
-from motif_jax.support.interruption import Interruption
+from motif_jax.support.interruption import Interruption, never
 
 CACHE = tempfile.TemporaryDirectory(prefix="compiled-")
 CONFIG = Path(__file__).parents[2] / "configs" / "oni.py"
@@ -78,8 +78,8 @@ class Answers:
         self.polls = 0
         self.started = self.closed = False
 
-    def start(self) -> None:
-        self.started = True
+    def start(self, stopped: Callable[[], bool] = never) -> None:
+        self.started, self.stopped = True, stopped
 
     def meet(self, items: Sequence[Items], counts: Sequence[int], scores: Any, step: int) -> None:
         assert len(items) == len(counts) == len(set(items))
