@@ -95,6 +95,7 @@ def check(config: ConfigDict) -> None:
     about = agent_folder.describe(config.agent, "agent") if config.agent else None
     name, options = named_task(config, about)
     task = registry.make(name, options)
+    task.check_episodes()
     text_scores.check(task)
     _token_reward(config)
     if config.policy:

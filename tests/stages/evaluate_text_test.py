@@ -162,6 +162,10 @@ def test_a_killed_evaluation_goes_on(agent: Path, tmp_path: Path) -> None:
         ({"task": "chess"}, "task"),
         ({"task": "tests.toy_text:Task"}, "agent"),
         ({"policy": "cheat"}, "policy"),
+        # Of other tasks, whose files no agent names.
+        ({"agent": None, "task": "scenes", "policy": "guessing"}, "scenes.folder"),
+        ({"agent": None, "task": "reddit", "policy": "friendly"}, "reddit.folder"),
+        ({"agent": None, "task": "visdial", "policy": "remote", "url": "http://127.0.0.1:9"}, "visdial.data"),
         ({"agent": None}, "agent"),
         ({"agent": "nowhere"}, "agent"),
         ({"episodes": 0}, "episodes"),

@@ -283,6 +283,15 @@ class Reddit(TextTask):
             "a file with what a model expects of each comment, a probability, for reward=upvote_model; or give upvote_run, a run of train_upvote",
         )
 
+    def check_episodes(self) -> None:
+        """See `TextTask`."""
+        self._require(
+            bool(self.options["folder"]),
+            "folder",
+            f"a folder of comments, or {FOLDER}/ of a run of collect_text or train_text that made some",
+        )
+        len(self.comments)
+
     @functools.cached_property
     def _recorded(self) -> list[Reply]:
         paid = self.rewards([comment.text for comment in self.comments])

@@ -60,6 +60,15 @@ class Scenes(VisDial):
         if self.options["folder"]:
             len(self.features)
 
+    def check_episodes(self) -> None:
+        """See `TextTask`."""
+        self._require(
+            bool(self.options["folder"]),
+            "folder",
+            f"the folder {FOLDER}/ of a run of collect_text or train_text that made pictures",
+        )
+        super().check_episodes()
+
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
         """See `TextTask`: pictures, and talks in which `policy` asks, in the published layout."""
         del kind

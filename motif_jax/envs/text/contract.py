@@ -156,6 +156,9 @@ class TextTask(ABC):
         if kind not in self.kinds:
             raise UserError(f"config.kind={kind}: must be one of {', '.join(self.kinds)}")
 
+    def check_episodes(self) -> None:  # noqa: B027 (there may be nothing to read)
+        """Raises UserError where episodes cannot be played as the task is, without `prepare`, for want of files; they are read."""
+
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
         """Makes files that `stream` needs, in `folder`, where they are not there; returns the options of a task that reads them."""
         del kind, policy, folder

@@ -179,6 +179,10 @@ class VisDial(TextTask):
             self.policy(policy)
         len(self.scenes)
 
+    def check_episodes(self) -> None:
+        """See `TextTask`."""
+        self.environment()
+
     def _more(self) -> list[Dialogue]:
         path = self.options["additional"]
         allowed = "an existing file of dialogues (.parquet), or empty"
