@@ -42,7 +42,7 @@ def _method() -> ConfigDict:
     method.double_q = True  # two Qs, of which targets take the smaller one
     method.separate_policy = True  # the policy has a trunk of its own; else that of the values
     method.separate_target = True  # the target Qs have a trunk of their own
-    method.advanced_mlp = False  # the other form of heads
+    method.advanced_mlp = False  # the other form of heads: a residual layer with dropout
     # Whose gradient does not reach the trunk.
     method.detach_v = False
     method.detach_q = False

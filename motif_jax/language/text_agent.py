@@ -109,7 +109,9 @@ class TextAgent:
         inner = 4 if design.residual else 2
         form: dict[str, Any] = {"widths": (inner * width,)}
         if design.residual:
-            form |= {"kind": "residual", "activation": "gelu", "state": "before", "dropout": 0.1}
+            # As much is left out as in the trunk, of which every architecture has that of attention.
+            dropout = self.model.config.dropout.attention
+            form |= {"kind": "residual", "activation": "gelu", "state": "before", "dropout": dropout}
         outputs = self.model.config.vocab_size if design.q == "token" else 1
         configs = {name: HeadConfig(outputs, **form) for name in design.qs}
         if design.v and design.qs:

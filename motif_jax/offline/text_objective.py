@@ -20,7 +20,7 @@ from motif_jax.language import lora
 from motif_jax.language.chunks import in_chunks
 from motif_jax.language.network import States
 from motif_jax.language.sampling import token_log_probs
-from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgent, V, running_mean
+from motif_jax.language.text_agent import POLICY, QS, TARGET, VALUES, TextAgent, V, running_mean
 
 # What a Q bootstraps from: V of the next state; of the target Qs there the greatest, the log of the sum of their exponentials, or that
 # weighted by the policy.
@@ -92,6 +92,10 @@ class Part(NamedTuple):
 
     batch: TextBatch
     counts: Counts
+
+
+# Names of the keys of dropout in heads, beside those of trunks.
+_HEADS, _TARGET_HEADS = "heads", "target_heads"
 
 
 class Terms(NamedTuple):
@@ -180,13 +184,14 @@ class Objective:
         values = qs = target_q = next_values = advantages = shifts = None
         log_probs, context = self._log_probs(params, additions, states, batch)
         if self.rule.q != "none" and (self.weights.of_values or self.weighs):
-            values = self._values(learned["heads"], states[VALUES], batch)
-            qs = self._qs(learned["heads"], states[VALUES], batch)
-            target_q = self._target_q(frozen["target"]["heads"], states[TARGET], batch)
+            online, of_targets = keys.get(_HEADS), keys.get(_TARGET_HEADS)
+            values = self._values(learned["heads"], states[VALUES], batch, online)
+            qs = self._qs(learned["heads"], states[VALUES], batch, online)
+            target_q = self._target_q(frozen["target"]["heads"], states[TARGET], batch, of_targets)
             next_values = jax.lax.stop_gradient(
                 values[:, 1:]
                 if self.rule.bootstrap == "value"
-                else self._bootstrap(params, additions, frozen["target"]["heads"], states, batch)
+                else self._bootstrap(params, additions, frozen["target"]["heads"], states, batch, of_targets)
             )
             if self.weighs:
                 plain = values
@@ -230,14 +235,17 @@ class Objective:
         return ((POLICY,) if policy else ()) + ((VALUES, TARGET) if of_values else ())
 
     def _keys(self, key: jax.Array | None) -> dict[str, jax.Array]:
-        """Keys of dropout by trunk: of those that are learned, and of the target's where it is asked for."""
+        """Keys of dropout by trunk: of those that are learned, and of the target's where it is asked for; and of the heads on them."""
         if key is None or not self.dropout or self.rule.proposes:
             return {}
         roles = self.agent.design.roles
         trunks = {VALUES} if self.weights.of_values else set()
         trunks |= {roles.trunk_of[POLICY]} if self.learns_policy else set()
         trunks |= {TARGET} if self.target_dropout else set()
-        return {name: jax.random.fold_in(key, i) for i, name in enumerate(roles.trunks) if name in trunks}
+        found = {name: jax.random.fold_in(key, i) for i, name in enumerate(roles.trunks) if name in trunks}
+        heads = {_HEADS: self.weights.of_values, _TARGET_HEADS: self.target_dropout}
+        behind = enumerate(heads, len(roles.trunks))
+        return found | {name: jax.random.fold_in(key, i) for i, name in behind if heads[name]}
 
     def _run(
         self,
@@ -277,60 +285,71 @@ class Objective:
         places = jnp.minimum(batch.action_tokens, context.shape[1] - 1)
         return jnp.take_along_axis(context, places, axis=1), context
 
-    def _values(self, heads: Any, states: States, batch: TextBatch) -> jax.Array:
-        """V of all states [B, K + 1]."""
+    def _values(
+        self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None = None
+    ) -> jax.Array:
+        """V of all states [B, K + 1]; `key` of dropout."""
         at = States(*(_at(part, batch.states) for part in states))
         if "v" in self.detach:
             at = jax.lax.stop_gradient(at)
-        return self.agent.heads.apply(heads, V, at)
+        return self.agent.heads.apply(heads, V, at, _key(key, V))
 
     def _actions(self, batch: TextBatch) -> jax.Array:
         """The tokens int32 [B, K] that were said."""
         last = batch.tokens.shape[1] - 1
         return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.actions + 1, last), axis=1)
 
-    def _qs(self, heads: Any, states: States, batch: TextBatch) -> list[ActionQ]:
+    def _qs(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> list[ActionQ]:
         at = States(*(_at(part, batch.actions) for part in states))
         if "q" in self.detach:
             at = jax.lax.stop_gradient(at)
         names, agent = self.agent.design.qs, self.agent.heads
         if self.rule.q == "utterance":
-            return [_alone(agent.apply(heads, name, at)) for name in names]
+            return [_alone(agent.apply(heads, name, at, _key(key, name))) for name in names]
         actions, wanted = self._actions(batch), (self.weights.conservative != 0, self.weights.margin != 0)
         if not any(wanted):
-            return [_alone(agent.chosen(heads, name, at, actions)) for name in names]
+            return [_alone(agent.chosen(heads, name, at, actions, _key(key, name))) for name in names]
 
-        def of_rows(rows: tuple[States, jax.Array]) -> list[ActionQ]:
-            every = (agent.apply(heads, name, rows[0]) for name in names)
-            return [implicit_q.action_q(q, rows[1], self.settings, *wanted) for q in every]
+        def of_rows(rows: tuple[States, jax.Array, jax.Array]) -> list[ActionQ]:
+            at, actions, numbers = rows
+            every = (agent.apply(heads, name, at, _key(key, name, numbers)) for name in names)
+            return [implicit_q.action_q(q, actions, self.settings, *wanted) for q in every]
 
-        flat = jax.tree.map(lambda leaf: leaf.reshape(actions.size, *leaf.shape[2:]), (at, actions))
+        numbers = jnp.arange(actions.size, dtype=jnp.int32).reshape(actions.shape)
+        flat = jax.tree.map(lambda leaf: leaf.reshape(actions.size, *leaf.shape[2:]), (at, actions, numbers))
         return jax.tree.map(lambda leaf: leaf.reshape(actions.shape), in_chunks(of_rows, flat, self.chunk))
 
-    def _target_q(self, heads: Any, states: States, batch: TextBatch) -> jax.Array:
+    def _target_q(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
         at = States(*(_at(part, batch.actions) for part in states))
         agent = self.agent.target_heads
         if self.rule.q == "utterance":
-            qs = [agent.apply(heads, name, at) for name in self.agent.design.qs]
+            qs = [agent.apply(heads, name, at, _key(key, name)) for name in self.agent.design.qs]
         else:
             actions = self._actions(batch)
-            qs = [agent.chosen(heads, name, at, actions) for name in self.agent.design.qs]
+            qs = [agent.chosen(heads, name, at, actions, _key(key, name)) for name in self.agent.design.qs]
         return implicit_q.target_of(qs, self.settings)
 
     def _bootstrap(
-        self, params: Any, additions: Any, heads: Any, states: Mapping[str, States], batch: TextBatch
+        self,
+        params: Any,
+        additions: Any,
+        heads: Any,
+        states: Mapping[str, States],
+        batch: TextBatch,
+        key: jax.Array | None,
     ) -> jax.Array:
         """What target Qs of all tokens say of the next states, float32 [B, K]."""
         places = batch.actions if self.zero_behind else batch.states[:, 1:]
         agent, names = self.agent.target_heads, self.agent.design.qs
         at = States(*(_at(part, places) for part in states[TARGET]))
-        rows: list[Any] = [at]
+        rows: list[Any] = [at, jnp.arange(places.size, dtype=jnp.int32).reshape(places.shape)]
         if self.rule.bootstrap == "prior":
             rows.append(_at(states[POLICY].after, places))
 
         def of_rows(rows: list[Any]) -> jax.Array:
-            q = implicit_q.target_of([agent.apply(heads, name, rows[0]) for name in names], self.settings)
-            prior = self.agent.logits(params, rows[1], additions, self.spec) if len(rows) > 1 else None
+            every = [agent.apply(heads, name, rows[0], _key(key, name, rows[1])) for name in names]
+            q = implicit_q.target_of(every, self.settings)
+            prior = self.agent.logits(params, rows[2], additions, self.spec) if len(rows) > 2 else None
             return implicit_q.next_value(q, self.rule.bootstrap, prior)
 
         flat = jax.tree.map(lambda leaf: leaf.reshape(places.size, *leaf.shape[2:]), rows)
@@ -339,6 +358,14 @@ class Objective:
             return found
         behind = math.log(self.agent.model.config.vocab_size) if self.rule.bootstrap == "soft" else 0.0
         return implicit_q.shifted(found, behind)
+
+
+def _key(key: jax.Array | None, name: str, numbers: jax.Array | None = None) -> jax.Array | None:
+    """The key of a head's dropout, another for each chunk of rows with these `numbers`."""
+    if key is None:
+        return None
+    own = jax.random.fold_in(key, (V, *QS).index(name))
+    return own if numbers is None else jax.random.fold_in(own, numbers[0])
 
 
 def _alone(q: jax.Array) -> ActionQ:

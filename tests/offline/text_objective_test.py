@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms import implicit_q
-from motif_jax.algorithms.implicit_q import Counts, Settings, TextBatch
+from motif_jax.algorithms.implicit_q import Counts, Estimates, Settings, TextBatch
 from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.datasets.dialogues.items import TokenItem
 from motif_jax.envs.wordle.tokens import WordleTokenizer
@@ -200,6 +200,33 @@ def test_dropout_stays_out_of_targets_and_weights() -> None:
     published = dataclasses.replace(objective, target_dropout=True)
     loud = published.estimates(learned, frozen, part.batch, key)
     assert np.abs(loud.target_q - quiet.target_q).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_heads_of_the_other_form_have_dropout_of_their_own() -> None:
+    """On trunks from which nothing comes that could be left out; in targets where it is asked for."""
+    objective = objective_of("ilql", dropout=0.5, chunk=4)
+    design = dataclasses.replace(objective.agent.design, residual=True)
+    objective = dataclasses.replace(objective, agent=dataclasses.replace(objective.agent, design=design))
+    learned, frozen, part = parameters(objective, batch_of())
+    silent = {name: jax.tree.map(jnp.zeros_like, each) for name, each in learned["trunks"].items()}
+    learned = {**learned, "trunks": silent}
+    frozen["target"]["trunks"] = {"target": silent["values"]}
+    alive = np.asarray(part.batch.live, bool)
+
+    def differs(one: Estimates, other: Estimates) -> list[bool]:
+        pairs = [(one.values[:, :-1], other.values[:, :-1]), (one.target_q, other.target_q)]
+        pairs += [(a.chosen, b.chosen) for a, b in zip(one.qs, other.qs, strict=True)]
+        return [bool(np.abs(np.asarray(a - b))[alive].max() > 1e-4) for a, b in pairs]
+
+    estimates, key = jax.jit(objective.estimates), jax.random.key(3)
+    quiet, loud = (estimates(learned, frozen, part.batch, each) for each in (None, key))
+    again = estimates(learned, frozen, part.batch, jax.random.key(4))
+    assert differs(loud, quiet) == differs(loud, again) == [True, False, True, True]
+    # Each place of a batch has its own draw.
+    assert len(np.unique(np.asarray(loud.values)[:, :-1][alive])) > alive.sum() // 2
+    published = dataclasses.replace(objective, target_dropout=True)
+    assert differs(jax.jit(published.estimates)(learned, frozen, part.batch, key), quiet) == [True] * 4
 
 
 def test_additions_to_a_head_of_its_own_count() -> None:
