@@ -48,7 +48,7 @@ class PublishedAgent(NamedTuple):
 
 
 def read(path: str | Path, heads: int = 0) -> PublishedAgent:
-    """Reads a checkpoint of BC (`model.` alone), DT, ILQL, CQL, Psi, utterance ILQL, or CHAI (`lm_policy.` and heads of one output).
+    """Reads a checkpoint of BC (`model.` alone, or `lm_policy.` once it is converted), DT, ILQL, CQL, Psi, utterance ILQL, or CHAI (`lm_policy.` and heads of one output).
 
     Args:
       path: of model.pkl.
@@ -78,9 +78,10 @@ def _part(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, np.ndarray
 def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
     parts = {name: _part(tensors, start) for name, start in _TRUNKS.items()}
     parts = {name: part for name, part in parts.items() if part}
-    proposes = VALUES not in parts and POLICY in parts and bool(_part(tensors, _HEADS["q1"]))
-    if proposes:
-        # CHAI's only trunk is its policy's.
+    alone = list(parts) == [POLICY]
+    proposes = alone and bool(_part(tensors, _HEADS["q1"]))
+    if alone:
+        # CHAI's only trunk is its policy's; `convert_bc` gives that name to a model of BC.
         parts = {VALUES: parts[POLICY]}
     if VALUES not in parts:
         raise UserError("has no tensor named model.*")
