@@ -238,6 +238,8 @@ def _faithful(config: ConfigDict) -> None:
         config.optimizer.weight_decay = 0.0
         # The trunk of chai is its policy's.
         config.network.checkpoint = None if config.method.name == "chai" else "gpt2"
+        if config.method.name == "ilql_utterance":
+            config.loss.policy = 0.0  # the policy is that of a run of bc, --config.initial.policy=RUN
 
 
 def get_config(variant: str | None = None) -> ConfigDict:

@@ -210,18 +210,21 @@ def test_policy_and_values_may_begin_as_runs_with_other_dropout(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("variant", "numbers"),
     [
-        ("wordle_bc", (64, 1, 1e-4, 0.01)),
-        ("wordle_ilql", (1024, 16, 1e-5, 0.0)),
-        ("visdial_bc", (256, 128, 1e-4, 0.0)),
-        ("visdial_cql", (64, 64, 1e-4, 0.0)),
-        ("reddit_bc", (64, 64, 1e-4, 0.0)),
-        ("reddit_ilql", (64, 64, 1e-4, 0.0)),
+        ("wordle_bc", (64, 1, 1e-4, 0.01, 1.0)),
+        ("wordle_ilql", (1024, 16, 1e-5, 0.0, 1.0)),
+        ("visdial_bc", (256, 128, 1e-4, 0.0, 1.0)),
+        ("visdial_cql", (64, 64, 1e-4, 0.0, 1.0)),
+        ("visdial_ilql_utterance", (64, 64, 1e-4, 0.0, 0.0)),
+        ("reddit_bc", (64, 64, 1e-4, 0.0, 1.0)),
+        ("reddit_ilql", (64, 64, 1e-4, 0.0, 1.0)),
     ],
 )
-def test_faithful_batches_and_rates_are_the_published_ones(variant: str, numbers: tuple[float, ...]) -> None:
+def test_faithful_batches_rates_and_weights_of_the_policy_are_the_published_ones(
+    variant: str, numbers: tuple[float, ...]
+) -> None:
     config = load_config("train_text", f"{variant}_faithful")
     rates = (config.optimizer.learning_rate, config.optimizer.weight_decay)
-    assert (config.batch_size, config.accumulate, *rates) == numbers
+    assert (config.batch_size, config.accumulate, *rates, config.loss.policy) == numbers
 
 
 @pytest.mark.slow
