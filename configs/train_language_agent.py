@@ -133,7 +133,6 @@ def _drrn(config: ConfigDict) -> None:
         del config[section]
     config.rollout = 4
     config.batch_size = 32 * 4
-    config.published_files = False  # its columns are those of PPO
     config.keep_checkpoints = 1  # the memory is part of each
     config.save_every_steps = 150_000
     network = config.network = ConfigDict()

@@ -330,6 +330,7 @@ def _describe_batch(
     return {
         "advantage/mean": center,
         "advantage/std": spread,
+        "value/mean": reductions.mean(samples.behaviour_value, samples.valid, axis_name),
         **appo.reward_metrics(rewards, recorded, axis_name),
         "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
     }

@@ -99,11 +99,19 @@ class Records:
 
             probes = probing.files(config, self._system.network, workdir, progress)
         if config.get("published_files"):
-            coefficients = (config.algorithm.value_coefficient, config.algorithm.entropy_coefficient)
+            algorithm = config.algorithm  # that of DRRN has no coefficients: its loss is the value's
+            coefficients = algorithm.get("value_coefficient", 1.0), algorithm.get("entropy_coefficient", 0.0)
             environments = config.actors.workers * config.actors.envs_per_worker * config.hosts.count
-            before = (progress.get("updates", 0), progress.get("episodes", []))
-            scale = config.reward.extrinsic_scale
-            published = GlamLog(workdir, environments, scale, coefficients, *before)
+            published = GlamLog(
+                workdir,
+                environments,
+                config.reward.extrinsic_scale,
+                coefficients,
+                updates=progress.get("updates", 0),
+                newest=progress.get("episodes", []),
+                before=(self._clock.steps, self._clock.seconds()),
+                value=config.network.get("encoder") == "film",
+            )
         for file in (probes, published):
             if file is not None:
                 self._stack.callback(file.close)

@@ -1,7 +1,8 @@
 """The published tool's `log.csv`, as a training here writes it: a row an update, under its names.
 
 Statistics are over the episodes that ended in the update, and over the newest before them where these are fewer than the environments;
-where there are none yet, zeros stand in their place, as published.
+where there are none yet, zeros stand in their place, as published. The symbolic agent's log has one more column, `value`, here of
+the batch as it was played. DRRN has no policy's loss (0); its loss is that of Q.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ COLUMNS = (
     *(f"num_frames_{name}" for name in _STATISTICS),
     *"entropy policy_loss value_loss loss grad_norm".split(),
 )
+_VALUE = "value"
 
 
 class GlamLog:
@@ -39,6 +41,8 @@ class GlamLog:
       coefficients: of the value's loss and of the entropy in the whole loss.
       updates: that the run goes on from; rows of those that are done again are dropped.
       newest: rows of the newest episodes before.
+      before: environment steps and seconds of the run before.
+      value: whether there is a column of the mean value.
     """
 
     def __init__(
@@ -49,25 +53,32 @@ class GlamLog:
         coefficients: tuple[float, float],
         updates: int = 0,
         newest: Iterable[Mapping[str, Any]] = (),
+        before: tuple[int, float] = (0, 0.0),
+        value: bool = False,
     ) -> None:
         self._scale, self._coefficients, self._environments = scale, coefficients, environments
         path = folder / FILE
         self._episodes = 0
+        place = COLUMNS.index("entropy") + 1
+        columns = (*COLUMNS[:place], _VALUE, *COLUMNS[place:]) if value else COLUMNS
 
         def keep(line: str) -> bool:
+            nonlocal columns
             update = line.partition(",")[0]
+            if line.strip() == ",".join(COLUMNS):
+                columns = COLUMNS  # a log goes on as it was begun
             if update.isdigit() and int(update) < updates:
                 self._episodes = int(line.split(",")[1])
             return not update.isdigit() or int(update) < updates
 
         self._file = append_lines(path, keep)
-        self._writer = csv.DictWriter(self._file, COLUMNS, lineterminator="\n")
+        self._writer = csv.DictWriter(self._file, columns, extrasaction="ignore", lineterminator="\n")
         if path.stat().st_size == 0:
             self._writer.writeheader()
         nothing = [{"return": 0.0, "length": 0.0}] * environments
         self._newest: deque[Mapping[str, Any]] = deque([*nothing, *newest], maxlen=environments)
         self._ended: list[Mapping[str, Any]] = []
-        self._seconds = self._frames = 0.0
+        self._frames, self._seconds = before
 
     def add(self, episodes: Iterable[Mapping[str, Any]]) -> None:
         """Takes episodes that ended in the batch of the update that comes."""
@@ -81,7 +92,8 @@ class GlamLog:
         self._newest.extend(self._ended)
         self._ended = []
         returns, lengths = (np.array([float(row[name]) for row in rows]) for name in ("return", "length"))
-        policy, value, entropy = (metrics[name] for name in ("loss/policy", "loss/value", "policy/entropy"))
+        value, entropy = metrics["loss/value"], metrics["policy/entropy"]
+        policy = metrics.get("loss/policy", 0.0)
         row = {
             "update": update,
             "episodes": self._episodes,
@@ -94,6 +106,7 @@ class GlamLog:
             **_statistics("reshaped_return_bonus", np.zeros(len(rows))),
             **_statistics("num_frames", lengths),
             "entropy": entropy,
+            _VALUE: metrics["value/mean"],
             "policy_loss": policy,
             "value_loss": value,
             "loss": policy + self._coefficients[0] * value - self._coefficients[1] * entropy,

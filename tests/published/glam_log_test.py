@@ -9,7 +9,13 @@ import pytest
 
 from motif_jax.published.glam_log import COLUMNS, FILE, GlamLog
 
-METRICS = {"loss/policy": -0.5, "loss/value": 2.0, "policy/entropy": 1.5, "optimizer/gradient_norm": 3.0}
+METRICS = {
+    "loss/policy": -0.5,
+    "loss/value": 2.0,
+    "policy/entropy": 1.5,
+    "optimizer/gradient_norm": 3.0,
+    "value/mean": 0.7,
+}
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
@@ -54,9 +60,21 @@ def test_a_run_that_goes_on_drops_what_is_done_again(tmp_path: Path) -> None:
     log.close()
     with (tmp_path / FILE).open("a") as file:
         file.write("3,torn")
-    log = GlamLog(tmp_path, 2, 20.0, (0.5, 0.01), updates=2, newest=[episode(1.0, 5)] * 2)
-    log.write(2, 200, 1.0, METRICS)
+    newest = [episode(1.0, 5)] * 2
+    log = GlamLog(tmp_path, 2, 20.0, (0.5, 0.01), updates=2, newest=newest, before=(100, 10.0), value=True)
+    log.write(2, 200, 12.0, METRICS)
     log.close()
     found = rows(tmp_path)
     assert [row["update"] for row in found] == [0, 1, 2]
     assert (found[-1]["episodes"], found[-1]["return_mean"]) == (2, 1.0)
+    assert found[-1]["FPS"] == 50, "of what was played since it goes on"
+    assert "value" not in found[-1], "the columns stay those that the log was begun with"
+
+
+def test_the_symbolic_log_has_a_column_of_values_and_that_of_drrn_no_policys_loss(tmp_path: Path) -> None:
+    log = GlamLog(tmp_path, 2, 20.0, (1.0, 0.0), value=True)
+    log.write(0, 100, 1.0, {name: number for name, number in METRICS.items() if name != "loss/policy"})
+    log.close()
+    (row,) = rows(tmp_path)
+    assert list(row)[-6:] == ["entropy", "value", "policy_loss", "value_loss", "loss", "grad_norm"]
+    assert [row[name] for name in ("value", "policy_loss", "value_loss", "loss")] == [0.7, 0.0, 2.0, 2.0]
