@@ -305,7 +305,7 @@ def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
         ({"network.message": "none"}, "at least one of message"),
         ({"network.glyphs": True}, r"data/glyphs.npy is missing"),
         ({"annotator": None}, "must name annotations of the dataset: test"),
-        ({"annotator": "test,other"}, "other.npy does not exist"),
+        ({"annotator": "test,other"}, "must name annotations of the dataset: test"),
         ({"labels.annotator_weights": "1,2"}, "1 positive numbers"),
         ({"labels.annotator_weights": "inf"}, "config.labels.annotator_weights='inf': must be 1 positive"),
         ({"network.hidden_dim": 1}, "config.network.hidden_dim=1: must be at least 2"),
