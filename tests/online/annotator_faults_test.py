@@ -34,8 +34,8 @@ def before_updates(
     sources: list[ProcessSource] = []
     start, step = ProcessSource.start, Learner.step
 
-    def started(self: ProcessSource) -> None:
-        start(self)
+    def started(self: ProcessSource, stopped: Callable[[], bool]) -> None:
+        start(self, stopped)
         after_start(self)
         sources.append(self)
 
