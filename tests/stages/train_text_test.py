@@ -30,8 +30,11 @@ TOY = "tests.toy_text:Task"
 TINY = {
     "task": TOY, "policy": "half", "network.width": 16, "network.layers": 1, "network.heads": 2, "network.max_length": 16, "batch_size": 8,
     "max_steps": 4, "evaluate_every": 2, "chunk_steps": 2, "evaluation_batches": 1, "num_devices": 1, "optimizer.learning_rate": 1e-2,
-    "held_out.share": 0.25,
+    "held_out.share": 0.25, "method.double_q": False,
 }  # fmt: skip
+# Programs that compile in half the time.
+ONE_TRUNK = {"method.separate_policy": False, "method.separate_target": False}
+CLONED = {"initial.policy": "cloned", "method.separate_target": False}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -71,7 +74,7 @@ def cloned(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
 @pytest.fixture(scope="module")
 def valued(tmp_path_factory: pytest.TempPathFactory, data: Path, cloned: Path) -> Path:
     """Implicit Q-learning from the cloned policy, which stays as it is."""
-    initial = {"initial.policy": str(cloned), "initial.value": str(cloned), "loss.policy": 0.0}
+    initial = {"initial.policy": str(cloned), "initial.value": str(cloned), "loss.policy": 0.0, "method.double_q": True}  # fmt: skip
     return train(tmp_path_factory.mktemp("ilql"), "ilql", data=str(data), **initial)
 
 
@@ -299,7 +302,7 @@ def test_killed_at_any_place_it_ends_with_the_same_bits(tmp_path: Path, data: Pa
 def test_candidates_of_a_policy_are_learned_from_to_the_same_bits_whatever_was_kept(
     tmp_path: Path, data: Path, cloned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = {"data": str(data), "initial.policy": str(cloned), "candidates.count": 2, "candidates.max_tokens": 3, "candidates.cache_mebibytes": 1}  # fmt: skip
+    more = {"data": str(data), "initial.policy": str(cloned), "candidates.count": 2, "candidates.max_tokens": 3, "candidates.cache_mebibytes": 1, "method.double_q": True}  # fmt: skip
     whole = agent_folder.load(train(tmp_path / "whole", "chai", **more))
     assert (whole.network.design.q, set(whole.params["heads"])) == ("mean", {"q1", "q2"})
     policy = agent_folder.load(cloned).params["trunks"]["policy"]
@@ -328,15 +331,24 @@ def test_candidates_of_a_policy_are_learned_from_to_the_same_bits_whatever_was_k
     ("method", "more"),
     [
         ("bc_top", {"filter.top": 0.5}),
-        ("ilql_utterance", {"method.policy.beta": 1.0}),
+        ("ilql_utterance", {"method.policy.beta": 1.0, **ONE_TRUNK}),
         ("dt", {}),
+        ("awac", ONE_TRUNK),
+        ("cql", ONE_TRUNK),
+        ("psi", CLONED),
+        ("bcq", CLONED),
+        ("g", CLONED),
         ("ilql", {"lora.patterns": "*/attention/query", "dtype": "bfloat16"}),
-        ("ilql", {"method.separate_policy": False, "method.separate_target": False, "method.advanced_mlp": True}),
+        ("ilql", {"method.advanced_mlp": True, **ONE_TRUNK}),
     ],
 )  # fmt: skip
-def test_every_kind_of_agent_trains_on_a_task_from_outside(
-    tmp_path: Path, data: Path, method: str, more: dict[str, Any]
+def test_every_method_and_kind_of_agent_trains_on_a_task_from_outside(
+    tmp_path: Path, data: Path, cloned: Path, method: str, more: dict[str, Any]
 ) -> None:
+    """Implicit Q-learning, behaviour cloning and CHAI besides, in the tests above."""
+    takes = "initial.policy" in more
+    if takes:
+        more = {**more, "initial.policy": str(cloned)}
     agent = agent_folder.load(train(tmp_path, method, data=str(data), max_steps=2, **more))
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     losses = [row["validation/loss"] for row in rows if "validation/loss" in row]
@@ -346,3 +358,6 @@ def test_every_kind_of_agent_trains_on_a_task_from_outside(
     )
     assert np.isfinite(look.logits).all()
     assert (look.target_q is None) == (method in ("bc_top", "dt"))
+    if takes:
+        policy = agent_folder.load(cloned).params["trunks"]["policy"]
+        jax.tree.map(np.testing.assert_array_equal, agent.params["trunks"]["policy"], policy)
