@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from pathlib import Path
 
 from nle import nethack
@@ -48,6 +49,9 @@ class NetHackEngine:
             self._library = KeptLibrary(DLPATH)
             Path(self._game.dlpath).write_bytes(self._library.stand_in())
             self._birthday = self._library.long(_BIRTHDAY)
+        # Also where nobody closes it: the game goes before the library that it runs in.
+        self._close = weakref.finalize(self, _close, self._game, self._library)
+        self._close.atexit = False
         engine = self._game._pynethack  # its public step adds tuples that nobody reads
         engine.set_buffers(**self.buffers.engine_arrays())
         self._end, self._reset = engine.close, engine.reset
@@ -84,6 +88,10 @@ class NetHackEngine:
 
     def close(self) -> None:
         """Frees the game, its copy of the library and its folder. Closing twice is allowed."""
-        self._game.close()
-        if self._library is not None:
-            self._library.close()
+        self._close()
+
+
+def _close(game: nethack.Nethack, library: KeptLibrary | None) -> None:
+    game.close()
+    if library is not None:
+        library.close()

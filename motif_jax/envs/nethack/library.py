@@ -114,7 +114,7 @@ class KeptLibrary:
             self._head = content.read(mmap.PAGESIZE)
         # At once, not name by name when a name is first needed: all of it is to stay.
         self._library = ctypes.CDLL(self._path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
-        self._unload = weakref.finalize(self, _unload, self._library._handle, file)
+        self._unload = weakref.finalize(self, _unload, self._library._handle, self._path, file)
         self._unload.atexit = False
         base = _loaded_at(os.fstat(file).st_ino)
         installed.bind(base)
@@ -158,9 +158,15 @@ class KeptLibrary:
         self._unload()
 
 
-def _unload(handle: int, file: int) -> None:
+def _unload(handle: int, path: str, file: int) -> None:
     _ctypes.dlclose(handle)
-    os.close(file)
+    try:
+        still_there = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        os.close(file)
+    else:
+        # A game is left in it. The loader goes by names: the next file with this descriptor would pass for the library.
+        _ctypes.dlclose(still_there._handle)
 
 
 def _map(base: int, segment: elf.Segment, descriptor: int) -> None:

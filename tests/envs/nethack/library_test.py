@@ -7,6 +7,7 @@ import gc
 import hashlib
 import itertools
 import os
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -153,3 +154,34 @@ def test_the_clock_of_the_wall_sets_no_prices(monkeypatch):
         library.set_long(fresh._game.dlpath, "no_such_name", 0)
     kept.close()
     fresh.close()
+
+
+DROPPED = """
+import gc
+from motif_jax.envs.nethack.engine import NetHackEngine
+
+def play():
+    engine = NetHackEngine()
+    engine.start(1, 2)
+    return engine
+
+# The library is let go while a game is in it.
+playing = play()
+playing._library.close()
+others = [play(), play()]
+# Nobody closes these, and only the collector of cycles finds them.
+for _ in range(4):
+    engine = play()
+    engine.itself = engine
+    del engine
+    gc.collect()
+    others.append(play())
+print("played", playing.step(ord("s")), len(others))
+"""
+
+
+def test_engines_that_nobody_closes_are_in_no_ones_way():
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout.split()[0], done.stderr) == (0, "played", "")
