@@ -38,7 +38,7 @@ def test_a_small_run_agrees_with_its_yardstick():
     [
         ({"batch_size": 65}, "config.options.batch_size=65: must be at most the 64 labelled training pairs"),
         ({"batch_size": 32, "parity_batch_size": 65}, "config.options.parity_batch_size=65: must be at most"),
-        ({"annotator": "absent"}, "absent.npy does not exist"),
+        ({"annotator": "absent"}, "must name annotations of the dataset"),
         ({"epochs_pairs": -1}, "config.options.epochs_pairs=-1: must be"),
     ],
 )
