@@ -63,7 +63,7 @@ def test_majority_and_tables(dataset, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--config.names=random,nobody", "--config.name=e"], "nobody.npy does not exist"),
+        (["--config.names=random,nobody", "--config.name=e"], "must be label files of the dataset"),
         (["--config.names=random", "--config.name=e"], "config.names='random'"),
         (["--config.names=random,lexicon_msg_gold", "--config.name=random"], "config.name='random'"),
         (["--config.method=best"], "config.method='best'"),
