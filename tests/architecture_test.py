@@ -13,7 +13,7 @@ ORDER = (
     "annotation actors envs datasets support"
 ).split()
 JAX_FREE = {"launch", "reports", "actors", "envs", "annotation", "datasets", "support"}
-JAX_ALLOWED_FILES = {"support/checkpoints.py", "support/profiling.py"}
+JAX_ALLOWED_FILES = {"support/checkpoints.py", "support/checkpoint_items.py", "support/profiling.py"}
 JAX_FAMILY = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
 ONLY_IN = {
     "flax": ("networks/", "language/"),

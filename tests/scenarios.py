@@ -85,7 +85,8 @@ def params(*patterns: str) -> Callable[[Path, Path], dict[str, str]]:
         import numpy as np
 
         from motif_jax.support import digests
-        from motif_jax.support.checkpoints import ANY, Checkpoints
+        from motif_jax.support.checkpoint_items import ANY
+        from motif_jax.support.checkpoints import Checkpoints
 
         with Checkpoints(workdir / "checkpoints", read_only=True) as checkpoints:
             step = checkpoints.latest()

@@ -62,20 +62,6 @@ class TrainState(NamedTuple):
     reward_params: Any = ()
 
 
-class Rewards(NamedTuple):
-    """Rewards of the rows of a batch, float32 [T, B] each.
-
-    Attributes:
-      extrinsic: scaled and clipped, before the coefficient.
-      intrinsic: discounted by count, before the coefficient.
-      total: what the agent learns from.
-    """
-
-    extrinsic: Array
-    intrinsic: Array
-    total: Array
-
-
 class Output(NamedTuple):
     """What a rollout looks like to the current parameters, arrays [T, B] or [T, B, A].
 
@@ -134,24 +120,6 @@ def make_state(
     statistics = value_normalisation.initial()
     step, env_steps = jnp.zeros((), jnp.int32), schedules.no_steps()
     return TrainState(params, optimizer.init(params), step, env_steps, key, statistics, reward_params)
-
-
-def compute_rewards(config: ConfigDict, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
-    """Combines task reward and intrinsic reward as `config.reward` says.
-
-    Args:
-      config: `config.reward`: extrinsic_scale, extrinsic_clip, extrinsic_coefficient,
-        intrinsic_coefficient, count_exponent.
-      batch: the rollouts.
-      count_field: observation field with the visits of a row's text in its episode, if there is one.
-    """
-    extrinsic = total_reward.scale_reward(batch.reward, config.extrinsic_scale, config.extrinsic_clip)
-    intrinsic = batch.intrinsic_reward
-    if count_field is not None:
-        count = batch.observation[count_field][:-1]
-        intrinsic = total_reward.discount_by_count(intrinsic, count, config.count_exponent)
-    coefficients = (config.extrinsic_coefficient, config.intrinsic_coefficient)
-    return Rewards(extrinsic, intrinsic, total_reward.total_reward(extrinsic, intrinsic, *coefficients))
 
 
 def run_network(
@@ -281,16 +249,6 @@ def _value_metrics(output: Output, valid: Array, axis_name: str | None) -> Metri
     }
 
 
-def reward_metrics(rewards: Rewards, recorded: Array, axis_name: str | None) -> Metrics:
-    """Means of the rewards over the recorded rows."""
-    return {
-        "reward/extrinsic_mean": reductions.mean(rewards.extrinsic, recorded, axis_name),
-        "reward/intrinsic_mean": reductions.mean(rewards.intrinsic, recorded, axis_name),
-        "reward/total_mean": reductions.mean(rewards.total, recorded, axis_name),
-        "reward/rewarded_share": reductions.mean((rewards.intrinsic != 0) * 1.0, recorded, axis_name),
-    }
-
-
 def gradient(
     network: AgentNetwork,
     config: ConfigDict,
@@ -366,9 +324,9 @@ def make_update(
         if reward_fn is not None:
             rows = {name: x[:-1] for name, x in batch.observation.items()}
             batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
-        rewards = compute_rewards(config.reward, batch, network.spec.count_field)
+        rewards = total_reward.compute_rewards(config.reward, batch, network.spec.count_field)
         recorded = trajectory.recorded(batch)
-        described = reward_metrics(rewards, recorded, axis_name)
+        described = total_reward.reward_metrics(rewards, recorded, axis_name)
         if settings.epochs * settings.minibatches == 1:
             state, metrics = step(state, batch, rewards.total, axis_name)
         else:

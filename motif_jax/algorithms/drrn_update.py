@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import appo, losses, reductions, replay, schedules, trajectory
+from motif_jax.algorithms import appo, losses, reductions, replay, schedules, total_reward, trajectory
 from motif_jax.algorithms.replay import Memory, Steps
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.support import config as checks
@@ -139,7 +139,7 @@ def make_update(
             batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
         if settings.positive_reward:
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
-        rewards = appo.compute_rewards(config.reward, batch, network.spec.count_field)
+        rewards = total_reward.compute_rewards(config.reward, batch, network.spec.count_field)
         memory = replay.add(state.memory, _segments(network, batch, rewards.total, axis_name))
         share = schedules.share_done(state.env_steps, config.train_for_env_steps)
         key, *draws = jax.random.split(state.key, settings.epochs + 1)
@@ -158,7 +158,7 @@ def make_update(
         taken = reductions.total(recorded.astype(jnp.int32), axis_name)
         lag = (state.step - batch.parameter_version).astype(jnp.float32)
         described = {
-            **appo.reward_metrics(rewards, recorded, axis_name),
+            **total_reward.reward_metrics(rewards, recorded, axis_name),
             "lag/mean": reductions.mean(lag, recorded, axis_name),
             "lag/max": reductions.maximum(lag, recorded, axis_name),
             "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),

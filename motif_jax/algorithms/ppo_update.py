@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import appo, finite, ppo, reductions, schedules, trajectory
+from motif_jax.algorithms import appo, finite, ppo, reductions, schedules, total_reward, trajectory
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.networks.policy import PolicyNetwork, tracked
 from motif_jax.support import config as checks
@@ -125,7 +125,7 @@ def make_update(
             batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
         if settings.positive_reward:
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
-        rewards = appo.compute_rewards(config.reward, batch, network.spec.count_field)
+        rewards = total_reward.compute_rewards(config.reward, batch, network.spec.count_field)
         whole = functools.partial(_whole, state.frozen)
         bootstrap, states = _play_again(network, whole(state.params), batch, length)
         samples = _samples(settings, batch, bootstrap, rewards.total, axis_name)
@@ -323,7 +323,7 @@ def _gradient(
 
 
 def _describe_batch(
-    samples: ppo.Samples, rewards: appo.Rewards, recorded: Array, axis_name: str | None
+    samples: ppo.Samples, rewards: total_reward.Rewards, recorded: Array, axis_name: str | None
 ) -> Metrics:
     """What there is to say of the batch before it is learned from."""
     center, spread = reductions.mean_and_std(samples.advantage, samples.valid, axis_name)
@@ -331,6 +331,6 @@ def _describe_batch(
         "advantage/mean": center,
         "advantage/std": spread,
         "value/mean": reductions.mean(samples.behaviour_value, samples.valid, axis_name),
-        **appo.reward_metrics(rewards, recorded, axis_name),
+        **total_reward.reward_metrics(rewards, recorded, axis_name),
         "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
     }

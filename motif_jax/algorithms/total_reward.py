@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import chex
 import jax
 import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from motif_jax.algorithms import reductions
+from motif_jax.algorithms.trajectory import TrajectoryBatch
 
 Array = jax.Array
+
+
+class Rewards(NamedTuple):
+    """Rewards of the rows of a batch, float32 [T, B] each.
+
+    Attributes:
+      extrinsic: scaled and clipped, before the coefficient.
+      intrinsic: discounted by count, before the coefficient.
+      total: what the agent learns from.
+    """
+
+    extrinsic: Array
+    intrinsic: Array
+    total: Array
 
 
 def scale_reward(reward: Array, scale: float, limit: float) -> Array:
@@ -35,3 +55,31 @@ def total_reward(
     """Weighted sum of the scaled task reward and the discounted intrinsic reward; float32 [...]."""
     chex.assert_equal_shape([extrinsic, intrinsic])
     return extrinsic_coefficient * extrinsic + intrinsic_coefficient * intrinsic
+
+
+def compute_rewards(config: ConfigDict, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
+    """Combines task reward and intrinsic reward as `config.reward` says.
+
+    Args:
+      config: `config.reward`: extrinsic_scale, extrinsic_clip, extrinsic_coefficient,
+        intrinsic_coefficient, count_exponent.
+      batch: the rollouts.
+      count_field: observation field with the visits of a row's text in its episode, if there is one.
+    """
+    extrinsic = scale_reward(batch.reward, config.extrinsic_scale, config.extrinsic_clip)
+    intrinsic = batch.intrinsic_reward
+    if count_field is not None:
+        count = batch.observation[count_field][:-1]
+        intrinsic = discount_by_count(intrinsic, count, config.count_exponent)
+    coefficients = (config.extrinsic_coefficient, config.intrinsic_coefficient)
+    return Rewards(extrinsic, intrinsic, total_reward(extrinsic, intrinsic, *coefficients))
+
+
+def reward_metrics(rewards: Rewards, recorded: Array, axis_name: str | None) -> dict[str, Array]:
+    """Means of the rewards over the recorded rows."""
+    return {
+        "reward/extrinsic_mean": reductions.mean(rewards.extrinsic, recorded, axis_name),
+        "reward/intrinsic_mean": reductions.mean(rewards.intrinsic, recorded, axis_name),
+        "reward/total_mean": reductions.mean(rewards.total, recorded, axis_name),
+        "reward/rewarded_share": reductions.mean((rewards.intrinsic != 0) * 1.0, recorded, axis_name),
+    }

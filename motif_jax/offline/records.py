@@ -17,7 +17,8 @@ from ml_collections import ConfigDict
 
 from motif_jax.offline.task import Evaluation, Position, Task
 from motif_jax.support import run_folder
-from motif_jax.support.checkpoints import JSON, Checkpoints
+from motif_jax.support.checkpoint_items import JSON
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.curves import best_row
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json

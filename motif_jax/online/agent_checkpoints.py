@@ -16,7 +16,8 @@ import jax
 
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards import IntrinsicReward
-from motif_jax.support.checkpoints import ANY, JSON, Checkpoints
+from motif_jax.support.checkpoint_items import ANY, JSON
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 
 FOLDER = "checkpoints"

@@ -15,7 +15,8 @@ from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text.contract import TextEnvironment, TextPolicy, TextTask
 from motif_jax.language.decoding import Decoding, TokenFacts
-from motif_jax.playing.text_session import Speaker, TextSession
+from motif_jax.playing.text_programs import Speaker
+from motif_jax.playing.text_session import TextSession
 from motif_jax.support import seeds
 from motif_jax.support.interruption import Interruption
 

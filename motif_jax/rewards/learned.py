@@ -20,7 +20,8 @@ from motif_jax.rewards.label_log import FILE, read_labels
 from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.texts_met import TextsMet
 from motif_jax.rewards.trained import TrainedReward, in_chunks
-from motif_jax.support.checkpoints import ANY, Checkpoints
+from motif_jax.support.checkpoint_items import ANY
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 
 RETRIEVAL, CLASSIFICATION, RANKING = KINDS = ("retrieval", "classification", "ranking")

@@ -15,7 +15,8 @@ import numpy as np
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
 from motif_jax.support import run_folder
-from motif_jax.support.checkpoints import JSON, Checkpoints
+from motif_jax.support.checkpoint_items import JSON
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.curves import best_row
 from motif_jax.support.errors import UserError
 

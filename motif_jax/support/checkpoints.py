@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import shutil
 import sys
@@ -16,18 +15,12 @@ from types import TracebackType
 from typing import Any
 
 import jax
-import numpy as np
-from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
-from motif_jax.support import digests, orbax_messages
+from motif_jax.support import checkpoint_items, digests, orbax_messages
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import NO_ROOM, read_json, sync
 
-# Stands in an abstract tree for an item that was given as plain JSON-able data.
-JSON = "json"
-# Stands there for an item that is taken as it was saved, whatever it is.
-ANY = "any"
 # Begins the name of a checkpoint that is being removed.
 _REMOVED = ".removed-"
 _STAGING = ".saving"
@@ -124,7 +117,7 @@ class Checkpoints:
         if step in self._there or step in self._saved:
             return
         self._saved.add(step)
-        packed = {name: _pack(item) for name, item in items.items()}
+        packed = {name: checkpoint_items.pack(item) for name, item in items.items()}
         numbers = {name: float(value) for name, value in (metrics or {}).items()}
         assert self._checkpointer is not None, "opened to be read"
         try:
@@ -266,7 +259,7 @@ class Checkpoints:
         Args:
           step: the checkpoint; None the newest that is intact.
           abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the shapes and dtypes that
-            are wanted, or `JSON`, or `ANY`.
+            are wanted, or `checkpoint_items.JSON`, or `.ANY`.
 
         Returns:
           The items: trees of the same structure with numpy arrays, or the JSON data.
@@ -279,7 +272,8 @@ class Checkpoints:
         assert step is not None
         self._refuse_other_shapes(step, abstract)
         wanted = {
-            name: None if isinstance(item, str) else _as_host_arrays(item) for name, item in abstract.items()
+            name: None if isinstance(item, str) else checkpoint_items.as_host_arrays(item)
+            for name, item in abstract.items()
         }
         folder = self._folder / str(step)
         try:
@@ -290,7 +284,7 @@ class Checkpoints:
             raise UserError(
                 f"{folder} cannot be read ({_first_line(error)}): put it back from a copy, or choose another of {self.steps()}"
             ) from error
-        return {name: _unpack(loaded[name], item) for name, item in abstract.items()}
+        return {name: checkpoint_items.unpack(loaded[name], item) for name, item in abstract.items()}
 
     @property
     def folder(self) -> Path:
@@ -315,7 +309,7 @@ class Checkpoints:
                 )
             if isinstance(item, str):
                 continue
-            there, here = _describe(saved[name]), _describe(item)
+            there, here = checkpoint_items.describe(saved[name]), checkpoint_items.describe(item)
             different = [
                 f"{key}: {there.get(key, 'absent')} saved, {here.get(key, 'absent')} wanted"
                 for key in sorted({*there, *here})
@@ -369,38 +363,3 @@ def _reason(error: BaseException, folder: Path) -> str:
         return _first_line(error)
     free = f" ({shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there)" * (number == errno.ENOSPC)
     return os.strerror(number) + free
-
-
-def _pack(item: Any) -> Any:
-    leaves = jax.tree.leaves(item)
-    if leaves and all(isinstance(leaf, np.ndarray | np.generic | jax.Array) for leaf in leaves):
-        return jax.tree.map(np.array, jax.device_get(jax.tree.map(_whole, item)))
-    # As bytes in an array: Orbax keeps arrays, and a tree of nothing but a string makes it complain.
-    return {JSON: np.frombuffer(json.dumps(item).encode(), np.uint8)}
-
-
-def _whole(leaf: Any) -> Any:
-    """The whole of an array of which each host has a part; others as they are."""
-    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
-        return leaf
-    return multihost_utils.process_allgather(leaf, tiled=True)
-
-
-def _unpack(loaded: Any, item: Any) -> Any:
-    if item is ANY and set(loaded) != {JSON}:
-        return jax.tree.map(np.asarray, loaded)
-    return json.loads(np.asarray(loaded[JSON]).tobytes()) if isinstance(item, str) else loaded
-
-
-def _as_host_arrays(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), tree)
-
-
-def _describe(tree: Any) -> dict[str, str]:
-    """Maps 'a/b/0' to 'float32[3,4]' for every leaf."""
-    described = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-            name = "/".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
-            described[name] = f"{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
-    return described

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.algorithms import appo, schedules, value_normalisation
+from motif_jax.algorithms import appo, schedules, total_reward, value_normalisation
 from tests.agents import (
     FLAT_SPEC,
     NETHACK_SPEC,
@@ -49,7 +49,7 @@ def test_gradients_of_bfloat16_are_those_of_float32_within_its_rounding() -> Non
         jax.random.key(0),
         value_normalisation.initial(),
     )
-    reward = appo.compute_rewards(config.reward, batch, "message_count").total
+    reward = total_reward.compute_rewards(config.reward, batch, "message_count").total
     gradients, metrics = {}, {}
     for dtype, network in networks.items():
         update = jax.jit(lambda s, b, r, n=network: appo.gradient(n, config, s, b, r)[:2])

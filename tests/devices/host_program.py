@@ -19,7 +19,8 @@ from motif_jax.devices import hosts
 from motif_jax.devices.hosts import Agreement, Ballot, Hosts
 from motif_jax.devices.parallel import DataParallel, split_axis
 from motif_jax.online import settings
-from motif_jax.support.checkpoints import JSON, Checkpoints
+from motif_jax.support.checkpoint_items import JSON
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests.playing.agent_runs import recall_config
 

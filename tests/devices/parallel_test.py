@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.algorithms import appo, schedules
+from motif_jax.algorithms import appo, schedules, total_reward
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from motif_jax.devices.parallel import AXIS, DataParallel, split_axis
 from motif_jax.networks.agent import AgentNetwork
@@ -36,7 +36,7 @@ def batch_of(seed: int, state_size: int = NETWORK.state_size) -> TrajectoryBatch
 
 
 def gradient_core(state: appo.TrainState, batch: TrajectoryBatch) -> tuple[Any, Any]:
-    rewards = appo.compute_rewards(CONFIG.reward, batch, None)
+    rewards = total_reward.compute_rewards(CONFIG.reward, batch, None)
     gradients, metrics, _ = appo.gradient(NETWORK, CONFIG, state, batch, rewards.total, AXIS)
     return gradients, metrics
 
@@ -65,7 +65,7 @@ def run(
 @pytest.mark.parametrize("devices", [1, 2, 4])
 def test_gradients_agree_however_they_are_run(devices: int) -> None:
     state, batch = new_state(), batch_of(0)
-    rewards = appo.compute_rewards(CONFIG.reward, batch, None)
+    rewards = total_reward.compute_rewards(CONFIG.reward, batch, None)
     alone, described, _ = appo.gradient(NETWORK, CONFIG, state, batch, rewards.total)
     axes = jax.tree.broadcast(BATCH_AXES, batch)
     split = jax.tree.map(lambda x, axis: split_axis(x, axis, devices), batch, axes)

@@ -16,7 +16,8 @@ import pytest
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.offline.task import epoch_order
 from motif_jax.offline.trainer import OfflineTrainer, Settings
-from motif_jax.support.checkpoints import JSON, Checkpoints
+from motif_jax.support.checkpoint_items import JSON
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests.bigrams import Bigrams, State
 

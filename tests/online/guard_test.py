@@ -16,7 +16,8 @@ from motif_jax.online.guard import Guard
 from motif_jax.online.learner import Failure, Learner
 from motif_jax.online.system import BatchStream, System
 from motif_jax.online.training import Training
-from motif_jax.support.checkpoints import ANY, JSON, Checkpoints
+from motif_jax.support.checkpoint_items import ANY, JSON
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
 from tests.playing.agent_runs import recall_config

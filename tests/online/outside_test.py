@@ -15,7 +15,8 @@ from motif_jax.online.training import Training
 from motif_jax.playing import agent_policy
 from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
-from motif_jax.support.checkpoints import ANY, Checkpoints
+from motif_jax.support.checkpoint_items import ANY
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics

@@ -161,6 +161,6 @@ def test_a_collection_is_killed_and_ends_with_the_same_trajectories(tmp_path):
 
 def learned(folder):
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
-        from motif_jax.support.checkpoints import ANY
+        from motif_jax.support.checkpoint_items import ANY
 
         return checkpoints.restore(None, {"params": ANY})["params"]

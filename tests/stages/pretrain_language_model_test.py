@@ -1,9 +1,8 @@
-"""pretrain_language_model: every architecture and objective, fine-tuning, exact resume, what is refused."""
+"""The stage that makes small language models: what it learns, on how many devices, and killed."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,24 +17,19 @@ import pytest
 from motif_jax import language
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language import folder as folders
-from motif_jax.language import footprint, masked_head, training
+from motif_jax.language import masked_head, training
 from motif_jax.language.adapting import Adaptation
 from motif_jax.offline import language_run, language_task
 from motif_jax.offline.task import Position
 from motif_jax.offline.trainer import OfflineTrainer
-from motif_jax.stages import pretrain_language_model as stage
 from motif_jax.stages import report
-from motif_jax.support.checkpoints import JSON, Checkpoints
+from motif_jax.support.checkpoint_items import JSON
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests import texts
 from tests.processes import REPOSITORY
 from tests.reward_fixtures import environment, load_config
-
-TINY = {
-    "model.width": 16, "model.layers": 1, "model.heads": 2, "tokenizer.vocab_size": 300, "length": 16, "batch_size": 4,
-    "steps": 6, "evaluate_every": 4, "chunk_steps": 2, "evaluation_batches": 2, "num_devices": 1, "optimizer.warmup_steps": 1,
-    "held_out.share": 0.1,
-}  # fmt: skip
+from tests.stages.pretraining import SPANS, TINY, config_of, train
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,19 +38,6 @@ def compiled_quickly() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
-
-
-def config_of(path: Path, **overrides: Any) -> Any:
-    config = load_config("pretrain_language_model")
-    config.update_from_flattened_dict({**TINY, "texts": str(path), **overrides})
-    return config
-
-
-def train(path: Path, workdir: Path, **overrides: Any) -> Path:
-    config = config_of(path, **overrides)
-    stage.check(config, workdir)
-    assert stage.run(config, workdir) == 0
-    return workdir
 
 
 @pytest.fixture(scope="module")
@@ -242,9 +223,6 @@ def test_micro_batches_and_devices_take_the_same_steps(text: Path, tmp_path: Pat
         np.testing.assert_array_equal(one["tokens"], two["tokens"])
 
 
-SPANS = {
-    "dropout": 0.1, "objective": "spans", "model.architecture": "t5", "tokenizer.vocab_size": 370, "length": 24
-}  # fmt: skip
 OPEN = """
 import json, sys
 import numpy as np, torch, transformers
@@ -303,7 +281,7 @@ from motif_jax.datasets.tokens import writer
 from motif_jax.offline import language_task, language_run, text_data
 from motif_jax.stages import pretrain_language_model as stage
 from motif_jax.stages import report
-from tests.stages.pretrain_language_model_test import SPANS, config_of
+from tests.stages.pretraining import SPANS, config_of
 where, text, workdir = sys.argv[1:]
 config = config_of(Path(text), **SPANS, save_every_seconds=0.000001)
 def die(*_, **__):
@@ -357,91 +335,3 @@ def test_killed_at_any_place_it_ends_with_the_same_bits(text: Path, tmp_path: Pa
     assert one == two
     assert int(state["step"]) == TINY["steps"]
     jax.tree.map(np.testing.assert_array_equal, state, other)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"texts": None}, r"config\.texts=None: must be files"),
-        ({"texts": "/nowhere"}, "no such file"),
-        ({"model.architecture": "bert"}, r"architecture='bert': must be one of t5"),
-        ({"model.width": 15}, r"width=15: must be a multiple of the 2 heads"),
-        ({"model.architecture": "llama", "model.width": 6, "model.heads": 2}, "a head of 3 is odd"),
-        ({"model.key_value_heads": 1}, "key_value_heads=1"),
-        ({"batch_size": 6, "accumulate": 4}, r"batch_size=6: must be a multiple of 4"),
-        ({"sharding.fsdp": 2}, r"sharding=\{'fsdp': 2, 'tensor': 1\}: must be sizes whose product divides the 1"),
-        ({"sharding.tensor": 0}, r"sharding\.tensor=0"),
-        ({"objective": "spans"}, r"objective='spans': must be one of causal for gpt2"),
-        ({"model.architecture": "t5", "packing": "items", "tokenizer.vocab_size": 400}, "objective=prefix"),
-        ({"tokenizer.vocab_size": 200}, r"vocab_size=200: must be at least 257"),
-        ({"lora.patterns": "*/q_proj"}, r"'\*/q_proj' matches no linear layer"),
-        ({"lora.base": "int8"}, r"lora\.base='int8': must be 'float32' without config\.lora\.patterns"),
-        ({"lora.base": "nf4", "lora.patterns": "*"}, "a multiple of 64 inputs, this model has some of 16"),
-        ({"length": 100_000, "model.max_length": 200_000}, "bytes are fewer than the 100000 tokens of a window"),
-        ({"length": 16, "model.max_length": 8}, r"length=16: must be at most the 8 positions"),
-        ({"optimizer.warmup_steps": 6}, "warmup_steps=6"),
-        ({"model.folder": "FOLDER", "tokenizer.folder": "FOLDER"}, "config.model.folder has a tokenizer"),
-        ({"tokens": "FOLDER", "texts": None}, "config.tokenizer.folder"),
-        ({"held_out.share": 0.0}, r"held_out\.share=0\.0"),
-    ],
-)  # fmt: skip
-def test_what_cannot_work_is_said_before_any_work(
-    text: Path, tmp_path: Path, given: dict[str, Any], said: str
-) -> None:
-    given = {key: str(tmp_path) if value == "FOLDER" else value for key, value in given.items()}
-    config = config_of(text, **given)
-    with pytest.raises(UserError, match=said):
-        stage.check(config, tmp_path / "r")
-    assert not (tmp_path / "r").exists()
-
-
-@pytest.mark.parametrize("more", [{}, {"lora.patterns": "*/attention/*", "lora.base": "bfloat16"}])
-def test_a_model_that_no_device_holds_is_refused_with_what_it_takes(
-    text: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
-) -> None:
-    monkeypatch.setattr(footprint, "device_memory", lambda: 100_000_000)
-    stage.check(config_of(text, **more), None)
-    monkeypatch.setattr(footprint, "device_memory", lambda: 100_000)
-    with pytest.raises(UserError, match=r"GB a device .*config\.sharding\.fsdp"):
-        stage.check(config_of(text, **more), None)
-
-
-def test_empty_and_short_texts_and_foreign_tokenizers_are_refused(
-    trained: Path, text: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(UserError, match="there is no text in it"):
-        stage.check(config_of(tmp_path / "empty.txt"), tmp_path / "r")
-    (tmp_path / "short.txt").write_text("the red key opens the red door\n\nthe end\n")
-    with pytest.raises(UserError, match=r"none to (hold out|learn from).*share"):
-        stage.run(config_of(tmp_path / "short.txt"), tmp_path / "short")
-    (tmp_path / "same.txt").write_text("\n\n".join(["the red key"] * 40))
-    with pytest.raises(UserError, match=r"fewer than the 65 of a window"):
-        stage.run(config_of(tmp_path / "same.txt", length=64), tmp_path / "same")
-    stage.check(
-        config_of(tmp_path / "same.txt"), tmp_path / "same"
-    )  # a corrected command may have the folder
-    # Tokens that another tokenizer has made, and a tokenizer of more tokens than its model has.
-    other = tmp_path / "other"
-    shutil.copytree(trained / "tokenizer", other)
-    values = (other / "tokenizer.json").read_text()
-    (other / "tokenizer.json").write_text(
-        values.replace("<|endoftext|>", "<|end_of_text|>").replace("<|end_of_text|>", "<|endoftext|>") + "\n"
-    )
-    config = config_of(
-        text, **{"texts": None, "tokens": str(trained / "tokens"), "tokenizer.folder": str(other)}
-    )
-    with pytest.raises(UserError, match="is made by another tokenizer"):
-        stage.check(config, tmp_path / "r")
-    # Tokens of longer items than a row.
-    config.update_from_flattened_dict(
-        {"tokenizer.folder": str(trained / "tokenizer"), "packing": "items", "length": 4}
-    )
-    with pytest.raises(UserError, match=r"config\.length=4: must be at least \d+: items of config\.tokens"):
-        stage.check(config, tmp_path / "r")
-    model = tmp_path / "model"
-    shutil.copytree(trained / "model", model)
-    values = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps({**values, "vocab_size": 280}))
-    with pytest.raises(UserError, match="290 tokens, the model beside it 280"):
-        stage.check(config_of(text, **{"model.folder": str(model)}), tmp_path / "r")

@@ -1,0 +1,53 @@
+"""What a checkpoint's items are to Orbax, which keeps trees of arrays: how they go in, and how they come back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+# Stands in an abstract tree for an item that was given as plain JSON-able data.
+JSON = "json"
+# Stands there for an item that is taken as it was saved, whatever it is.
+ANY = "any"
+
+
+def pack(item: Any) -> Any:
+    """A tree of arrays as numpy arrays of its whole, copied to this host; anything else as JSON."""
+    leaves = jax.tree.leaves(item)
+    if leaves and all(isinstance(leaf, np.ndarray | np.generic | jax.Array) for leaf in leaves):
+        return jax.tree.map(np.array, jax.device_get(jax.tree.map(_whole, item)))
+    # As bytes in an array: Orbax keeps arrays, and a tree of nothing but a string makes it complain.
+    return {JSON: np.frombuffer(json.dumps(item).encode(), np.uint8)}
+
+
+def _whole(leaf: Any) -> Any:
+    """The whole of an array of which each host has a part; others as they are."""
+    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
+        return leaf
+    return multihost_utils.process_allgather(leaf, tiled=True)
+
+
+def unpack(loaded: Any, item: Any) -> Any:
+    """What was given to `pack`, of what Orbax has read; `item` is what stands for it in the abstract tree."""
+    if item is ANY and set(loaded) != {JSON}:
+        return jax.tree.map(np.asarray, loaded)
+    return json.loads(np.asarray(loaded[JSON]).tobytes()) if isinstance(item, str) else loaded
+
+
+def as_host_arrays(tree: Any) -> Any:
+    """Numpy arrays of the shapes and dtypes of a tree, as which Orbax is to read it."""
+    return jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), tree)
+
+
+def describe(tree: Any) -> dict[str, str]:
+    """Maps 'a/b/0' to 'float32[3,4]' for every leaf."""
+    described = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+            name = "/".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
+            described[name] = f"{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
+    return described

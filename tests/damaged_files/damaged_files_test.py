@@ -1,0 +1,52 @@
+"""Every file that is read, damaged in every way: what cannot be used is said in one line, and nothing else is raised."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax import launch
+from motif_jax.support.errors import UserError
+from tests.damaged_files import harms, language, learning, published, runs
+from tests.damaged_files.kinds import FEW, Reader
+
+READERS = runs.READERS | learning.READERS | language.READERS | published.READERS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READERS)
+def test_damage_is_one_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    kind = READERS[name]
+    (tmp_path / "good").mkdir()
+    path = kind.make(tmp_path / "good")
+    kind.read(path)
+    data = path.read_bytes()
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    found = []
+    cases = [*harms.byte_harms(data, rng, kind.cases[0]), *harms.json_harms(data, rng, kind.cases[1])]
+    for harm, changed in cases[:: 3 if kind.cases == FEW else 1]:
+        path.write_bytes(changed)
+        found += _told(kind, path, harm)
+    path.unlink()
+    found += _told(kind, path, "not there")
+    path.unlink(missing_ok=True)  # of those that make one
+    path.mkdir()
+    found += _told(kind, path, "a folder")
+    assert not found, "\n".join(found)
+
+
+def _told(kind: Reader, path: Path, harm: str) -> list[str]:
+    """What is wrong with how the damage was told."""
+    try:
+        kind.read(path)
+    except UserError as error:
+        return [] if str(error).strip() else [f"{harm}: nothing is said"]
+    except Exception as error:
+        if launch.told(error, path.parent):
+            return []
+        return [f"{harm}: {type(error).__name__}: {str(error)[:150]}"]
+    return []

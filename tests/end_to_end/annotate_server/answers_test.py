@@ -1,0 +1,160 @@
+"""The openai annotator against a server that behaves well: labels, answer modes, costs, settings."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+
+import numpy as np
+import pytest
+
+from motif_jax.annotation.annotator import check_annotator, make_annotator
+from motif_jax.annotation.conversations import read_conversations
+from motif_jax.annotation.prompts import MODES
+from motif_jax.annotation.session import Session
+from motif_jax.annotation.store import AnswerStore
+from motif_jax.benchmarks._tiny_judge import good, message, rule
+from motif_jax.datasets.verdicts import NO, SINGLE, YES
+from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import (
+    expected,
+    get_config,
+)
+from tests.end_to_end.annotate_server.served import KEY, NAME, labels, reply
+
+
+@pytest.mark.parametrize("mode", ["analysis", pytest.param("verdict", marks=pytest.mark.slow), "soft"])
+def test_labels_follow_the_server(run, server, dataset, mode, tmp_path):
+    server.met.clear()
+    done = run(answer__mode=mode, keep_conversations=True)
+    assert (labels(dataset) == expected(dataset, rule)).all()
+    assert done["asked"] == len(server.requests)
+    assert done["prompt_tokens"] == 100 * done["asked"]
+    assert 1 < server.most <= 8
+    request = server.requests[0]
+    assert (request["temperature"] == 0) == (mode == "soft")
+    assert ("structured_outputs" in request) == (mode == "verdict")
+    if mode == "soft":
+        assert request["messages"][-1]["content"] == '("best_description": "'
+        assert request["continue_final_message"] is True
+        probabilities = np.load(dataset / "annotations" / NAME / "probabilities.npy")
+        winner = probabilities[labels(dataset) == 0][0]
+        np.testing.assert_allclose(winner, [0.8, 0.1, 0.1], rtol=1e-5)
+        assert done["mean_verdict_mass"] == pytest.approx(1)
+    else:
+        assert len({one["seed"] for one in server.requests}) == len(server.requests)
+    # The key goes to the server and nowhere else.
+    assert server.keys == {f"Bearer {KEY}"}
+    for path in [*tmp_path.rglob("*.json"), *tmp_path.rglob("*.jsonl")]:
+        assert KEY not in path.read_text()
+    (kept,) = (tmp_path / "run" / "conversations").glob("*.gz")
+    talks = list(read_conversations(kept))
+    assert len(talks) == done["asked"]
+    assert talks[0]["turns"][0]["role"] == "system"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_single_messages(server, tmp_path, mode):
+    """Questions about one message with two verdicts, as a service asks them."""
+    rng = random.Random(5)
+    texts = [message(rng, number % 2 == 0) for number in range(40)]
+    config = get_config()
+    config.annotator, config.openai.base_url, config.openai.model = "openai", server.url, "judge"
+    config.answer.mode = mode
+    check_annotator(config, SINGLE)
+    with Session(make_annotator(config, SINGLE), tmp_path / "store", SINGLE) as session:
+        questions = {text: session.question(text) for text in texts}
+        answers = session.ask(list(questions.values()))
+        assert {text: answers[question.id].label for text, question in questions.items()} == {
+            text: YES if good(text) else NO for text in questions
+        }
+    request = server.requests[0]
+    if mode == "verdict":
+        assert request["structured_outputs"]["choice"] == ['("good_news": "No")', '("good_news": "Yes")']
+    elif mode == "soft":
+        assert request["messages"][-1]["content"] == '("good_news": "'
+        assert all(answer.probabilities[answer.label] == pytest.approx(8 / 9) for answer in answers.values())
+    assert AnswerStore(tmp_path / "store").find(answers) == answers
+
+
+def test_retry_turn_and_unknown_alone(run, server, dataset):
+    def hesitate(number, request):
+        turns = request["messages"]
+        if "fountain" in turns[1]["content"] and len(turns) < 4:
+            return 200, {
+                "choices": [
+                    {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hm."}}
+                ]
+            }
+        return None
+
+    server.behave = hesitate
+    alone = run(answer__retry=False, name="alone")
+    unknown = labels(dataset, "alone") == 3
+    assert unknown.any()
+    assert alone["merged"]["unknown"] == unknown.sum()
+    assert np.isnan(np.load(dataset / "annotations" / "alone" / "probabilities.npy")[unknown]).all()
+    # The same command asks nothing; one more attempt asks the unknown ones alone.
+    assert run(answer__retry=False, name="alone")["asked"] == 0
+    server.behave = lambda number, request: None
+    again = run(answer__retry=False, name="alone", attempts=2)
+    assert 0 < again["asked"] < 40
+    assert again["unknown_share"] == 0
+    assert (labels(dataset, "alone") == expected(dataset, rule)).all()
+    server.behave = hesitate
+    retried = run()
+    assert retried["retried_share"] > 0
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+def test_soft_labels_of_a_server_without_log_probabilities(run, server):
+    server.behave = lambda number, request: (200, reply("1"))
+    with pytest.raises(UserError, match=r"config\.answer\.mode=soft needs"):
+        run(answer__mode="soft")
+
+
+def test_both_orders_show_position_bias(run, server, dataset):
+    def always_first(number, request):
+        body = server.judge(request)
+        body["choices"][0]["message"]["content"] = '("best_description": "1")'
+        return 200, body
+
+    server.behave = always_first
+    done = run(orders="both")
+    assert done["merged"]["position_bias"]["first_share"] == 1
+    assert done["merged"]["position_bias"]["consistent"] == 0
+    assert (labels(dataset) == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"openai__base_url": "127.0.0.1"}, "config.openai.base_url"),
+        ({"openai__model": ""}, "config.openai.model"),
+        ({"openai__extra_body": "[1]"}, "config.openai.extra_body"),
+        ({"openai__concurrency": 0}, "config.openai.concurrency"),
+        ({"answer__mode": "loud"}, "config.answer.mode"),
+        (
+            {"goal": "peace"},
+            "config.goal=peace: must be one of defaultgoal, zeroknowledge, combat, gold, stairs",
+        ),
+        ({"prompt__file": "nowhere.yaml"}, "nowhere.yaml cannot be read"),
+        ({"sampling__top_k": 0}, "config.sampling.top_k"),
+    ],
+)
+def test_bad_values(run, server, values, said):
+    with pytest.raises(UserError, match=said):
+        run(**values)
+    assert not server.requests
+
+
+def test_dry_run_asks_nothing(run, server, tmp_path, capsys):
+    with contextlib.suppress(FileNotFoundError):
+        run(dry_run=True, measured_rate=10.0)
+    said = capsys.readouterr().out
+    assert '{"description_1": ' in said
+    assert "[system]" in said
+    assert re.search(r"questions +\d+ distinct", said)
+    assert "at 10.00 questions/s" in said
+    assert not server.requests

@@ -1,0 +1,42 @@
+"""A server in this process, a dataset, and the stage that asks the one about the other."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from motif_jax.benchmarks._tiny_judge import pair
+from tests.chat_server import Server
+from tests.end_to_end.annotate_datasets import (
+    run_stage,
+    summary,
+    write_dataset,
+)
+from tests.end_to_end.annotate_server.served import KEY
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    rng = random.Random(4)
+    return write_dataset(tmp_path / "dataset", [pair(rng) for _ in range(120)])
+
+
+@pytest.fixture
+def run(server, dataset, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+    def run(**values):
+        fixed = {"annotator": "openai", "openai__base_url": server.url, "openai__model": "judge"}
+        fixed |= {"openai__retries": 1, "openai__concurrency": 8, "flush_seconds": 0.1}
+        assert run_stage(dataset, tmp_path / "run", tmp_path / "store", **{**fixed, **values}) == 0
+        return summary(tmp_path / "run")
+
+    return run

@@ -1,0 +1,201 @@
+"""The openai annotator against a server that behaves badly, or not at all."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from motif_jax.annotation.annotator import make_annotator
+from motif_jax.annotation.session import Session
+from motif_jax.benchmarks._tiny_judge import rule
+from motif_jax.datasets.verdicts import SINGLE
+from motif_jax.support.errors import UserError
+from tests.end_to_end.annotate_datasets import (
+    REPOSITORY,
+    annotate,
+    command,
+    expected,
+    get_config,
+    summary,
+)
+from tests.end_to_end.annotate_server.served import KEY, labels, reply
+
+
+@pytest.mark.slow
+def test_retry_after_is_kept_by_all(run, server, dataset):
+    waits = {3: ("Retry-After", "1"), 30: ("retry-after-ms", "700")}
+
+    def behave(number, request):
+        return (429, "{}", waits[number]) if number in waits else None
+
+    server.behave = behave
+    done = run(openai__retries=3, openai__concurrency=1)
+    # Nobody asks in the time that the server wanted for itself.
+    assert server.times[3] - server.times[2] >= 1
+    assert server.times[30] - server.times[29] >= 0.7
+    assert done["retries"] == 2
+    assert done["retry_causes"] == {"HTTP 429": 2}
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+def test_too_long_a_wait_ends_the_run(run, server):
+    server.behave = lambda number, request: (429, "{}", ("Retry-After", "7200"))
+    with pytest.raises(UserError, match=r"asks to wait 2 h .*the same command goes on"):
+        run(openai__retries=3)
+
+
+@pytest.mark.slow
+def test_a_server_that_bears_little_is_asked_less_at_a_time(run, server, dataset):
+    refused = []
+
+    def behave(number, request):
+        if server._running > 2:
+            refused.append(number)
+            return 503, "{}"
+        return None
+
+    server.behave = behave
+    done = run(openai__retries=10, openai__concurrency=8)
+    assert done["retries"] == len(refused) > 0
+    assert done["retry_causes"].keys() == {"HTTP 503"}
+    assert 1 <= done["in_flight_limit"] <= 8
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+def test_what_answers_cost(run, server, tmp_path, capsys):
+    prices = {"openai__prices__prompt": 2.0, "openai__prices__completion": 8.0}
+    done = run(**prices)
+    assert done["cost"] == pytest.approx(done["asked"] * (100 * 2 + 5 * 8) / 1e6)
+    run(**prices, dry_run=True)
+    assert re.search(r"cost +about 0\.00, by config.openai.prices", capsys.readouterr().out)
+
+
+def test_half_a_character_is_no_fault_of_the_server(run, server, dataset):
+    """JSON may hold a lone surrogate, which nothing can be sent with: neither retry nor conversation breaks."""
+
+    def behave(number, request):
+        return (200, reply("Hm. \ud83d")) if len(request["messages"]) < 4 else None
+
+    server.behave = behave
+    done = run(keep_conversations=True)
+    assert done["retried_share"] == 1
+    assert server.requests[-1]["messages"][2]["content"] == "Hm. \ufffd"
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+def test_a_hanging_server_keeps_no_session_from_its_end(server, tmp_path):
+    server.met.clear()  # the one request that comes is held
+    config = get_config()
+    config.annotator, config.openai.base_url, config.openai.model = "openai", server.url, "judge"
+    config.openai.concurrency = 1
+    session = Session(make_annotator(config, SINGLE), tmp_path / "store", SINGLE)
+    thread = threading.Thread(target=session.ask, args=([session.question("a"), session.question("b")],))
+    thread.start()
+    while not server.requests:
+        time.sleep(0.01)
+    session.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not server.met.is_set()
+    server.met.set()
+
+
+@pytest.mark.slow
+def test_a_stop_is_heard_while_a_server_hangs(server, dataset, tmp_path):
+    server.met.clear()  # the one request that comes is held
+    flags = [
+        "annotator=openai",
+        f"openai.base_url={server.url}",
+        "openai.model=judge",
+        "openai.concurrency=1",
+    ]
+    line = command(dataset, tmp_path / "run", tmp_path / "store", *(f"--config.{flag}" for flag in flags))
+    process = subprocess.Popen(line, cwd=REPOSITORY, stderr=subprocess.DEVNULL)
+    while not server.requests:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    # The request itself would take ten minutes, and the server holds it for one.
+    assert process.wait(50) == 75
+    assert not server.met.is_set()
+    server.met.set()
+
+
+def test_a_failure_leaves_a_summary(run, server, tmp_path):
+    server.behave = lambda number, request: (500, "{}") if number > 20 else None
+    with pytest.raises(UserError, match="HTTP 500") as caught:
+        run()
+    assert caught.value.__cause__ is not None
+    left = summary(tmp_path / "run")
+    assert not left["finished"]
+    assert left["retries"] >= 1
+    assert left["retry_causes"].keys() == {"HTTP 500"}
+    assert left["asked"] == 20
+
+
+def test_faults_that_pass_are_waited_for(run, server, dataset):
+    server.behave = lambda number, request: (
+        (503, "{}") if number == 3 else (429, "{}") if number == 9 else None
+    )
+    done = run(openai__retries=3)
+    assert len(server.requests) == done["asked"] + 2
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+CASES = {
+    "http 500": (lambda n, r: (500, '{"error": "boom"}'), "answers with HTTP 500"),
+    "html": (lambda n, r: (200, "<html>gateway</html>"), "returns rubbish"),
+    "json": (lambda n, r: (200, {"choices": []}), "returns rubbish"),
+    "other json": (lambda n, r: (200, [1, 2]), "returns rubbish"),
+    "not a text": (lambda n, r: (200, {"choices": [{"message": {"content": [1]}}]}), "returns rubbish"),
+    "hangs": (lambda n, r: time.sleep(8), "hangs: no answer within 3 s"),
+    "key": (lambda n, r: (401, {"error": {"message": f"no such key {KEY}"}}), "refuses the key"),
+    "model": (lambda n, r: (404, "{}"), "does not know config.openai.model=judge"),
+    "request": (lambda n, r: (400, '{"error": "no such field"}'), "refuses the request"),
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case if case in ("http 500", "json") else pytest.param(case, marks=pytest.mark.slow) for case in CASES],
+)
+def test_a_bad_server_is_one_line_and_all_answers_are_kept(run, server, dataset, case):
+    bad, said = CASES[case]
+    server.behave = lambda number, request: bad(number, request) if number > 40 else None
+    with pytest.raises(UserError, match=said) as caught:
+        # Where nothing hangs, an answer of a busy machine is never too late.
+        run(openai__timeout_seconds=3.0 if case == "hangs" else 100.0)
+    assert "\n" not in str(caught.value)
+    assert KEY not in str(caught.value)
+    assert server.url in str(caught.value)
+    server.behave = lambda number, request: None
+    done = run()
+    assert done["store_hits"] >= 32
+    assert done["asked"] + done["store_hits"] == done["questions"]
+    assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+def test_a_server_that_is_down_is_one_line(dataset, tmp_path):
+    with socket.socket() as deaf:  # nobody listens on it, and nobody else can meanwhile
+        deaf.bind(("127.0.0.1", 0))
+        flags = [
+            "annotator=openai",
+            f"openai.base_url=http://127.0.0.1:{deaf.getsockname()[1]}/v1",
+            "openai.model=m",
+            "openai.retries=1",
+        ]
+        flags = [f"--config.{flag}" for flag in flags]
+        done = annotate(dataset, tmp_path / "run", tmp_path / "store", *flags)
+    assert done.returncode == 2
+    error = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert len(error) == 1
+    assert "cannot be reached" in error[0]
+    # What it tried meanwhile is told.
+    assert re.search(r"retries \d+  last for no connection", done.stderr)
+    assert "Traceback" not in done.stderr
