@@ -6,8 +6,8 @@ Value: environment steps a second of a training of kind `kind`, whose questions 
 (a process of its own, `latency` seconds a question). Yardstick, in turns with it: the same training with the same labels in a
 table (kind table), without an annotator. Both begin when `labels` are known. With `kind=classification` the yardstick is what is left of
 that when each update also takes its gradient steps of the reward, as long as they take by themselves. Besides: questions asked by
-distinct messages met, batches and seconds from a message's first to the first that was paid with its label, share of steps labelled,
-time that the batcher lost, the client's processor time a question, memory; and what the published queue and ours would have asked on the
+distinct messages met; from a message's first batch to the first batch that knew its label, batches and seconds (`label_delay`, of messages
+that were new while this was measured; `allowed_seconds` are three latencies and two batches); share of steps labelled; time that the batcher lost, the client's processor time a question, memory; and what the published queue and ours would have asked on the
 same stream of batches, if a call of 100 questions lasted `call_batches` of them. Some minutes on 2 cores.
 """
 
@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -49,10 +49,17 @@ from motif_jax.support.files import atomic_write_json
 _START_SECONDS = 120.0
 _STEPS, _TIMED_STEPS = "reward/training_steps", 10
 _CALL, _ROOM = 100, 10**6
-# Of a batch: its distinct texts uint8 [N, L], and in how many steps each was met.
-_Stream = list[tuple[np.ndarray, np.ndarray]]
 # Texts of a batch with the steps of each.
 _Rows = list[tuple[tuple[str, ...], int]]
+
+
+class Batch(NamedTuple):
+    """A batch that was paid: its number, when (seconds), its distinct texts uint8 [N, L], in how many steps each was met int64 [N]."""
+
+    number: int
+    time: float
+    texts: np.ndarray
+    counts: np.ndarray
 
 
 def options() -> ConfigDict:
@@ -82,7 +89,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         begin, spent = time.perf_counter(), _client_seconds()
         while sum(1 for _ in _labels(folder)) < options.labels:
             _play(online, stream, 1.0)
-        filled = time.perf_counter() - begin
+        filled, measured_from = time.perf_counter() - begin, len(met)
         spent = _client_seconds() - spent
         asked = online.reward.metrics()["annotator/questions"]
         table = {label.items[0]: label.label for label in _labels(folder)}
@@ -104,6 +111,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
             # Seconds of an update without the reward, and of what it learns in the meantime.
             seconds = options.batch_size / tables[-1] + alone * steps / updates
             baseline.append(options.batch_size / seconds)
+        labels = list(_labels(folder))
         memory = [
             (process.cmdline()[-1][-40:], process.memory_full_info().pss / 1e6)
             for process in psutil.Process().children(recursive=True)
@@ -124,8 +132,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
         labels=last["reward/labels"],
         questions_by_texts_met=last["annotator/questions"] / last["reward/texts_met"],
         steps_labelled_share=median("reward/steps_labelled_share"),
-        batches_to_first_use=median("reward/batches_to_first_use"),
-        seconds_to_first_use=median("reward/seconds_to_first_use"),
+        label_delay=label_delay(met, measured_from, labels)
+        | {"allowed_seconds": 3 * options.latency + 2 * options.batch_size / float(np.median(rates))},
         lost_share=median("reward/lost_share"),
         table_steps_per_second=float(np.median(tables)),
         gradient_step_seconds=alone,
@@ -137,29 +145,47 @@ def run(config: ConfigDict) -> dict[str, Any]:
     )
 
 
-def _record(reward: Any) -> _Stream:
+def _record(reward: Any) -> list[Batch]:
     """Every batch that the reward pays from now on."""
-    stream: _Stream = []
+    stream: list[Batch] = []
     pay = reward.pay
 
     def recorded(met: Met) -> Values:
-        stream.append((met.texts.copy(), met.counts.copy()))
+        stream.append(Batch(met.number, time.perf_counter(), met.texts.copy(), met.counts.copy()))
         return pay(met)
 
     reward.pay = recorded
     return stream
 
 
-def _queues(stream: _Stream, batches_a_call: int) -> dict[str, dict[str, float]]:
+def label_delay(stream: list[Batch], start: int, labels: list[Label]) -> dict[str, float]:
+    """Medians from the first batch with a text to the first that knew its label, of texts that are new from batch `start` on."""
+    known = {label.items[0]: label.number for label in labels}
+    times = {batch.number: batch.time for batch in stream}
+    older: set[str] = set()
+    batches, seconds = [], []
+    for place, batch in enumerate(stream):
+        shown = {decode_message(text) for text in batch.texts[batch.counts > 0]} - older
+        older |= shown
+        for number in (known.get(text) for text in shown if place >= start):
+            if number in times:
+                batches.append(number - batch.number)
+                seconds.append(times[number] - batch.time)
+    if not batches:  # so few texts that all were met before
+        return {"texts": 0}
+    return {"texts": len(batches), "batches": float(np.median(batches)), "seconds": float(np.median(seconds))}
+
+
+def _queues(stream: list[Batch], batches_a_call: int) -> dict[str, dict[str, float]]:
     """Questions by distinct ones, and the share of steps labelled in the last tenth, of the published queue and of ours."""
     rng = np.random.default_rng(0)
     batches: list[_Rows] = []
     rows: list[_Rows] = []
-    for texts, counts in stream:
-        items: list[tuple[str, ...]] = [(decode_message(text),) for text in texts]
-        batches.append([(item, int(count)) for item, count in zip(items, counts, strict=True) if count])
+    for batch in stream:
+        items: list[tuple[str, ...]] = [(decode_message(text),) for text in batch.texts]
+        batches.append([(item, int(count)) for item, count in zip(items, batch.counts, strict=True) if count])
         # The published queue takes the newest rows: those of a text lie among the others', not together.
-        order = rng.permutation(np.repeat(np.arange(len(items)), counts))
+        order = rng.permutation(np.repeat(np.arange(len(items)), batch.counts))
         rows.append([(items[place], 1) for place in order.tolist()])
     told = {}
     for name in ("published", "newest", "frequent"):

@@ -6,7 +6,7 @@
 trunks over the whole text and takes the heads at its end. Both write the same tokens (`tokens_equal`). `batches` has the other sizes.
 `transformers` is the published order of work, one trunk after the other with its cache, in torch with the same weights (`options.python`;
 empty: left out).
-Two minutes on CPU at the default size; `:text_generation_gpu` has GPT-2 small's shape and vocabulary in bfloat16.
+Nine minutes on two cores with `--config.repeats=3`, most of them the yardstick at 256; `:text_generation_gpu` has GPT-2 small's shape and vocabulary in bfloat16.
 """
 
 from __future__ import annotations

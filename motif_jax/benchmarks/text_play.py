@@ -46,7 +46,7 @@ def options() -> ConfigDict:
     """Settings: games at a time, games one by one, the network's size, the game's words."""
     return ConfigDict(
         {
-            "games": 1024, "plain_games": 16, "width": 96, "layers": 3, "num_words": 100, "dtype": "float32",
+            "games": 1024, "plain_games": 64, "width": 96, "layers": 3, "num_words": 100, "dtype": "float32",
             "large_games": 16, "large_plain_games": 2,
         }
     )  # fmt: skip

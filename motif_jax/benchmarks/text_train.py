@@ -7,7 +7,7 @@ tokens actions, and with a quarter (`quarter`). Yardstick: the same losses of lo
 which those of actions are taken. `gradients_apart` is the norm of their difference, by that of one. `flops_ratio` is
 that of all matrix products. `buckets` trains a small agent on dialogues of 48 to 256 tokens: tokens a second in buckets of about one
 length, against padding to the longest; `waiting` is the share of that training's time by which it is slower than with batches made beforehand.
-Two minutes on CPU; `:text_train_gpu` has more tokens, in bfloat16.
+Some five minutes on two cores with `--config.repeats=3`; `:text_train_gpu` has more tokens, in bfloat16.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def options() -> ConfigDict:
     """Settings: the network's size, rows and tokens of a gradient, and of the small training its size, batch and steps."""
     return ConfigDict(
         {
-            "width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "float32", "batch_size": 1, "length": 128, "seconds": 2.0,
+            "width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "float32", "batch_size": 4, "length": 128, "seconds": 2.0,
             "small_width": 64, "small_layers": 1, "small_batch": 16, "small_steps": 40, "shortest": 48, "longest": 256,
         }
     )  # fmt: skip

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 
+import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import oni
+from motif_jax.rewards.label_log import Label
 from motif_jax.rewards.learned import CLASSIFICATION
 from tests.processes import descendants
 
@@ -35,6 +37,21 @@ def test_both_sides_play_and_each_message_is_asked_about_once(monkeypatch: pytes
     assert queues["frequent"]["asked_by_distinct"] == queues["newest"]["asked_by_distinct"] == 1
     assert queues["published"]["asked_by_distinct"] >= 1
     assert not [pid for pid in descendants(os.getpid()) if "serve_annotator" in command(pid)]
+
+
+def test_a_label_is_late_by_the_batches_between_its_text_and_its_use() -> None:
+    texts = {
+        name: np.frombuffer(name.encode().ljust(256, b"\0"), np.uint8) for name in ("old", "new", "unheard")
+    }
+
+    def batch(number: int, *shown: str) -> oni.Batch:
+        counts = np.array([int(name in shown) for name in texts])
+        return oni.Batch(number, 0.5 * number, np.stack(list(texts.values())), counts)
+
+    stream = [batch(4, "old"), batch(5, "old", "new"), batch(6, "new", "unheard"), batch(7), batch(8)]
+    labels = [Label(8, 0, ("old",), 1), Label(7, 0, ("new",), 0)]
+    assert oni.label_delay(stream, 1, labels) == {"texts": 1, "batches": 2, "seconds": 1.0}
+    assert oni.label_delay(stream, 2, labels) == {"texts": 0}
 
 
 def command(pid: int) -> str:
