@@ -181,8 +181,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.published_files = True  # log.csv and distrib.csv under the published names and columns, too
     config.network = _network()
     config.lora = _lora()
-    # For what does not fit one device: parameters and optimiser are split over fsdp x tensor of the devices (docs/language.md),
-    # and updates also over those that are left. 1 and 1: every device holds all.
+    # For what does not fit one device: parameters and optimiser are split over fsdp x tensor of a host's devices (docs/language.md),
+    # and updates also over those that are left, and over hosts. 1 and 1: every device holds all.
     config.sharding = ConfigDict({"fsdp": 1, "tensor": 1})
     config.algorithm = _algorithm()
     config.optimizer.learning_rate = 1e-6

@@ -74,13 +74,12 @@ class Sharded(DataParallel):
     ) -> None:
         super().__init__(devices)
         self.mesh, self._spec_of = mesh_of(sizes, self.devices), spec_of
-        self._parts, hosts = (
-            math.prod(sizes[axis] for axis in BATCH),
-            len({d.process_index for d in self.devices}),
-        )
-        if self._parts % hosts:
+        self._sizes, self._parts = dict(sizes), math.prod(sizes[axis] for axis in BATCH)
+        self._hosts = len({d.process_index for d in self.devices})
+        if self._parts % self._hosts:
             raise UserError(
-                f"sharding: a batch in {self._parts} parts (data x fsdp) does not divide over {hosts} hosts, each of which reads its own"
+                f"sharding: a batch in {self._parts} parts (data x fsdp) does not divide over {self._hosts} hosts, each of which reads "
+                "its own"
             )
 
     @property
@@ -123,7 +122,9 @@ class Sharded(DataParallel):
             found = jax.tree.map(lambda leaf: leaf[0], found)
             structure: Any = jax.tree.structure(shardings)
             if isinstance(found, tuple) and jax.tree.structure(found[0]) == structure:
-                return (jax.lax.with_sharding_constraint(found[0], shardings), *found[1:])
+                # Every process reads all of what comes with a state, which is small.
+                read = jax.lax.with_sharding_constraint(found[1:], NamedSharding(self.mesh, PartitionSpec()))
+                return (jax.lax.with_sharding_constraint(found[0], shardings), *read)
             return found
 
         return jax.jit(whole, donate_argnums=(0,) if donate_state else ())
@@ -140,14 +141,32 @@ class Sharded(DataParallel):
 
         return jax.tree.map(place, tree, self.shardings(tree))
 
+    @functools.cached_property
+    def _own_mesh(self) -> Mesh:
+        """This process's devices, which hold a whole model, or several."""
+        data = self._sizes["data"] // self._hosts
+        return self.mesh if self._hosts == 1 else mesh_of({**self._sizes, "data": data}, self.local_devices)
+
     @property
     def everywhere(self) -> NamedSharding:
-        """Where an array lies that all devices hold: where a split model acts."""
-        return NamedSharding(self.mesh, PartitionSpec())
+        """Where an array lies that all devices of this process hold: where a split model acts."""
+        return NamedSharding(self._own_mesh, PartitionSpec())
 
     def acting(self, tree: Any) -> Any:
-        """What acts of a state's tree: all of it, split as it is."""
-        return tree
+        """What acts of a state's tree: all of it, split as it is, on this process's devices alone.
+
+        Raises:
+          UserError: they hold a part of the model only.
+        """
+        if self._hosts == 1:
+            return tree
+
+        def own(leaf: jax.Array) -> jax.Array:
+            sharding = NamedSharding(self._own_mesh, leaf.sharding.spec)  # type: ignore[attr-defined]
+            parts = [shard.data for shard in leaf.addressable_shards]
+            return jax.make_array_from_single_device_arrays(leaf.shape, sharding, parts)
+
+        return jax.tree.map(own, tree)
 
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:
         """Places this process's batch; see `DataParallel.put_batch`. Leaves are [1, ...], the split axis as long as it was.

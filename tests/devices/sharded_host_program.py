@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 
@@ -25,11 +26,24 @@ def main(index: str, port: str, folder: str) -> None:
     with Checkpoints(Path(folder)) as checkpoints:
         checkpoints.save(20, {"state": state, "losses": {"each": losses}})
         checkpoints.wait()
+    with pytest.raises(UserError, match="must each be at least 1"):
+        parallel.acting(state)
     # It goes on from what was saved, split otherwise.
     with Checkpoints(Path(folder), read_only=True) as checkpoints:
         found = checkpoints.restore(20, {"state": fixed.first_state(fixed.GPT2)})["state"]
     again = fixed.devices((4, 1, 1), fixed.GPT2).replicate(found)
     assert jax.tree.all(jax.tree.map(lambda leaf: leaf.is_fully_replicated, again))
+    # A host whose own devices hold a whole model acts with that.
+    split = fixed.devices((2, 1, 2), fixed.GPT2)
+    placed = split.replicate(found)
+    acting = split.acting(placed)
+    assert split.everywhere.device_set == set(jax.local_devices())
+    for leaf, whole, saved in zip(*map(jax.tree.leaves, (acting, placed, found)), strict=True):
+        assert leaf.is_fully_addressable
+        assert not whole.is_fully_addressable
+        np.testing.assert_array_equal(leaf, saved)
+    kernel = acting.params["decoder"]["block_0"]["attention"]["query"]["kernel"]
+    assert len({str(shard.index) for shard in kernel.addressable_shards}) == 2
 
 
 if __name__ == "__main__":

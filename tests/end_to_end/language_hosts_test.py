@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_two_hosts_train_one_model_and_one_goes_on(tmp_path: Path) -> None:
-    """Half of the environments each; every update learns from all of them, by the policy that has played."""
+    """Half of the environments and a model over two devices each; every update learns from all, by the policy that has played."""
     model, folder = talkers.write(tmp_path / "model"), tmp_path / "run"
     flags = [
         f"--config.network.model={model}",
@@ -29,7 +29,9 @@ def test_two_hosts_train_one_model_and_one_goes_on(tmp_path: Path) -> None:
             f"--config.hosts.coordinator=localhost:{port}",
             "--config.hosts.count=2",
             f"--config.hosts.index={index}",
-            "--config.devices.cpu_count=1",
+            "--config.devices.cpu_count=2",
+            "--config.devices.learner=all",
+            "--config.sharding.fsdp=2",
             "--config.actors.envs_per_worker=2",
             "--config.train_for_env_steps=128",
         ]
