@@ -203,6 +203,7 @@ WANTED = {
     # The published trunks come from the hub.
     ("train_text", "faithful"): "config.network.checkpoint",
     # They take a policy as it is.
+    ("train_text", "ilql_utterance_faithful"): "config.initial.policy",
     ("train_text", "psi"): "config.initial.policy",
     ("train_text", "bcq"): "config.initial.policy",
     ("train_text", "_g"): "config.initial.policy",

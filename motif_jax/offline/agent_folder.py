@@ -24,7 +24,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from motif_jax.datasets.dialogues.items import TextTokenizer
+from motif_jax.datasets.dialogues.items import Delimiters, TextTokenizer, Vocabulary
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language import config as configs
@@ -74,6 +74,15 @@ def vocabulary_digest(tokenizer: TextTokenizer) -> str:
     """What tells a tokenizer's tokens from those of any other."""
     texts = [tokenizer.decode([token]) for token in range(tokenizer.size)]
     return digests.of_bytes(repr((texts, tuple(tokenizer.delimiters))).encode())
+
+
+def vocabulary_of(task: TextTask) -> Vocabulary:
+    """Of a task's tokenizer; of one that is still to be learned as much as is known: so many tokens, and the delimiters behind them."""
+    if learned := task.learned_tokens():
+        delimiters = Delimiters(*range(learned, learned + len(Delimiters._fields)))
+        return Vocabulary(learned + len(delimiters), delimiters, None)
+    tokenizer = task.tokenizer()
+    return Vocabulary(tokenizer.size, tokenizer.delimiters, vocabulary_digest(tokenizer))
 
 
 def write(

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.dialogues.items import TextTokenizer
+from motif_jax.datasets.dialogues.items import Vocabulary
 from motif_jax.language import config as configs
 from motif_jax.language import lora, making, vocabulary, weights
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.making import Sizes
 from motif_jax.language.text import fetch
-from motif_jax.language.text_agent import POLICY, TARGET, VALUES
+from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
 from motif_jax.offline import agent_folder
 from motif_jax.offline.agent_folder import SavedAgent
 from motif_jax.offline.text_objective import Objective
@@ -48,8 +48,13 @@ def _folders(config: ConfigDict) -> dict[str, str]:
     return {key: config.initial[key] for key in _KEYS if config.initial[key]}
 
 
-def model_config(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
+def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> ModelConfig:
     """The trunks' config; reads no weights.
+
+    Args:
+      config: of the run.
+      tokens: of the task.
+      design: of the agent that will be trained.
 
     Raises:
       UserError: see `text_run.model_config`.
@@ -57,10 +62,11 @@ def model_config(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
     found: dict[str, ModelConfig] = {}
     for key, run in _folders(config).items():
         about = agent_folder.describe(run, f"initial.{key}")
-        if about["vocabulary"] != agent_folder.vocabulary_digest(tokenizer):
+        if about["vocabulary"] != tokens.digest:
             raise UserError(
                 f"config.initial.{key}={run}: was trained with other tokens than the task {config.task} has"
             )
+        _require_parts(config, key, about, design)
         # What they left out in their trainings need not be the same.
         found[key] = making.with_dropout(agent_folder.network_of(about).model.config, config.dropout)
     if len(set(found.values())) > 1:
@@ -69,7 +75,12 @@ def model_config(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
         )
     there = next(iter(found.values()), None)
     if config.network.checkpoint:
-        made = _of_checkpoint(config, tokenizer)
+        if tokens.digest is None:
+            raise UserError(
+                f"config.network.checkpoint={config.network.checkpoint}: must be None where the task's tokens are still to be learned; name those "
+                'of the model, --config.options=\'{"tokenizer": "FOLDER"}\''
+            )
+        made = _of_checkpoint(config, tokens.size)
         if there is not None and any(getattr(made, size) != getattr(there, size) for size in _SIZES):
             raise UserError(
                 f"config.network.checkpoint={config.network.checkpoint}: has trunks of other sizes than config.initial names"
@@ -77,13 +88,24 @@ def model_config(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
         return there or made
     if there is not None:
         return there
-    network, marks = config.network, tokenizer.delimiters
+    network, marks = config.network, tokens.delimiters
     sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
-    tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
-    return making.make("gpt2", sizes, tokenizer.size, tokens, "network")
+    special = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
+    return making.make("gpt2", sizes, tokens.size, special, "network")
 
 
-def _of_checkpoint(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
+def _require_parts(config: ConfigDict, key: str, about: Mapping[str, Any], design: Design) -> None:
+    """Raises UserError where an agent was trained by a method whose parts are no beginning of these."""
+    theirs = Design(**about["design"])
+    said = f"config.initial.{key}={config.initial[key]}: was trained by {about['method']}"
+    if theirs.prefix and (key != POLICY or not design.prefix):
+        raise UserError(f"{said}, whose policy is told a return: must be the run of another method")
+    mine = (design.q, design.double_q, design.residual)
+    if key != POLICY and theirs.qs and mine != (theirs.q, theirs.double_q, theirs.residual):
+        raise UserError(f"{said}, and has heads of another kind than config.method asks for")
+
+
+def _of_checkpoint(config: ConfigDict, size: int) -> ModelConfig:
     folder = fetch(config.network.checkpoint, "network.checkpoint")
     settings = weights.settle_head(folder, configs.read(folder))
     configs.require_decoder(settings, "says")
@@ -91,21 +113,21 @@ def _of_checkpoint(config: ConfigDict, tokenizer: TextTokenizer) -> ModelConfig:
         raise UserError(
             f"config.network.checkpoint={config.network.checkpoint}: must be a decoder, it is {settings.architecture}"
         )
-    if settings.vocab_size > tokenizer.size:
+    if settings.vocab_size > size:
         raise UserError(
-            f"config.network.checkpoint={config.network.checkpoint}: has {settings.vocab_size} tokens, the task's tokenizer {tokenizer.size}: "
+            f"config.network.checkpoint={config.network.checkpoint}: has {settings.vocab_size} tokens, the task's tokenizer {size}: "
             "must be a model of the same tokenizer without the delimiters"
         )
-    return dataclasses.replace(settings, vocab_size=tokenizer.size)
+    return dataclasses.replace(settings, vocab_size=size)
 
 
-def start(config: ConfigDict, objective: Objective, tokenizer: TextTokenizer, key: jax.Array) -> Start:
+def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax.Array) -> Start:
     """The parameters at the beginning of a training.
 
     Args:
       config: of the run.
       objective: what is minimised.
-      tokenizer: of the task.
+      tokens: of the task.
       key: of all that is drawn.
 
     Raises:
@@ -118,7 +140,7 @@ def start(config: ConfigDict, objective: Objective, tokenizer: TextTokenizer, ke
         folder = fetch(config.network.checkpoint, "network.checkpoint")
         settings = weights.settle_head(folder, configs.read(folder))
         _, grown = vocabulary.extend(
-            settings, weights.load(folder, settings), tokenizer.size, jax.random.fold_in(key, 1)
+            settings, weights.load(folder, settings), tokens.size, jax.random.fold_in(key, 1)
         )
         grown = jax.device_get(grown)
         params["trunks"] = dict.fromkeys(params["trunks"], grown)
@@ -136,21 +158,17 @@ def _taken(params: dict[str, Any], saved: SavedAgent, name: str, objective: Obje
     design, theirs = objective.agent.design, saved.network.design
     trunks = dict(params["trunks"])
     if name == POLICY:
-        trunks[design.roles.trunk_of[POLICY]] = saved.params["trunks"][theirs.roles.trunk_of[POLICY]]
-        return {**params, "trunks": trunks}
-    if not design.qs:
-        raise UserError(f"config.initial.value={saved.folder}: this method has no values, must be None")
+        place = design.roles.trunk_of[POLICY]
+        trunks[place] = saved.params["trunks"][theirs.roles.trunk_of[POLICY]]
+        if place == VALUES and TARGET in trunks:  # it begins as what it follows
+            trunks[TARGET] = trunks[VALUES]
+        return {**params, "trunks": trunks, **({"prefix": saved.params["prefix"]} if theirs.prefix else {})}
     part = VALUES if theirs.qs else POLICY
     trunks[VALUES] = saved.params["trunks"][theirs.roles.trunk_of[part]]
     if TARGET in trunks:
         trunks[TARGET] = saved.params["trunks"][theirs.roles.trunk_of[TARGET if theirs.qs else POLICY]]
     found = {**params, "trunks": trunks}
     if theirs.qs:
-        mine = (design.q, design.double_q, design.residual)
-        if mine != (theirs.q, theirs.double_q, theirs.residual):
-            raise UserError(
-                f"config.initial.value={saved.folder}: has heads of another kind than config.method asks for"
-            )
         found |= {"heads": saved.params["heads"], "target_heads": saved.params["target_heads"]}
     return found
 

@@ -14,7 +14,6 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms.implicit_q import Settings
 from motif_jax.datasets.dialogues.collate import Quirks
-from motif_jax.datasets.dialogues.items import Delimiters
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.sharding import Sharded
 from motif_jax.envs.text import registry
@@ -157,27 +156,8 @@ def model_config(config: ConfigDict, source: Source) -> ModelConfig:
     Raises:
       UserError: runs or folders that do not fit each other, the task's tokens or the method.
     """
-    task = registry.make(source.task, source.options)
-    learned = task.learned_tokens()
-    tokenizer = task.tokenizer() if not learned else _Unlearned(learned)
-    return making.with_dropout(agent_start.model_config(config, tokenizer), config.dropout)
-
-
-class _Unlearned:
-    """As much as is known of a tokenizer before it is learned."""
-
-    delimiters = Delimiters(*range(6))
-
-    def __init__(self, size: int) -> None:
-        self.size = size + len(self.delimiters)
-
-    def encode(self, text: str) -> list[int]:
-        """See `TextTokenizer`."""
-        raise NotImplementedError(text)
-
-    def decode(self, tokens: list[int]) -> str:
-        """See `TextTokenizer`."""
-        return str(tokens)
+    tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
+    return making.with_dropout(agent_start.model_config(config, tokens, design_of(config)), config.dropout)
 
 
 def build(
@@ -194,14 +174,14 @@ def build(
       UserError: data, runs or a model that do not fit together.
     """
     task = registry.make(source.task, source.options)
-    tokenizer = task.tokenizer()
-    plan = layout_of(config, tokenizer.delimiters.pad, settings)
+    tokens = agent_folder.vocabulary_of(task)
+    plan = layout_of(config, tokens.delimiters.pad, settings)
     opened = dialogue_data.open_data(config, source, workdir, plan, stopped)
     if opened is None:
         return None
     data, options = opened
     objective = objective_of(config, settings)
-    start = agent_start.start(config, objective, tokenizer, _key(config, "parameters"))
+    start = agent_start.start(config, objective, tokens, _key(config, "parameters"))
     following = Following(config.method.polyak, config.method.copy_every)
     train: Batches = data.train
     held_out: Batches = data.held_out

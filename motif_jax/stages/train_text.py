@@ -86,11 +86,6 @@ def _check_method(config: ConfigDict) -> None:
     if rule.proposes:
         _check_proposals(config)
         return
-    policy = rule.prior_reward or rule.bootstrap == "prior"
-    if policy and config.loss.policy == 0 and not config.initial.policy:
-        raise UserError(
-            f"config.initial.policy=None: method {name} takes a policy as it is: name a run, --config.initial.policy=RUN"
-        )
     if rule.q == "none":
         checks.require(
             config.loss.policy > 0, "loss.policy", config.loss.policy, f"above 0: {name} learns nothing else"
@@ -98,14 +93,13 @@ def _check_method(config: ConfigDict) -> None:
         checks.require(
             not config.initial.value, "initial.value", config.initial.value, f"None: {name} has no values"
         )
-    elif (
-        config.loss.policy == 0
-        and method.separate_policy
-        and not config.initial.policy
-        and not config.network.checkpoint
-    ):
+        return
+    # A language model that has seen no dialogue of the task is none: it does not even end what it says.
+    takes = method.separate_policy or rule.prior_reward or rule.bootstrap == "prior"
+    if takes and config.loss.policy == 0 and not config.initial.policy:
         raise UserError(
-            "config.loss.policy=0: leaves the policy as it is, which must be one: name a run, --config.initial.policy=RUN"
+            f"config.initial.policy=None: method {name} with config.loss.policy=0 takes a policy as it is: name a run, "
+            "--config.initial.policy=RUN"
         )
 
 

@@ -53,6 +53,20 @@ class TextTokenizer(Protocol):
         """The text of tokens."""
 
 
+class Vocabulary(NamedTuple):
+    """What a network has to know of a tokenizer, which need not be there yet.
+
+    Attributes:
+      size: number of tokens.
+      delimiters: their numbers.
+      digest: what tells the tokens from any others; None while they are still to be learned.
+    """
+
+    size: int
+    delimiters: Delimiters
+    digest: str | None
+
+
 class TokenItem(NamedTuple):
     """A dialogue of T tokens, A of them actions' tokens, in U actions.
 
