@@ -33,7 +33,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.normalise_one = placeholder(str)  # method whose mean becomes 1 on every task
     config.published = placeholder(str)  # a motif_results.pkl
     config.published_tasks = ""  # 'theirs=ours, ...' where names differ; others are matched by name
-    # Methods may also name folders with a log.csv and .npy files of returns, as GLAM's published tool writes them; they are of this task.
+    # Methods may also name folders with a log.csv and .npy files of returns, as GLAM's published tool writes them, and logs (.pkl) of ILQL's
+    # published evaluations; they are of this task.
     config.published_task = placeholder(str)
     config.efficiency_steps = placeholder(
         int

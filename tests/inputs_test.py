@@ -56,7 +56,7 @@ NOT_READ = {
     "collect_text": r"(visdial|scenes|reddit|babyai_text)\..*|wordle\.(adversary|guesses|indexes|suboptimal|tweets|\w*simulated\w*|top_p|num_(adv|sub)\w*)",
     "collect_trajectories": r"network\..*|agent\.checkpoint",
     "behaviour": r"prompt\.file",
-    "import_ilql": r"method|tokenizer",
+    "import_ilql": r"tokenizer",
     "results": r"(methods|prepare|tables)\..*|measures|most_runs",
     "train_text": r"candidates\..*",
     "train_upvote": r"reddit\.indexes|network\.checkpoint",

@@ -8,7 +8,7 @@ from pathlib import Path
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from motif_jax.published import glam_results, results
+from motif_jax.published import evaluation_logs, glam_results, results
 from motif_jax.reports import (
     comparison_page,
     efficiency,
@@ -29,6 +29,8 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text
 
 PAGE = "comparison.html"
+# What files of published tools hold: returns of GLAM's tests, episodes of ILQL's evaluations.
+_PUBLISHED_SCORES = {".npy": "returns", ".pkl": "episodes"}
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -40,7 +42,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(bool(config.methods or config.published), "methods", config.methods, "given, or published")
     methods = read_methods(config.methods)
     _check_folders(methods)
-    published = [path for paths in methods.values() for path in paths if _kind(path) in ("log", "returns")]
+    published = [
+        path for paths in methods.values() for path in paths if _kind(path) in ("log", "returns", "episodes")
+    ]
     checks.require(
         bool(config.published_task) or not published,
         "published_task",
@@ -101,8 +105,8 @@ def _also(before: Path, folder: Path) -> str:
 
 
 def _kind(folder: Path) -> str:
-    if folder.suffix == ".npy" and folder.is_file():
-        return "returns"
+    if folder.suffix in _PUBLISHED_SCORES and folder.is_file():
+        return _PUBLISHED_SCORES[folder.suffix]
     if glam_results.is_log(folder):
         return "log"
     if (folder / evaluation_files.SUMMARY).is_file():
@@ -110,7 +114,8 @@ def _kind(folder: Path) -> str:
     if (folder / "config.json").is_file() and run_folder.read_config(folder).get("stage") == "train_agent":
         return "run"
     raise UserError(
-        f"config.methods: {folder} is neither a finished evaluation, a run of train_agent, nor a log.csv's folder or .npy file of GLAM's tool"
+        f"config.methods: {folder} is neither a finished evaluation, a run of train_agent, a log.csv's folder or .npy file of GLAM's tool, nor a "
+        "log (.pkl) of ILQL's evaluations"
     )
 
 
@@ -134,7 +139,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
             kind = _kind(folder)
             if kind == "evaluation":
                 scores.append(_score(method, folder, config.measure))
-            elif kind == "returns":
+            elif kind in _PUBLISHED_SCORES.values():
                 scores.append(_published_score(method, folder, config))
             else:
                 one = _learned(method, folder, kind, config)
@@ -190,9 +195,14 @@ def _score(method: str, folder: Path, key: str) -> RunScore:
 
 
 def _published_score(method: str, path: Path, config: ConfigDict) -> RunScore:
-    """Of returns in an .npy file, whose games nobody knows."""
-    returns = glam_results.read_returns(path)
-    measured = {"return": returns, "success": (returns > 0).astype(float)}
+    """Of what a published tool has written of games that nobody knows."""
+    if path.suffix == ".npy":
+        returns = glam_results.read_returns(path)
+        measured = {"return": returns, "success": (returns > 0).astype(float)}
+    else:
+        log = evaluation_logs.read(path)
+        print(f"{path}: {log.told()}")
+        measured = {"return": log.returns, **({"entropy": log.entropies} if len(log.entropies) else {})}
     if config.measure not in measured:
         raise UserError(f"config.measure={config.measure}: {path} has {', '.join(measured)}")
     return RunScore(method, config.published_task, float(measured[config.measure].mean()), {})

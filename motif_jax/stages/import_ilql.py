@@ -27,6 +27,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if config.method == UPVOTE:
         _spoken(config)
     else:
+        from motif_jax.offline.text_objective import RULES
+
+        if config.method:
+            checks.choice(config, "method", (*RULES, UPVOTE))
         _task(config)
     _is_done(config, workdir)
 
@@ -103,11 +107,10 @@ def run(config: ConfigDict, workdir: Path) -> None:
                 f"config.file={config.file}: has {found.config.vocab_size:,} tokens, {config.task} {tokenizer.size:,}: name its task, and in "
                 "config.options its tokenizer"
             )
-        agent = TextAgent(LanguageModel(found.config), found.design)
+        agent, method = TextAgent(LanguageModel(found.config), found.design), _method(config, found.design)
         _require_fit(config, agent, found.params)
         import_origin.write(workdir, config, FILES)
         run_folder.prepare(workdir, config)
-        method = config.method or METHODS.get(found.design.q) or ("dt" if found.design.prefix else "bc")
         settings = {**dataclasses.asdict(Settings()), "discount": config.discount, "max_len": None}
         agent_folder.write(
             workdir / agent_folder.AGENT, agent, found.params, method, settings, config.task, options, tokenizer,
@@ -117,6 +120,19 @@ def run(config: ConfigDict, workdir: Path) -> None:
         print(f"{workdir}: {method}, trunks {', '.join(found.params['trunks'])}, {count:,} numbers")
         if found.left_over:
             print(f"not used: {', '.join(found.left_over)}")
+
+
+def _method(config: ConfigDict, design: Any) -> str:
+    """The method that a file's parts are of; raises UserError where `config.method` is another one."""
+    from motif_jax.offline.text_objective import RULES
+
+    found = METHODS.get(design.q) or ("dt" if design.prefix else "bc")
+    if not config.method:
+        return found
+    rule = RULES[config.method]
+    if (rule.q, rule.prefix) != (design.q, design.prefix):
+        raise UserError(f"config.method={config.method}: {config.file} has the parts of {found}")
+    return str(config.method)
 
 
 def _require_fit(config: ConfigDict, agent: Any, params: Any) -> None:

@@ -119,10 +119,14 @@ def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
     assert "The interval of expert lies wholly above that of ilql" in text
     assert 'id="divergence"' in text
     comparison = load_config("compare", "smoke")
-    comparison.methods = f"expert={expert}; ilql={evaluated}"
+    # The published layout of the same games has the same mean.
+    comparison.methods = f"expert={expert}; ilql={evaluated}; published={evaluated / 'eval_log.pkl'}"
+    comparison.published_task = "wordle"
     compare.check(comparison, tmp_path / "compare")
     compare.run(comparison, tmp_path / "compare")
     assert (tmp_path / "compare" / "comparison.html").is_file()
+    scores = json.loads((tmp_path / "compare" / "comparison.json").read_text())["scores"]
+    np.testing.assert_allclose(scores["published"], scores["ilql"])
 
 
 @pytest.mark.slow
@@ -232,6 +236,17 @@ def test_what_an_agent_cannot_read_is_not_ranked(agent: Path, tmp_path: Path, te
     ranks.update_from_flattened_dict({"agents": str(agent), "data": str(tmp_path)})
     with pytest.raises(UserError, match=told):
         rank_text.check(ranks, tmp_path / "ranks")
+
+
+def test_adversarial_games_part_from_the_experts_at_the_first_or_the_third_guess() -> None:
+    task = registry.make("wordle", {"num_suboptimal": 1, "num_adversarial": 2})
+    dialogues = task.stream("adversarial", "optimal").sample(np.random.default_rng(0), 60, 0)
+    pairs = text_values.pairs_of(dialogues)
+    assert {(pair.kind, pair.turn) for pair in pairs} == {("suboptimal", 0), ("adversarial", 2)}
+    for pair in pairs:
+        expert, other = dialogues[pair.expert], dialogues[pair.other]
+        assert expert.meta["kind"] == "expert"
+        assert expert.texts[: 2 * pair.turn] == other.texts[: 2 * pair.turn]
 
 
 def test_games_that_belong_to_nobody_make_no_pairs() -> None:

@@ -185,6 +185,8 @@ def test_what_does_not_fit(tmp_path):
     assert "does not divide into 3 heads" in refused(tmp_path, content, heads=3)
     assert "heads do not fit" in refused(tmp_path, content | head(rng, "q", 7))
     assert "config.task=chess" in refused(tmp_path, content, task="chess")
+    assert "config.method='dqn': must be one of" in refused(tmp_path, content, method="dqn")
+    assert "has the parts of ilql" in refused(tmp_path, content, method="dt")
     assert "config.options=" in refused(tmp_path, content, options="[")
     assert "config.file=" in refused(tmp_path, content, file="nowhere")
     assert "has 35 tokens, tests.toy_text:Task 32" in refused(tmp_path, content, task="tests.toy_text:Task")
