@@ -144,6 +144,15 @@ def launch(workdir: Path, config: str, *flags: str, log: Path, **environment: st
     return Program(arguments, log, {**own, **environment})
 
 
+def killed(code: str, *arguments: str) -> None:
+    """Runs Python code that kills its own process, as many devices as here and as quickly compiled: their programs are equal."""
+    given = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=given, cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+
+
 @contextlib.contextmanager
 def ended(programs: list[Program]) -> Iterator[None]:
     """Kills what is left of `programs`, and of what they have started, when the block ends."""

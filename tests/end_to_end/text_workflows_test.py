@@ -25,7 +25,7 @@ from tests.reward_fixtures import load_config
 SMALL = {
     "network.width": 16, "network.layers": 1, "network.heads": 2, "network.max_length": 256, "batch_size": 4, "max_steps": 2,
     "evaluate_every": 1, "chunk_steps": 1, "evaluation_batches": 1, "num_devices": 1, "held_out.share": 0.25, "length_buckets": False,
-    "max_len": 64, "candidates.count": 2, "candidates.max_tokens": 4,
+    "max_len": 32, "candidates.count": 2, "candidates.max_tokens": 4,
 }  # fmt: skip
 EVALUATED = {"episodes": 4, "lanes": 2, "show": 1, "resamples": 50, "decode.max_tokens": 4}
 
@@ -49,7 +49,7 @@ def evaluate(workdir: Path, variant: str, **values: Any) -> list[dict[str, Any]]
 @pytest.mark.slow
 def test_comments_from_nothing(tmp_path: Path) -> None:
     """As docs/ilql.md prints it: data, scores and tokenizer are made where they are missing, and the second run speaks as the first."""
-    options = f'{{"num_comments": 60, "vocab_size": 280, "store": "{tmp_path}/store"}}'
+    options = f'{{"num_comments": 60, "vocab_size": 600, "store": "{tmp_path}/store"}}'
     bc = train(tmp_path / "bc", "reddit_bc", options=options)
     more = {"initial.policy": str(bc), "loss.policy": 0.0, "options": options}
     ilql = train(tmp_path / "ilql", "reddit_ilql", **more)
@@ -133,7 +133,7 @@ def failing(url: str, faults: dict[int, Any], ended: Callable[[], bool]) -> Iter
 @pytest.mark.slow
 def test_scenes_from_nothing_with_a_server_that_fails(tmp_path: Path) -> None:
     """Faults are made good and counted, what lasts is one line; with another address the same command goes on, to the same episodes."""
-    options = '{"num_train": 24, "num_val": 20, "num_test": 4, "vocab_size": 280}'
+    options = '{"num_train": 24, "num_val": 20, "num_test": 4, "vocab_size": 600}'
     bc = train(tmp_path / "bc", "scenes_bc", options=options)
     chai = train(tmp_path / "chai", "scenes_chai", **{"options": options, "initial.policy": str(bc)})
     given = {"agent": str(chai), "threads": 2, "decode.width": 2}

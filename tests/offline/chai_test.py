@@ -122,7 +122,7 @@ def proposer(objective: Objective, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_what_is_proposed_follows_from_the_text_alone(proposer: Any) -> None:
+def test_what_is_proposed_follows_from_the_text_alone(proposer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [np.asarray(item_of(text, 0.0).tokens[:length], np.int32) for text in TEXTS for length in (1, 4)]
     one, other = proposer("one"), proposer("other")
     found = one.of(texts)
@@ -133,6 +133,11 @@ def test_what_is_proposed_follows_from_the_text_alone(proposer: Any) -> None:
             np.testing.assert_array_equal(x, y)
             np.testing.assert_array_equal(x, z)
     assert any(entry.log_probs.std() > 0.1 for entry in found)
+    # Another run of the policy finds them in the folder, and writes none.
+    shared = proposer("one")
+    monkeypatch.setattr(shared, "_written", lambda *_: pytest.fail("it was kept"))
+    for a, b in zip(found, shared.of(texts), strict=True):
+        jax.tree.map(np.testing.assert_array_equal, a, b)
     assert all((entry.counts - len(text) <= 5).all() for entry, text in zip(found, texts, strict=True))
 
 

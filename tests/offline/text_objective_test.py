@@ -229,6 +229,28 @@ def test_heads_of_the_other_form_have_dropout_of_their_own() -> None:
     assert differs(jax.jit(published.estimates)(learned, frozen, part.batch, key), quiet) == [True] * 4
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "trunk"), [("v", "values"), ("q", "values"), ("policy", "policy")])
+def test_a_detached_part_learns_and_its_trunk_does_not(part: str, trunk: str) -> None:
+    """The policy's last layer is the table of embeddings, which goes on."""
+    weights = {"q": 0.0, "v": 0.0, "policy": 0.0, part: 1.0}
+    objective = objective_of("ilql", weights=weights)
+    learned, frozen, whole = parameters(objective, batch_of())
+
+    def gradient(detach: tuple[str, ...]) -> Any:
+        terms = dataclasses.replace(objective, detach=detach).terms
+        return jax.jit(jax.grad(lambda each: terms(each, frozen, whole, None).loss))(learned)
+
+    def moves(tree: Any) -> bool:
+        return any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(tree))
+
+    plain, detached = gradient(()), gradient((part,))
+    assert moves(plain["trunks"][trunk]["decoder"])
+    assert not moves(detached["trunks"][trunk]["decoder"])
+    own = {"v": ("heads", "v"), "q": ("heads", "q1"), "policy": ("trunks", "policy")}[part]
+    assert moves(detached[own[0]][own[1]])
+
+
 def test_additions_to_a_head_of_its_own_count() -> None:
     """The loss with low-rank additions is that of the trunks that they are merged into."""
     plain = objective_of("bc")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,12 +16,13 @@ import pytest
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import registry
-from motif_jax.offline import agent_folder, text_task
+from motif_jax.offline import agent_folder
+from motif_jax.offline.candidate_cache import CandidateCache
 from motif_jax.stages import train_text as stage
 from motif_jax.support import run_folder, seeds
 from motif_jax.support.errors import UserError
-from tests.processes import REPOSITORY
-from tests.reward_fixtures import environment, load_config
+from tests.processes import killed
+from tests.reward_fixtures import load_config
 
 TOY = "tests.toy_text:Task"
 TINY = {
@@ -175,8 +173,8 @@ def test_a_filter_that_leaves_nothing_leaves_the_folder_to_a_corrected_command(
     note, folder = tmp_path / "run" / "notes.txt", tmp_path / "run"
     folder.mkdir()
     note.write_text("mine")
-    for killed in (False, True):
-        if killed:
+    for began in (False, True):
+        if began:
             run_folder.prepare(folder, wrong, stage.IDENTITY)
             (folder / "tokens").mkdir()
         stage.check(wrong, folder)
@@ -258,13 +256,14 @@ def test_micro_batches_devices_and_a_mesh_take_the_same_steps(tmp_path: Path, da
 
 
 KILLED = """
-import os, signal, sys
+import json, os, signal, sys
 from pathlib import Path
-from motif_jax.offline import agent_folder, dialogue_data, text_task
+from motif_jax.offline import agent_folder, candidate_batches, dialogue_data, text_task
 from motif_jax.stages import train_text as stage
 from tests.stages.train_text_test import config_of
-where, data, workdir = sys.argv[1:]
-config = config_of("ilql", data=data, save_every_seconds=0.000001)
+where, workdir, method, values = sys.argv[1:]
+config = config_of(method, **json.loads(values), save_every_seconds=0.000001)
+steps, made, added = [], text_task.TextTraining.batches, []
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 if where == "tokens":
@@ -273,60 +272,70 @@ if where == "tokens":
     dialogue_data.token_columns.add = lambda *given: die() if len(calls) > 20 else (calls.append(1), add(*given))
 elif where == "export":
     agent_folder.atomic_write_json = die
-elif where != "never":
-    made = text_task.TextTraining.batches
+elif where == "candidates":
+    # While those of a later step are written.
+    keep = candidate_batches.CandidateCache.add
+    def add(self, *entry):
+        if steps and steps[-1] >= 2:
+            Path(workdir).with_suffix(".added").write_text(str(len(added)))
+            die()
+        added.append(1)
+        keep(self, *entry)
+    text_task.TextTraining.batches = lambda self, first, count: (steps.append(first), made(self, first, count))[1]
+    candidate_batches.CandidateCache.add = add
+else:
     text_task.TextTraining.batches = lambda self, first, count: die() if first >= int(where) else made(self, first, count)
 stage.check(config, Path(workdir))
 sys.exit(stage.run(config, Path(workdir)))
 """
 
 
+def same_bits(one: Path, other: Path) -> list[Path]:
+    """The files of weights of two agents, which are alike."""
+    files = sorted(path.relative_to(one) for path in (one / "agent").rglob("*.safetensors"))
+    for file in files:
+        assert (one / file).read_bytes() == (other / file).read_bytes(), file
+    return files
+
+
 @pytest.mark.slow
 def test_killed_at_any_place_it_ends_with_the_same_bits(tmp_path: Path, data: Path) -> None:
-    def start(where: str, workdir: Path, code: int = -signal.SIGKILL) -> None:
-        given = {**environment(), "PYTHONPATH": str(REPOSITORY), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-        command = [sys.executable, "-c", KILLED, where, str(data), str(workdir)]
-        done = subprocess.run(
-            command, env=given, cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False
-        )
-        assert done.returncode == code, done.stderr[-2000:]
-
+    values = {"data": str(data)}
     for where in ("tokens", "2", "export"):
-        start(where, tmp_path / "killed")
-    start("never", tmp_path / "killed", code=0)
-    start("never", tmp_path / "whole", code=0)
-    files = sorted(path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole/agent").rglob("*.safetensors"))  # fmt: skip
-    assert len(files) == 5  # three trunks, heads and their targets
-    for file in files:
-        assert (tmp_path / "killed" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
+        killed(KILLED, where, str(tmp_path / "killed"), "ilql", json.dumps(values))
+    train(tmp_path / "killed", "ilql", **values)
+    # Three trunks, heads and their targets.
+    assert len(same_bits(train(tmp_path / "whole", "ilql", **values), tmp_path / "killed")) == 5
+
+
+def cache_of(folder: Path) -> CandidateCache:
+    """The candidates that a run has kept."""
+    told = json.loads((folder / "candidates" / "candidates.json").read_text())
+    own = {name: told.pop(name) for name in ("count", "width", "records")}
+    cache = CandidateCache(folder / "candidates", told, own["count"], own["width"], 1)
+    assert cache.capacity == own["records"]
+    return cache
 
 
 @pytest.mark.slow
-def test_candidates_of_a_policy_are_learned_from_to_the_same_bits_whatever_was_kept(
+def test_killed_while_candidates_are_written_it_loses_those_in_flight_and_ends_with_the_same_bits(
     tmp_path: Path, data: Path, cloned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = {"data": str(data), "initial.policy": str(cloned), "candidates.count": 2, "candidates.max_tokens": 3, "candidates.cache_mebibytes": 1, "method.double_q": True}  # fmt: skip
-    whole = agent_folder.load(train(tmp_path / "whole", "chai", **more))
-    assert (whole.network.design.q, set(whole.params["heads"])) == ("mean", {"q1", "q2"})
+    values = {"data": str(data), "initial.policy": str(cloned), "candidates.count": 2, "candidates.max_tokens": 3, "candidates.cache_mebibytes": 1, "method.double_q": True}  # fmt: skip
+    whole = train(tmp_path / "whole", "chai", **values)
+    agent = agent_folder.load(whole)
+    assert (agent.network.design.q, set(agent.params["heads"])) == ("mean", {"q1", "q2"})
     policy = agent_folder.load(cloned).params["trunks"]["policy"]
-    jax.tree.map(np.testing.assert_array_equal, whole.params["trunks"]["values"], policy)
-    made, calls = text_task.TextTraining.batches, []
-
-    def ends(self: Any, first: int, count: int) -> Any:
-        calls.append(first)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return made(self, first, count)
-
-    monkeypatch.setattr(text_task.TextTraining, "batches", ends)
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "stopped", "chai", **more)
-    assert (tmp_path / "stopped" / "candidates" / "candidates.bin").exists()
-    again = agent_folder.load(train(tmp_path / "stopped", "chai", **more))
-    kept = {**more, "candidates.folder": str(tmp_path / "whole" / "candidates")}
-    shared = agent_folder.load(train(tmp_path / "shared", "chai", **kept))
-    for other in (again, shared):
-        jax.tree.map(np.testing.assert_array_equal, other.params, whole.params)
+    jax.tree.map(np.testing.assert_array_equal, agent.params["trunks"]["values"], policy)
+    killed(KILLED, "candidates", str(tmp_path / "killed"), "chai", json.dumps(values))
+    kept = len(cache_of(tmp_path / "killed"))
+    assert kept == int((tmp_path / "killed.added").read_text()) > 0
+    add, added = CandidateCache.add, []
+    monkeypatch.setattr(CandidateCache, "add", lambda *entry: (added.append(1), add(*entry)))
+    train(tmp_path / "killed", "chai", **values)
+    # What was kept is not written again.
+    assert len(added) == len(cache_of(whole)) - kept > 0
+    same_bits(whole, tmp_path / "killed")
 
 
 @pytest.mark.slow
@@ -342,7 +351,7 @@ def test_candidates_of_a_policy_are_learned_from_to_the_same_bits_whatever_was_k
         ("bcq", CLONED),
         ("g", CLONED),
         ("ilql", {"lora.patterns": "*/attention/query", "dtype": "bfloat16"}),
-        ("ilql", {"method.advanced_mlp": True, **ONE_TRUNK}),
+        ("sarsa", {"method.advanced_mlp": True, **ONE_TRUNK}),
     ],
 )  # fmt: skip
 def test_every_method_and_kind_of_agent_trains_on_a_task_from_outside(

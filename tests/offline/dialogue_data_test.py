@@ -1,0 +1,56 @@
+"""Which dialogues are learned from, of a dataset and of a stream."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.dialogues.token_rewards import constant
+from motif_jax.offline import dialogue_data
+from motif_jax.offline.dialogue_batches import Layout, StreamBatches
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config
+from tests.toy_text import Task
+
+RETURNS = np.array([-3.0, -1.0, -6.0, -1.0, -2.0, -5.0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5]),
+        ({"filter.top": 0.5}, [1, 3, 4]),
+        ({"filter.top": 0.2}, [1]),
+        ({"filter.bottom": 0.5}, [0, 2, 5]),
+        ({"filter.cutoff": -2.0}, [1, 3, 4]),
+        ({"filter.top": 0.7, "filter.cutoff": -1.0}, [1, 3]),
+    ],
+)
+def test_the_best_the_worst_and_those_that_are_good_enough(changes: dict[str, Any], kept: list[int]) -> None:
+    config = load_config("train_text", "wordle_bc")
+    config.update_from_flattened_dict(changes)
+    dataset: Any = SimpleNamespace(item_columns={"return": RETURNS})
+    assert dialogue_data.chosen_items(config, dataset).tolist() == kept
+
+
+def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_numbers() -> None:
+    task = Task({"length": 3})
+    stream, tokenizer = task.stream("games", "half"), task.tokenizer()
+
+    def drawn(least: float, seed: int = 1) -> StreamBatches:
+        plan = Layout(tokenizer.delimiters.pad)
+        return StreamBatches(
+            stream, tokenizer, constant(0.0), plan, 16, seed, lambda each: each.total >= least
+        )
+
+    good = drawn(2.0).batches(3, 2)
+    assert (good.returns >= 2).all()
+    np.testing.assert_array_equal(good.tokens[1], drawn(2.0).batches(4, 1).tokens[0])
+    assert not np.array_equal(good.tokens[0], good.tokens[1])
+    assert not np.array_equal(good.tokens, drawn(2.0, seed=2).batches(3, 2).tokens)
+    assert (drawn(0.0).batches(3, 2).returns < 2).any()
+    with pytest.raises(UserError, match="in a row none is good enough"):
+        drawn(4.0).batches(0, 1)
