@@ -108,6 +108,11 @@ def make_schedule(config: ConfigDict, total_steps: int) -> optax.Schedule:
     return lambda count: learning_rate(config, count, (count - config.warmup_steps) / fall)
 
 
+def matrices(params: Any) -> Any:
+    """Which parameters have two axes or more, bool: those whose weights decay."""
+    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+
+
 def make_optimizer(
     config: ConfigDict, total_steps: int | None = None, decays: Callable[[Any], Any] | None = None
 ) -> optax.GradientTransformationExtraArgs:

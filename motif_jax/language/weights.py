@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from motif_jax.language.config import ModelConfig
+from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, parse_json
 
@@ -164,7 +165,9 @@ class Tensors:
         path = self._folder / INDEX
         try:
             places = parse_json(path.read_bytes())["weight_map"]
-        except (ValueError, KeyError) as error:
+            if not (isinstance(places, dict) and all(isinstance(shard, str) for shard in places.values())):
+                raise TypeError("weight_map does not say which file each tensor is in")
+        except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} cannot be read: {error!r}") from None
         for shard in sorted(set(places.values())):
             if Path(shard).name != shard or not (self._folder / shard).is_file():
@@ -192,6 +195,12 @@ class Tensors:
         """The shape of the tensor that `find` would read; None where there is none."""
         place = self._place(name)
         return None if place is None else tuple(self._open(self._places[place]).get_slice(place).get_shape())
+
+
+def digest(folder: str | Path, below: bool = False) -> str:
+    """What tells the weights in a folder from any other's; `below`: in the folders below it too."""
+    paths = sorted(Path(folder).glob("**/*.safetensors" if below else "*.safetensors"))
+    return digests.of_bytes("".join(map(digests.of_file, paths)).encode())
 
 
 def there(folder: str | Path) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +21,6 @@ from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
 from motif_jax.offline import agent_folder
 from motif_jax.offline.agent_folder import SavedAgent
 from motif_jax.offline.text_objective import Objective
-from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
 _KEYS = ("policy", "value")
@@ -144,11 +142,11 @@ def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax
         )
         grown = jax.device_get(grown)
         params["trunks"] = dict.fromkeys(params["trunks"], grown)
-        said["network"] = _digest(folder)
+        said["network"] = weights.digest(folder, below=True)
     for name, run in _folders(config).items():
         saved = agent_folder.load(run, f"initial.{name}")
         params = _taken(params, saved, name, objective)
-        said[f"initial {name}"] = _digest(saved.folder)
+        said[f"initial {name}"] = weights.digest(saved.folder, below=True)
     learned, target, frozen = _arranged(params, objective, jax.random.fold_in(key, 2))
     return Start(learned, target, frozen, said)
 
@@ -221,9 +219,3 @@ def whole(objective: Objective, learned: Any, target: Any, frozen: Any) -> dict[
     if "prefix" in learned:
         params["prefix"] = learned["prefix"]
     return jax.tree.map(lambda leaf: np.asarray(leaf, jnp.float32), params)
-
-
-def _digest(folder: Path) -> str:
-    """Of all weights below a folder."""
-    found = [digests.of_file(path) for path in sorted(folder.rglob("*.safetensors"))]
-    return digests.of_bytes("".join(found).encode())

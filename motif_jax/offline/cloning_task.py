@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -231,25 +230,18 @@ class CloningTask(Task):
         loss, agreement = total[0] / total[1], total[2] / total[3]
         if not math.isfinite(loss):
             raise diverged(f"the loss of held-out steps after step {position.step:,} not finite", self.remedy)
-        trained, steps = position.sums, position.sums.get("steps", 0.0)
         row = {
             "validation/loss": loss,
             "validation/perplexity": perplexity(loss),
             "validation/agreement": agreement,
-            "train/loss": trained["loss"] / steps if steps else math.nan,
-            "train/agreement": trained["accuracy"] / steps if steps else math.nan,
-            "train/gradient_norm": trained["gradient_norm"] / steps if steps else math.nan,
+            "train/loss": position.mean("loss"),
+            "train/agreement": position.mean("accuracy"),
+            "train/gradient_norm": position.mean("gradient_norm"),
             "train/passes": position.step / self._per_pass,
-            "optimizer/learning_rate": float(self._schedule(position.step - 1))
-            if position.step
-            else math.nan,
+            "optimizer/learning_rate": position.learning_rate(self._schedule),
         }
         text = f"step {position.step:,}: {100 * agreement:.1f} % of {round(total[3]):,} held-out actions are the likeliest"
         return Evaluation(row, {"config": as_plain(config)}, text)
-
-    def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Nothing: the checkpoints are what agents are read from."""
-        del workdir, rows
 
 
 def optimizer_of(config: ConfigDict, steps: int) -> ConfigDict:

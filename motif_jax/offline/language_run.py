@@ -40,7 +40,7 @@ from motif_jax.offline import text_data
 from motif_jax.offline.language_task import LanguageTask
 from motif_jax.offline.text_batches import TextBatches
 from motif_jax.offline.text_data import TextData
-from motif_jax.support import digests, seeds
+from motif_jax.support import seeds
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
@@ -223,7 +223,10 @@ def build(
     )
     learned, frozen = adaptation.arrange(*_parameters(config, model, source), _key(config, "additions"))
     found = {part: getattr(data, part).manifest["content"] for part in (text_data.TRAIN, text_data.HELD_OUT)}
-    found |= {"tokenizer": data.train.manifest["tokenizer"], "base model": _digest(source)}
+    found |= {
+        "tokenizer": data.train.manifest["tokenizer"],
+        "base model": weights.digest(source) if source else "none",
+    }
     task = LanguageTask(
         config,
         adaptation,
@@ -252,14 +255,6 @@ def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -
     if not model.config.has_decoder and head is None:
         head = jax.device_get(masked_head.init(_key(config, "masked head"), model.config))
     return params, head
-
-
-def _digest(source: Path | None) -> str:
-    if not source:
-        return "none"
-    return digests.of_bytes(
-        "".join(digests.of_file(path) for path in sorted(source.glob("*.safetensors"))).encode()
-    )
 
 
 def export(run: LanguageRun, workdir: Path) -> Path:

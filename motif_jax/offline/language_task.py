@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -61,9 +60,7 @@ class LanguageTask(Task):
             "--config.optimizer.max_gradient_norm=1"
         )
         # Matrices decay, norms and biases do not; of additions both matrices do.
-        self.optimizer = schedules.make_optimizer(
-            config.optimizer, config.steps, lambda params: jax.tree.map(lambda leaf: leaf.ndim > 1, params)
-        )
+        self.optimizer = schedules.make_optimizer(config.optimizer, config.steps, schedules.matrices)
         self._schedule = schedules.make_schedule(config.optimizer, config.steps)
         key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
 
@@ -140,9 +137,7 @@ class LanguageTask(Task):
         loss, accuracy = total[0] / total[1], total[2] / total[1]
         if not math.isfinite(loss):
             raise diverged(f"the loss on held-out text after step {position.step:,} not finite", self.remedy)
-        sums, nan = position.sums, math.nan
-        tokens, steps = sums.get("tokens", 0.0), sums.get("steps", 0.0)
-        trained = sums["loss"] / tokens if tokens else nan
+        trained = position.mean("loss", "tokens")
         row = {
             "validation/loss": loss,
             "validation/perplexity": perplexity(loss),
@@ -150,18 +145,14 @@ class LanguageTask(Task):
             "validation/tokens": round(float(total[1])),
             "train/loss": trained,
             "train/perplexity": perplexity(trained),
-            "train/accuracy": sums["accuracy"] / tokens if tokens else nan,
-            "train/gradient_norm": sums["gradient_norm"] / steps if steps else nan,
+            "train/accuracy": position.mean("accuracy", "tokens"),
+            "train/gradient_norm": position.mean("gradient_norm"),
             "train/tokens": self.units(position.step),
             "train/passes": position.step / self._train.steps_per_pass,
-            "optimizer/learning_rate": float(self._schedule(position.step - 1)) if position.step else nan,
+            "optimizer/learning_rate": position.learning_rate(self._schedule),
         }
         text = f"step {position.step:,}: perplexity {row['validation/perplexity']:.2f} on {row['validation/tokens']:,} held-out tokens"
         return Evaluation(row, {"config": as_plain(self.config)}, text)
-
-    def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Nothing: the model is written once, when the training is over."""
-        del workdir, rows
 
 
 def perplexity(loss: float) -> float:

@@ -166,9 +166,7 @@ class RewardTask(Task):
           UserError: a reward is not finite.
         """
         statistics, row = self.measure(state, shared, position.step)
-        row["optimizer/learning_rate"] = (
-            float(self._schedule(position.step - 1)) if position.step else math.nan
-        )
+        row["optimizer/learning_rate"] = position.learning_rate(self._schedule)
         sums = position.sums
         row |= {f"train/{name}": number for name, number in self.shown(sums).items()}
         row["train/gradient_norm"] = _mean(sums, "gradient_norm")

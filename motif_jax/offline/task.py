@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,6 +35,15 @@ class Position:
     def epoch(self) -> int:
         """Epochs that are finished and evaluated."""
         return max(0, len(self.rows) - 1)
+
+    def mean(self, name: str, over: str = "steps") -> float:
+        """One of the sums divided by another; NaN before the first step."""
+        count = self.sums.get(over, 0.0)
+        return self.sums[name] / count if count else math.nan
+
+    def learning_rate(self, schedule: Callable[[int], Any]) -> float:
+        """That of the last step; NaN before the first."""
+        return float(schedule(self.step - 1)) if self.step else math.nan
 
     def add(self, parts: Mapping[str, Any]) -> None:
         """Adds to the sums."""
@@ -133,7 +143,8 @@ class Task(Protocol):
         return state._replace(**items)
 
     def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Writes files of the task's own after every evaluation."""
+        """Writes files of the task's own after every evaluation; by default there are none."""
+        del workdir, rows
 
     def inspected(self, batch: Any) -> dict[str, Any]:
         """A batch as arrays by name, for a person who looks for what was wrong in it."""

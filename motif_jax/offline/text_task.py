@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -24,10 +24,10 @@ from motif_jax.support.run_folder import as_plain
 
 
 class Batches(Protocol):
-    """Where dialogues come from; see `dialogue_batches`."""
+    """Where dialogues come from; see `dialogue_batches`. Without `steps_per_pass` no dialogue is met twice."""
 
     batch_size: int
-    steps_per_pass: int
+    steps_per_pass: int | None
 
     def batches(self, first: int, count: int) -> TextBatch:
         """The batches of steps `first` to `first + count`: leaves [count, batch_size, ...]."""
@@ -87,11 +87,7 @@ class TextTraining(Task):
         self.steps, self.steps_per_epoch = config.max_steps, config.evaluate_every
         self.chunk_steps, self.digests, self.source = config.chunk_steps, digests, source
         self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
-        self.optimizer = schedules.make_optimizer(
-            config.optimizer,
-            config.max_steps,
-            lambda params: jax.tree.map(lambda leaf: leaf.ndim > 1, params),
-        )
+        self.optimizer = schedules.make_optimizer(config.optimizer, config.max_steps, schedules.matrices)
         self._schedule = schedules.make_schedule(config.optimizer, config.max_steps)
         self._following = following if target and objective.weights.of_values else None
         self._key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
@@ -198,21 +194,14 @@ class TextTraining(Task):
                 f"the loss on held-out dialogues after step {position.step:,} not finite", self.remedy
             )
         means = means._replace(loss=loss)
-        sums = position.sums
         row: dict[str, Any] = {f"validation/{name}": float(x) for name, x in self._named(means).items()}
         for name in (*self._named(means), "gradient_norm"):
-            row[f"train/{name}"] = sums[name] / sums["steps"] if sums.get("steps") else math.nan
+            row[f"train/{name}"] = position.mean(name)
         row |= {
             "train/dialogues": self.units(position.step),
-            "optimizer/learning_rate": float(self._schedule(position.step - 1))
-            if position.step
-            else math.nan,
+            "optimizer/learning_rate": position.learning_rate(self._schedule),
         }
         shown = ", ".join(f"{name} {value:.4f}" for name, value in self._named(means).items())
         return Evaluation(
             row, {"config": as_plain(self.config)}, f"step {position.step:,}: {shown} (held-out dialogues)"
         )
-
-    def write(self, workdir: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Nothing: the agent is written once, when the training is over."""
-        del workdir, rows

@@ -53,7 +53,7 @@ def settings_of(config: ConfigDict, tokenizer: Tokenizer | None) -> ModelConfig:
     """
     network = config.network
     if network.checkpoint:
-        settings = configs.read(fetch(network.checkpoint))
+        settings = configs.read(fetch(network.checkpoint, "network.checkpoint"))
         if settings.architecture != _ARCHITECTURE:
             raise UserError(
                 f"config.network.checkpoint={network.checkpoint}: must be a RoBERTa, it is {settings.architecture}"
@@ -63,9 +63,8 @@ def settings_of(config: ConfigDict, tokenizer: Tokenizer | None) -> ModelConfig:
         numbers = dict(zip(named.all, range(len(named.all)), strict=True))
         tokens = {"start": numbers[named.start], "pad": numbers[named.pad], "end": numbers[named.end]}
         sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
-        settings = making.make(
-            _ARCHITECTURE, sizes, tokenizer.size if tokenizer else config.vocab_size, tokens
-        )
+        size = tokenizer.size if tokenizer else config.vocab_size
+        settings = making.make(_ARCHITECTURE, sizes, size, tokens, "network")
     if settings.max_length is not None and config.max_len > settings.max_length:
         raise UserError(
             f"config.max_len={config.max_len}: must be at most {settings.max_length}, the positions that the model has"
@@ -76,7 +75,7 @@ def settings_of(config: ConfigDict, tokenizer: Tokenizer | None) -> ModelConfig:
 def tokenizer_folder(config: ConfigDict, workdir: Path, comments: list[Comment]) -> Path:
     """That of the checkpoint, or one learned from the comments, unless a start before has."""
     if config.network.checkpoint:
-        return fetch(config.network.checkpoint)
+        return fetch(config.network.checkpoint, "network.checkpoint")
     path = workdir / TOKENIZER
     if not (path / FILE).is_file():
         texts = (comment.text for comment in comments)
@@ -112,7 +111,7 @@ def build(
     found = {part: each.manifest["content"] for part, each in data.items()} | {"base model": "none"}
     if config.network.checkpoint:
         params, heads = weights.load(spoken, settings), text_scorer.with_pooler(heads, spoken)
-        found["base model"] = digests.of_bytes("".join(digests.of_file(p) for p in sorted(spoken.glob("*.safetensors"))).encode())  # fmt: skip
+        found["base model"] = weights.digest(spoken)
     learned, frozen = {"model": params, "heads": heads}, {}
     if config.freeze:
         learned, frozen = {"heads": heads}, {"model": params}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -120,11 +120,7 @@ class UpvoteTask(Task):
         self.chunk_steps, self.digests = config.chunk_steps, digests
         self.source = config.reddit.folder or "made-up comments"
         self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
-        self.optimizer = schedules.make_optimizer(
-            config.optimizer,
-            config.max_steps,
-            lambda params: jax.tree.map(lambda leaf: leaf.ndim > 1, params),
-        )
+        self.optimizer = schedules.make_optimizer(config.optimizer, config.max_steps, schedules.matrices)
         self._schedule = schedules.make_schedule(config.optimizer, config.max_steps)
         key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
 
@@ -185,20 +181,13 @@ class UpvoteTask(Task):
             raise diverged(
                 f"the loss on held-out comments after step {position.step:,} not finite", self.remedy
             )
-        seen, steps = position.sums, position.sums.get("steps", 0.0)
         row = {
             "validation/loss": loss,
             "validation/accuracy": accuracy,
-            "train/loss": seen["loss"] / steps if steps else math.nan,
-            "train/accuracy": seen["accuracy"] / steps if steps else math.nan,
-            "train/gradient_norm": seen["gradient_norm"] / steps if steps else math.nan,
-            "optimizer/learning_rate": float(self._schedule(position.step - 1))
-            if position.step
-            else math.nan,
+            "train/loss": position.mean("loss"),
+            "train/accuracy": position.mean("accuracy"),
+            "train/gradient_norm": position.mean("gradient_norm"),
+            "optimizer/learning_rate": position.learning_rate(self._schedule),
         }
         text = f"step {position.step:,}: loss {loss:.4f}, {accuracy:.1%} right (held-out comments)"
         return Evaluation(row, {"config": as_plain(self.config)}, text)
-
-    def write(self, workdir: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Nothing: the model is written once, when the training is over."""
-        del workdir, rows

@@ -126,11 +126,11 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.language import config as language_config
+    from motif_jax.language import weights
     from motif_jax.language.text import fetch
     from motif_jax.offline import cloning_data, records
     from motif_jax.offline.cloning_task import CloningTask
     from motif_jax.offline.trainer import OfflineTrainer, Settings
-    from motif_jax.support import digests
 
     with FolderLock(workdir):
         config = resolved(config)
@@ -140,8 +140,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
         folder = fetch(config.network.model, "network.model")
         model = language_config.read(folder)
         parallel = DataParallel(jax.local_devices()[: config.num_devices])
-        weights = "".join(digests.of_file(path) for path in sorted(Path(folder).glob("*.safetensors")))
-        read = {"trajectories": data.digest, "model": digests.of_bytes(weights.encode())}
+        read = {"trajectories": data.digest, "model": weights.digest(folder)}
         task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), read)
         records.refuse_other_data(workdir, task.digests, task.source)
         run_folder.prepare(workdir, config, IDENTITY)
