@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,29 +96,39 @@ class CandidateBatches:
       width: of a state, D.
       seed: of the vectors at random.
       sums: candidates of the first pass over the data count by the sum of their states (`compat.chai_scores`).
+      stopped: whether the stage was asked to stop.
     """
 
-    def __init__(self, inner: Batches, proposer: Proposer, width: int, seed: int, sums: bool) -> None:
+    def __init__(
+        self,
+        inner: Batches,
+        proposer: Proposer,
+        width: int,
+        seed: int,
+        sums: bool,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.batch_size, self.steps_per_pass = inner.batch_size, inner.steps_per_pass
         self._inner, self._proposer, self._width, self._seed, self._sums = inner, proposer, width, seed, sums
+        self._stopped = stopped
 
     def batches(self, first: int, count: int) -> TextBatch:
         """See `Batches`."""
         plain = self._inner.batches(first, count)
         steps = [jax.tree.map(lambda leaf: leaf[place], plain) for place in range(count)]  # noqa: B023
-        # Nothing of a stream is met twice.
-        endless = self.steps_per_pass == 1
         found = [
-            self._of(batch, "train", first + place, endless or first + place < self.steps_per_pass)
-            for place, batch in enumerate(steps)
+            self._of(batch, "train", step, self.steps_per_pass is None or step < self.steps_per_pass)
+            for step, batch in enumerate(steps, first)
         ]
         return plain._replace(candidates=jax.tree.map(lambda *leaves: np.stack(leaves), *found))
 
     def whole(self, most: int) -> list[TextBatch]:
-        """See `Batches`."""
+        """See `Batches`; not all of them where the stage was asked to stop."""
         plain, found = self._inner.whole(most), []
         with Progress(len(plain), "batches", "propose") as progress:
             for number, batch in enumerate(plain):
+                if self._stopped():
+                    break
                 found.append(batch._replace(candidates=self._of(batch, "held out", number, False)))
                 progress.update(len(found))
         return found

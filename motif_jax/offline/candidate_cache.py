@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
+import json
+import os
+import weakref
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,10 +28,10 @@ class Entry(NamedTuple):
 
 
 class CandidateCache:
-    """Records of one size in a ring.
+    """Records of one size in a ring. Several processes may have it open: what one wrote over another's is not found by the other.
 
     Args:
-      folder: where it lies; what is there of other `about` is left.
+      folder: where it lies; what is there of other `about` is replaced, and nothing else in the folder is touched.
       about: what decides the entries.
       count, width: N and D.
       mebibytes: its size at most.
@@ -53,15 +55,18 @@ class CandidateCache:
                 f"config.candidates.cache_mebibytes={mebibytes}: must be at least {-(-record.itemsize // 2**20)}, one state's candidates"
             )
         whole = {**about, "count": count, "width": width, "records": self.capacity}
-        path = folder / _RECORDS
-        made = path.exists() and (folder / _ABOUT).exists()
-        if not (made and read_json(folder / _ABOUT, f"remove {folder}") == whole):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            with naming(path), path.open("wb") as file:
-                file.truncate(self.capacity * record.itemsize)  # takes no room before it is written
+        # A record of other `about` is as good as torn, also where another process has just replaced the file.
+        self._salt = zlib.crc32(json.dumps(whole, sort_keys=True).encode())
+        self._path = folder / _RECORDS
+        size = self.capacity * record.itemsize
+        made = self._path.exists() and self._path.stat().st_size == size and (folder / _ABOUT).exists()
+        if not (made and read_json(folder / _ABOUT, f"remove {folder / _ABOUT}") == whole):
+            _make(self._path, size)
             atomic_write_json(folder / _ABOUT, whole)
-        self._records = np.memmap(path, record, "r+", shape=(self.capacity,))
+        # Read through memory, written as a file: on a full disk a write through memory would end the process.
+        self._file = self._path.open("r+b", buffering=0)
+        weakref.finalize(self, self._file.close)
+        self._records = np.memmap(self._file, record, "r", shape=(self.capacity,))
         sequences = np.asarray(self._records["sequence"])
         order = np.argsort(sequences, kind="stable")
         order = order[sequences[order] > 0]
@@ -78,7 +83,7 @@ class CandidateCache:
         if place is None:
             return None
         record = self._records[place].copy()
-        if bytes(record["key"]) != key or int(record["check"]) != _check(record):
+        if bytes(record["key"]) != key or int(record["check"]) != self._check(record):
             return None
         return Entry(record["means"], record["log_probs"], record["counts"])
 
@@ -92,10 +97,21 @@ class CandidateCache:
         record = np.zeros((), self._records.dtype)
         record["key"], record["sequence"] = np.void(key), self._written
         record["means"], record["log_probs"], record["counts"] = entry
-        record["check"] = _check(record)
-        self._records[place] = record
+        record["check"] = self._check(record)
+        data, done = record.tobytes(), 0
+        with naming(self._path):
+            while done < len(data):
+                done += os.pwrite(self._file.fileno(), data[done:], place * len(data) + done)
         self._places[key] = place
 
+    def _check(self, record: Any) -> int:
+        return zlib.crc32(np.asarray(record).tobytes()[:-4], self._salt)
 
-def _check(record: Any) -> int:
-    return zlib.crc32(np.asarray(record).tobytes()[:-4])
+
+def _make(path: Path, size: int) -> None:
+    """An empty file in the place of what was there, which others may have open; it takes no room before it is written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with naming(path), fresh.open("wb") as file:
+        file.truncate(size)
+    os.replace(fresh, path)

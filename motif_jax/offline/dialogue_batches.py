@@ -119,7 +119,7 @@ class ListBatches:
         kinds = np.asarray(dataset.token_columns["kinds"])
         self._most = self._most_actions(kinds)
         self._order = Buckets(lengths, self._widths, batch_size, seed, group)
-        self.steps_per_pass = self._order.steps_per_pass
+        self.steps_per_pass: int | None = self._order.steps_per_pass
 
     def _most_actions(self, kinds: np.ndarray) -> dict[int, tuple[int, int]]:
         """Tokens of actions and utterances that a dialogue of each width has at most."""
@@ -180,8 +180,8 @@ class StreamBatches:
       wanted: which dialogues are kept; others are drawn in their place.
     """
 
-    # A stream has no end: as evaluations count it, one step is a pass.
-    steps_per_pass = 1
+    # A stream has no end, and nothing of it is met twice.
+    steps_per_pass: int | None = None
 
     def __init__(
         self,

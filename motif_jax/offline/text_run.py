@@ -30,6 +30,7 @@ from motif_jax.offline.dialogue_batches import Layout
 from motif_jax.offline.dialogue_data import Data, Source
 from motif_jax.offline.text_objective import RULES, Objective, Weights
 from motif_jax.offline.text_task import Batches, TextState, TextTraining
+from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
@@ -186,7 +187,7 @@ def build(
     train: Batches = data.train
     held_out: Batches = data.held_out
     if objective.rule.proposes:
-        train, held_out = _with_candidates(config, workdir, objective, start, plan.pad, task, data)
+        train, held_out = _with_candidates(config, workdir, objective, start, plan.pad, task, data, stopped)
     training = TextTraining(
         config,
         objective,
@@ -211,13 +212,14 @@ def _with_candidates(
     pad: int,
     task: TextTask,
     data: Data,
+    stopped: Callable[[], bool],
 ) -> tuple[CandidateBatches, CandidateBatches]:
     """The batches with what the policy would say in each state."""
     agent, end = objective.agent, task.tokenizer().delimiters.action_end
     policy = start.frozen["trunks"][agent.design.roles.trunk_of[POLICY]]
     digest = start.digests["initial policy"]
     proposer = candidate_batches.proposer_of(config, workdir, agent.model, policy, pad, end, digest)
-    more = (proposer, agent.model.config.width, config.seed, objective.chai_scores)
+    more = (proposer, agent.model.config.width, config.seed, objective.chai_scores, stopped)
     return CandidateBatches(data.train, *more), CandidateBatches(data.held_out, *more)
 
 
@@ -286,8 +288,9 @@ def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
         linear.matching(jax.eval_shape(LanguageModel(settings).init, jax.random.key(0)), spec.patterns)
     room = room_of(config, settings)
     if room is not None and room < 1:
+        key = "candidates.max_tokens" if RULES[config.method.name].proposes else "network.max_length"
         raise UserError(
-            f"config.candidates.max_tokens={config.candidates.max_tokens}: must be below {settings.max_length}, the positions that the model has"
+            f"config.{key}={checks.dotted(config, key)}: leaves no room for a dialogue in the {settings.max_length} positions of the model"
         )
     if config.max_len is not None and room is not None and config.max_len > room:
         raise UserError(

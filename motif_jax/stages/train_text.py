@@ -122,6 +122,10 @@ def _check_proposals(config: ConfigDict) -> None:
     checks.require(
         not config.lora.patterns, "lora.patterns", config.lora.patterns, f"empty: {name} learns heads alone"
     )
+    place = Path(chosen.folder or ".")
+    checks.require(
+        place.is_dir() or not place.exists(), "candidates.folder", chosen.folder, "a folder, or a new one"
+    )
     try:
         Sampling(False, chosen.temperature, chosen.top_k, chosen.top_p)
     except UserError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,9 @@ def test_batches_have_candidates_of_every_state_that_goes_on(proposer: Any, batc
         def batches(self, first: int, count: int) -> Any:
             return jax.tree.map(lambda leaf: np.stack([leaf] * count), batch._replace(candidates=None))
 
+        def whole(self, most: int) -> Any:
+            return [batch._replace(candidates=None)] * most
+
     found = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, False).batches(1, 2).candidates
     there = np.abs(found.states[0]).sum(axis=(2, 3)) > 0
     # The first dialogue is unfinished, so its end goes on; the others have one utterance each.
@@ -162,6 +166,11 @@ def test_batches_have_candidates_of_every_state_that_goes_on(proposer: Any, batc
     ratio = np.linalg.norm(sums.states[0, 0], axis=-1) / np.linalg.norm(found.states[0, 0], axis=-1)
     np.testing.assert_allclose(ratio, np.round(ratio), rtol=1e-5)
     assert (ratio >= 2).all()
+    # A stage that is asked to stop does not propose to the end.
+    stops = iter([False, True])
+    stopped = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, False, lambda: next(stops)).whole(5)
+    assert len(stopped) == 1
+    np.testing.assert_array_equal(stopped[0].candidates.states, found.states[0])
 
 
 def entry(number: int) -> Entry:
@@ -196,3 +205,32 @@ def test_the_cache_is_bounded_and_a_torn_record_is_none(tmp_path: Path) -> None:
     assert len(CandidateCache(tmp_path / "cache", {"policy": "b"}, 2, 4, 1)) == 0
     with pytest.raises(UserError, match="cache_mebibytes=0"):
         CandidateCache(tmp_path / "none", {}, 2, 4, 0)
+
+
+def test_a_cache_touches_nothing_else_in_its_folder(tmp_path: Path) -> None:
+    """Also where another policy's entries are replaced, which one that is open goes on with."""
+    (tmp_path / "mine.txt").write_text("mine")
+    first = CandidateCache(tmp_path, {"policy": "a"}, 2, 4, 1)
+    first.add(b"k" * 16, entry(1))
+    second = CandidateCache(tmp_path, {"policy": "b"}, 2, 4, 1)
+    assert second.find(b"k" * 16) is None
+    assert first.find(b"k" * 16) is not None
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "candidates.bin", "candidates.json", "mine.txt"
+    ]  # fmt: skip
+    # One whose file was cut off is made anew.
+    with (tmp_path / "candidates.bin").open("r+b") as file:
+        file.truncate(100)
+    assert len(CandidateCache(tmp_path, {"policy": "b"}, 2, 4, 1)) == 0
+
+
+def test_a_full_disk_is_an_error_that_names_the_cache(tmp_path: Path) -> None:
+    cache = CandidateCache(tmp_path, {}, 2, 4, 1)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+        with pytest.raises(OSError, match=r"candidates\.bin"):
+            cache.add(b"k" * 16, entry(1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert cache.find(b"k" * 16) is None
