@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,41 +50,22 @@ def read(path: str | Path, heads: int = 0) -> PublishedScorer:
         name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")
     }
     try:
-        table = trunk["embeddings.word_embeddings.weight"]
-        layers = 1 + max(int(found[1]) for name in trunk if (found := _LAYER.match(name)))
         head = {
-            layer: {
-                "kernel": np.ascontiguousarray(np.asarray(source[f"{name}.weight"], np.float32).T),
-                "bias": np.asarray(source[f"{name}.bias"], np.float32),
-            }
-            for layer, source, name in (
-                ("hidden_0", trunk, "pooler.dense"), ("hidden_1", tensors, "layers.0"), ("output", tensors, "layers.2"),
-            )
-        }  # fmt: skip
-        width = table.shape[1]
-        values = {
-            "model_type": "roberta",
-            "architectures": ["RobertaModel"],
-            "vocab_size": table.shape[0],
-            "hidden_size": width,
-            "num_hidden_layers": layers,
-            "num_attention_heads": heads or width // _HEAD_WIDTH,
-            "intermediate_size": trunk["encoder.layer.0.intermediate.dense.bias"].shape[0],
-            "max_position_embeddings": trunk["embeddings.position_embeddings.weight"].shape[0],
-            "type_vocab_size": trunk["embeddings.token_type_embeddings.weight"].shape[0],
-            "layer_norm_eps": 1e-5,
-            "bos_token_id": 0,
-            "pad_token_id": 1,
-            "eos_token_id": 2,
+            "hidden_0": _layer(trunk, "pooler.dense"),
+            "hidden_1": _layer(tensors, "layers.0"),
+            "output": _layer(tensors, "layers.2"),
         }
+        values = _config(trunk, heads)
     except (KeyError, IndexError, ValueError) as error:
         raise UserError(
             f"{path} is no checkpoint of the published upvote model ({type(error).__name__}: {error})"
         ) from None
+    width = values["hidden_size"]
     if not values["num_attention_heads"] or width % values["num_attention_heads"]:
         raise UserError(f"{path}: a width of {width} does not divide into heads: give config.heads")
-    shapes = {name: part["kernel"].shape for name, part in head.items()}
-    if shapes != {"hidden_0": (width, width), "hidden_1": (width, 2 * width), "output": (2 * width, 1)}:
+    shapes = [(part["kernel"].shape, part["bias"].shape) for part in head.values()]
+    sizes = (width, width, 2 * width, 1)
+    if shapes != [((inside, outside), (outside,)) for inside, outside in itertools.pairwise(sizes)]:
         raise UserError(f"{path}: its head does not fit its RoBERTa")
     with tempfile.TemporaryDirectory() as folder:
         named = {f"roberta.{name}": np.ascontiguousarray(np.asarray(array, np.float32)) for name, array in trunk.items() if "position_ids" not in name}  # fmt: skip
@@ -93,3 +76,29 @@ def read(path: str | Path, heads: int = 0) -> PublishedScorer:
         except UserError as error:
             raise UserError(f"{path}: {str(error).replace(folder, 'its RoBERTa')}") from None
     return PublishedScorer(whole.config, whole.params, {LIKED: head})
+
+
+def _layer(tensors: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """A linear layer; PyTorch has kernels as [out, in]."""
+    kernel, bias = (np.asarray(tensors[f"{name}.{part}"], np.float32) for part in ("weight", "bias"))
+    return {"kernel": np.ascontiguousarray(kernel.T), "bias": bias}
+
+
+def _config(trunk: Mapping[str, np.ndarray], heads: int) -> dict[str, Any]:
+    """The config.json of a RoBERTa with these tensors."""
+    vocabulary, width = trunk["embeddings.word_embeddings.weight"].shape
+    return {
+        "model_type": "roberta",
+        "architectures": ["RobertaModel"],
+        "vocab_size": vocabulary,
+        "hidden_size": width,
+        "num_hidden_layers": 1 + max(int(found[1]) for name in trunk if (found := _LAYER.match(name))),
+        "num_attention_heads": heads or width // _HEAD_WIDTH,
+        "intermediate_size": trunk["encoder.layer.0.intermediate.dense.bias"].shape[0],
+        "max_position_embeddings": trunk["embeddings.position_embeddings.weight"].shape[0],
+        "type_vocab_size": trunk["embeddings.token_type_embeddings.weight"].shape[0],
+        "layer_norm_eps": 1e-5,
+        "bos_token_id": 0,
+        "pad_token_id": 1,
+        "eos_token_id": 2,
+    }

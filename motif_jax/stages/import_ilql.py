@@ -57,7 +57,7 @@ def _spoken(config: ConfigDict) -> Path:
 
     allowed = "a folder with RoBERTa's tokenizer.json, or its name on the hub: roberta-base"
     checks.require(bool(config.tokenizer), "tokenizer", config.tokenizer, allowed)
-    folder = fetch(config.tokenizer)
+    folder = fetch(config.tokenizer, "tokenizer")
     Tokenizer.read(folder)
     return folder
 

@@ -24,6 +24,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
     from motif_jax.algorithms import schedules
     from motif_jax.devices import precision
+    from motif_jax.envs.reddit.task import RECORDED
     from motif_jax.language import byte_pairs
     from motif_jax.language.text import fetch
     from motif_jax.language.tokens import Tokenizer
@@ -66,12 +67,10 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     )
     if config.wandb.enabled:
         metrics.import_wandb()
-    task = upvote_run.task_of(config)
-    if task.options["folder"]:
-        bool(task.comments)
+    upvote_run.task_of(config).check(RECORDED, RECORDED)
     tokenizer = None
     if config.network.checkpoint:
-        tokenizer = Tokenizer.read(fetch(config.network.checkpoint))
+        tokenizer = Tokenizer.read(fetch(config.network.checkpoint, "network.checkpoint"))
     else:
         least = byte_pairs.smallest("roberta")
         size = config.vocab_size

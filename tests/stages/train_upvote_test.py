@@ -170,11 +170,12 @@ def test_the_published_file_becomes_a_folder_that_pays(
     hidden = np.maximum(content["layers.0.weight"] @ pooled + content["layers.0.bias"], 0)
     logit = float((content["layers.2.weight"] @ hidden + content["layers.2.bias"])[0])
     np.testing.assert_allclose(score, 1 / (1 + np.exp(-logit)), rtol=1e-4)
-    other = {**content, "layers.2.weight": np.zeros((1, 3), np.float32)}
-    torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
-    with pytest.raises(UserError, match="does not fit its RoBERTa"):
-        upvote_model.read(path, 2)
-    del other["layers.2.weight"]
+    for part, shape in (("layers.2.weight", (1, 3)), ("layers.0.bias", (3,))):
+        other = {**content, part: np.zeros(shape, np.float32)}
+        torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
+        with pytest.raises(UserError, match="does not fit its RoBERTa"):
+            upvote_model.read(path, 2)
+    other = {name: array for name, array in content.items() if name != "layers.2.weight"}
     torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
     with pytest.raises(UserError, match=r"no checkpoint of the published upvote model .*layers.2.weight"):
         upvote_model.read(path, 2)
@@ -196,8 +197,9 @@ def test_a_published_pooler_is_the_heads_first_layer() -> None:
         ({"max_len": 80}, "config.max_len=80: must be at most 64"),
         ({"held_out_share": 0.0}, "config.held_out_share=0.0"),
         ({"batch_size": 3, "accumulate": 2}, "config.batch_size=3: must be a multiple of 2"),
-        ({"network.width": 15}, "must be a multiple of the 2 heads"),
-        ({"network.checkpoint": "/nowhere"}, "/nowhere"),
+        ({"network.width": 15}, "config.network.width=15: must be a multiple of the 2 heads"),
+        ({"network.checkpoint": "/nowhere"}, "config.network.checkpoint=/nowhere: is neither a folder"),
+        ({"reddit.indexes": "rows.json"}, "config.reddit.folder=''"),
     ],
 )
 def test_bad_values_are_refused_in_one_line(tmp_path: Path, changes: Any, message: str) -> None:
