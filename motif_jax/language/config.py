@@ -152,7 +152,7 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
         return _sensible(readers[kind](values, source), source)
     except KeyError as error:
         raise UserError(f"{source}: {error.args[0]} is missing") from None
-    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise UserError(f"{source} is damaged ({type(error).__name__}: {error})") from None
 
 

@@ -30,6 +30,7 @@ from motif_jax.envs.text.contract import TextTask
 from motif_jax.language import config as configs
 from motif_jax.language import folder as folders
 from motif_jax.language import heads as heads_files
+from motif_jax.language.heads import Heads
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgent
 from motif_jax.support import digests
@@ -215,18 +216,15 @@ def load(
     task = task or registry.make(about["task"], options)
     require_tokens(about, task, folder, key)
     network = network_of(about, dtype)
-    design, width = network.design, network.model.config.width
+    design = network.design
     params: dict[str, Any] = {
         "trunks": {name: folders.read(place / "trunks" / name).params for name in design.roles.trunks}
     }
     if design.qs:
-        params["heads"] = heads_files.load(place / "heads", width)[1]
-        params["target_heads"] = heads_files.load(place / "target_heads", width)[1]
+        params["heads"] = _heads(place / "heads", network.heads)
+        params["target_heads"] = _heads(place / "target_heads", network.target_heads)
     if design.prefix:
-        try:
-            params["prefix"] = load_file(place / PREFIX)
-        except (OSError, SafetensorError) as error:
-            raise UserError(f"{place / PREFIX} cannot be read: {error}") from None
+        params["prefix"] = _prefix(place / PREFIX, network.model.config.width)
     return SavedAgent(
         place,
         network,
@@ -239,3 +237,24 @@ def load(
         task.tokenizer(),
         about,
     )
+
+
+def _heads(folder: Path, wanted: Heads) -> Any:
+    """The parameters of heads; UserError where the folder has others than the agent's design."""
+    found, params = heads_files.load(folder, wanted.width)
+    forms = [{n: (c.kind, c.outputs, c.widths) for n, c in each.configs.items()} for each in (found, wanted)]
+    if forms[0] != forms[1]:
+        raise UserError(
+            f"{folder} has heads {', '.join(forms[0]) or 'none'} of other forms than {', '.join(forms[1])} of {FILE}: train it again"
+        )
+    return params
+
+
+def _prefix(path: Path, width: int) -> dict[str, np.ndarray]:
+    try:
+        found = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    if {name: array.shape for name, array in found.items()} != {"kernel": (width,), "bias": (width,)}:
+        raise UserError(f"{path} is none of a model of width {width}: train it again")
+    return found

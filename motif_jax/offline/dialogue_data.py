@@ -73,6 +73,8 @@ def source_of(config: ConfigDict) -> Source:
     found: Mapping[str, Any] = {}
     if path is not None and (path.parent / _META).is_file():
         drawn = read_json(path.parent / _META, "collect it again").get("config", {})
+        if not isinstance(drawn, dict):
+            raise UserError(f"{path.parent / _META} is damaged (no object as config): collect it again")
         if drawn.get("task", config.task) != config.task:
             raise UserError(
                 f"config.data={config.data}: are dialogues of the task {drawn['task']}, config.task is {config.task}"

@@ -77,8 +77,6 @@ def read_config(folder: str | Path) -> ConfigDict:
         config.reward = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
     elif config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
-    if config.get("compat", {}).get(agent_networks.BATCH_STATISTICS):
-        config.compat[agent_networks.BATCH_STATISTICS] = False
     missing = [key for key in _NEEDED if not has(config, key)]
     if missing:
         raise UserError(
@@ -100,6 +98,8 @@ def read_config(folder: str | Path) -> ConfigDict:
             f"{Path(folder) / 'config.json'} is damaged (what it has as {', '.join(wrong) or 'environment.name'}): put back a copy of the "
             "file, or train in another folder"
         )
+    if config.compat.get(agent_networks.BATCH_STATISTICS):
+        config.compat[agent_networks.BATCH_STATISTICS] = False
     return reward_choice.apply(config, folder)
 
 

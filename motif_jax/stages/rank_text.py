@@ -46,7 +46,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     )
     abouts = [agent_folder.describe(folder, "agents") for folder in _agents(config)]
     for folder, about in zip(_agents(config), abouts, strict=True):
-        if about["design"]["q"] != "token" or not about["design"]["v"]:
+        design = agent_folder.Design(**about["design"])
+        if design.q != "token" or not design.v:
             raise UserError(
                 f"config.agents={folder}: must have values of tokens, method {about['method']} has none"
             )

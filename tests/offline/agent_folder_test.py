@@ -1,0 +1,39 @@
+"""An agent's folder whose parts do not belong together is told in one line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from motif_jax.language.text_agent import Design
+from motif_jax.offline import agent_folder
+from motif_jax.support.errors import UserError
+from tests import text_agents
+from tests.language.conftest import compiled_quickly  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+def test_heads_that_are_lost_or_another_agents_are_told(tmp_path: Path) -> None:
+    folder = text_agents.write(tmp_path / "run") / "agent"
+    shutil.copytree(folder / "heads", tmp_path / "heads")
+    (folder / "heads" / "heads.json").unlink()
+    with pytest.raises(UserError, match="has heads none of other forms than v, q1, q2"):
+        agent_folder.load(folder)
+    shutil.rmtree(folder / "target_heads")
+    shutil.move(folder / "heads", folder / "target_heads")
+    shutil.copytree(tmp_path / "heads", folder / "heads")
+    with pytest.raises(UserError, match="target_heads has heads none"):
+        agent_folder.load(folder)
+
+
+def test_a_prefix_of_another_width_is_told(tmp_path: Path) -> None:
+    folder = text_agents.write(tmp_path / "run", Design(q="none", prefix=True), "dt") / "agent"
+    agent_folder.load(folder)
+    save_file({"kernel": np.zeros(3, np.float32)}, folder / agent_folder.PREFIX)
+    with pytest.raises(UserError, match=r"prefix\.safetensors is none of a model of width 16"):
+        agent_folder.load(folder)
