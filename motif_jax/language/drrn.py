@@ -49,7 +49,7 @@ def check(config: ConfigDict) -> None:
 
 
 def tokenizer_file(config: ConfigDict) -> Path:
-    """The file that `config.network.tokenizer` names.
+    """The file that `config.network.tokenizer` names, by the name that it has there: the hub's copies are links to files of other names.
 
     Raises:
       UserError: there is none.
@@ -58,7 +58,7 @@ def tokenizer_file(config: ConfigDict) -> Path:
     path = Path(named) / FILE if Path(named).is_dir() else Path(named)
     allowed = f"a {FILE}, or a folder with one (pretrain_language_model makes one of any texts)"
     checks.require(bool(named) and path.name == FILE and path.is_file(), "network.tokenizer", named, allowed)
-    return path.resolve()
+    return path.absolute()
 
 
 class Drrn(nn.Module):

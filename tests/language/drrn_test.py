@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -117,6 +118,18 @@ def start(folder, **changes):
     state = drrn_update.make_state(made, optimizer, jax.random.key(0))
     state = drrn_update.with_memory(state, made, settings)
     return settings, state, drrn_update.make_update(made, optimizer, settings)
+
+
+def test_a_tokenizer_of_the_hubs_cache_is_read(folder, tmp_path):
+    """There the files of a model are links to files of other names, elsewhere."""
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "snapshot").mkdir()
+    shutil.copyfile(folder / "tokenizer.json", tmp_path / "blobs" / "0123abcd")
+    (tmp_path / "snapshot" / "tokenizer.json").symlink_to("../blobs/0123abcd")
+    made = config(tmp_path / "snapshot")
+    drrn.check(made)
+    spec = registry.spec(LEVEL, **agent_networks.environment_options(made))
+    assert drrn.make(made, spec).module == agent(folder).module
 
 
 def test_q_is_what_plain_numpy_makes_of_it(folder):
