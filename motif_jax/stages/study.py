@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -124,11 +125,12 @@ class _Study:
         self._see_what_is_done(planned)
         seconds: list[float] = []
         for number, one in enumerate(planned, 1):
-            if study.find(study.read_rows(self._rows), one.method, one.seed, self._key(one)) is not None:
+            if not self._without_line([one]):
                 continue
             if self._most is not None and len(seconds) >= self._most:
                 break
-            left = "" if not seconds else f", about {_hours(seconds, len(planned) - number + 1)} left"
+            more = len(self._without_line(planned[number - 1 :])[: self._most and self._most - len(seconds)])
+            left = "" if not seconds else f", about {_hours(seconds, more)} left"
             print(f"== run {number} of {len(planned)}: {one.method}, seed {one.seed}{left}", file=sys.stderr)
             begin = time.monotonic()
             if not self._make(one):
@@ -137,6 +139,10 @@ class _Study:
             self._write()
         self._write()
         return None
+
+    def _without_line(self, planned: list[Run]) -> list[Run]:
+        rows = study.read_rows(self._rows)
+        return [one for one in planned if study.find(rows, one.method, one.seed, self._key(one)) is None]
 
     def _key(self, one: Run) -> str:
         """What makes a line the one of a run: its flags, those of the games, and how the reward was prepared."""
@@ -166,10 +172,7 @@ class _Study:
 
         It was made by other flags then, or of what is to be made again.
         """
-        rows = study.read_rows(self._rows)
-        for one in planned:
-            if study.find(rows, one.method, one.seed, self._key(one)) is not None:
-                continue
+        for one in self._without_line(planned):
             missing = None
             for step in self._steps(one):
                 made = _made_by(step.folder)
@@ -206,8 +209,11 @@ class _Study:
         """Runs a stage unless it is done; False when it was asked to stop."""
         if _made_by(step.folder) is not None:
             return True
-        # The folders that stand in the flags may have blanks in them.
-        words = [word.format(workdir=self._workdir, run=step.run) for word in step.flags.split()]
+        # The folders that stand in the flags may have blanks in them, and the flags other braces, as JSON has them.
+        places = {"{workdir}": str(self._workdir), "{run}": str(step.run)}
+        words = [
+            re.sub(r"\{(workdir|run)\}", lambda found: places[found[0]], word) for word in step.flags.split()
+        ]
         if self._stop.requested:
             return False
         command = [

@@ -95,8 +95,9 @@ def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
         assert started(toys) == expected
         assert (workdir / "tables.md").exists()
     workdir = tmp_path / "study"
-    # Other settings are another run.
-    assert study.run(small(training="configs/oni.py:smoke --config.rollout=8", only="none"), workdir) is None
+    # Other settings are another run; braces of JSON are no folders.
+    other = 'configs/oni.py:smoke --config.options={"length":4}'
+    assert study.run(small(training=other, only="none"), workdir) is None
     assert started(toys) == ["none-1", "games", "none-2", "games"]
 
 
