@@ -8,12 +8,12 @@
 # gather more than the combat agent (95 % intervals of the differences game by game). Stop it anywhere and run it again.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+runs=$(folder_of "${1:-}" runs/steering)
 cd "$repository"
 
 make_environment "$repository/.venv"
 install_package "$repository/.venv" ""
 
-runs=${1:-runs/steering}
 # Steps of an agent's training and games of its evaluation; less shows that everything works.
 steps=${STEERING_STEPS:-1000000}
 games=${STEERING_GAMES:-300}

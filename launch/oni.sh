@@ -11,17 +11,14 @@
 # with its arguments), LLM_FLAGS (further flags of vLLM), LLM_WAIT_SECONDS (3600, for the first answer), LLM_CHECK_SECONDS,
 # LLM_CHECKS and LLM_ANSWER_SECONDS (launch/keep_server.sh).
 set -euo pipefail
-
-die() {
-  printf 'error: %s\n' "$*" >&2
-  exit 2
-}
+. "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 [ -n "${1:-}" ] && [ "${1#-}" = "$1" ] || die "give a model: bash launch/oni.sh MODEL [FLAGS]"
-model=${1%/} gpus=${GPUS:-1} port=${PORT:-8000} workdir=${WORKDIR:-runs/oni}
+model=${1%/} gpus=${GPUS:-1} port=${PORT:-8000}
+workdir=$(folder_of "${WORKDIR:-}" runs/oni)
 # A folder is where the caller says, whose own folder need not be the repository; any other name is the hub's.
 [ ! -d "$model" ] || model=$(CDPATH="" cd -- "$model" && pwd)
-CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$repository"
 shift
 name=${model##*/} url=http://127.0.0.1:$port/v1
 python=${PYTHON:-python}

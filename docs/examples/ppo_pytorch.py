@@ -108,7 +108,7 @@ def main() -> None:
     all_cells = torch.zeros((*shape, CROP, CROP), dtype=torch.int64)
     all_status = torch.zeros((*shape, envs.single_observation_space["blstats"].shape[0]))
     actions, log_probs, rewards, values = (torch.zeros(shape) for _ in range(4))
-    dones = torch.zeros((args.num_steps + 1, args.num_envs))
+    dones = torch.zeros(shape)  # whether the episode ended with the step
 
     obs, _ = envs.reset(seed=args.seed)
     episodes: deque[dict[str, float]] = deque(maxlen=100)
@@ -127,7 +127,7 @@ def main() -> None:
             actions[t], log_probs[t] = action, policy.log_prob(action)
             obs, reward, terminated, truncated, infos = envs.step(action.numpy())
             rewards[t] = torch.from_numpy(np.asarray(reward, np.float32))
-            dones[t + 1] = torch.from_numpy(np.logical_or(terminated, truncated).astype(np.float32))
+            dones[t] = torch.from_numpy(np.logical_or(terminated, truncated).astype(np.float32))
             if "reward_episode" in infos:  # motif_jax: sums of the episodes that ended
                 sums = infos["reward_episode"]
                 for i in np.flatnonzero(infos["_reward_episode"]):
@@ -137,7 +137,7 @@ def main() -> None:
             next_value = agent(*features(obs))[1]
             advantages, last = torch.zeros(shape), torch.zeros(args.num_envs)
             for t in reversed(range(args.num_steps)):
-                running = 1 - dones[t + 1]
+                running = 1 - dones[t]
                 following = values[t + 1] if t + 1 < args.num_steps else next_value
                 delta = rewards[t] + args.gamma * following * running - values[t]
                 advantages[t] = last = delta + args.gamma * args.gae_lambda * running * last
@@ -158,7 +158,6 @@ def main() -> None:
                 loss.backward()
                 nn.utils.clip_grad_norm_(agent.parameters(), args.max_grad_norm)
                 optimizer.step()
-        dones[0] = dones[-1]
 
         row = {
             "step": global_step,

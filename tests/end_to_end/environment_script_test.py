@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -67,3 +68,49 @@ def test_an_environment_without_pip_keeps_what_is_in_it(tmp_path: Path) -> None:
     subprocess.run(["bash", "-c", line], timeout=60, check=True)
     assert (tmp_path / "environment" / "mine").exists()
     assert (python.parent / "python.pip").exists()
+
+
+# Says yes to whatever is asked of pip, finds motif_jax where Python would without its being installed, and notes down installations and stages.
+PYTHON = """#!/bin/sh
+case "$*" in
+  *"pip --version"*) ;;
+  *"pip install"*) echo "$@" >> "$0.installed" ;;
+  *motif_jax.launch*) echo "$@" >> "$0.stages"; exit 3 ;;
+  *"import motif_jax"*) test -d motif_jax ;;
+  *) exit 9 ;;
+esac
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What the scripts need of a clone, with a Python that pretends."""
+    folder = tmp_path / "a clone"
+    shutil.copytree(REPOSITORY / "launch", folder / "launch")
+    shutil.copyfile(REPOSITORY / "setup.cfg", folder / "setup.cfg")
+    (folder / "motif_jax").mkdir()
+    python = folder / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    return folder
+
+
+def start(clone: Path, script: str, caller: Path, *given: str) -> str:
+    """Starts a script of the clone; returns what its Python has noted down."""
+    environment = {"PATH": "/usr/bin:/bin"}
+    command = ["bash", str(clone / "launch" / script), *given]
+    subprocess.run(command, cwd=caller, env=environment, capture_output=True, timeout=60, check=False)
+    notes = sorted((clone / ".venv" / "bin").glob("python.*"))
+    return "".join(note.read_text() for note in notes)
+
+
+@pytest.mark.parametrize(
+    "script", ["quickstart.sh", "quickstart_glam.sh", "quickstart_ilql.sh", "quickstart_oni.sh", "demo_steering.sh"]
+)  # fmt: skip
+def test_runs_go_where_the_caller_says(clone: Path, tmp_path: Path, script: str) -> None:
+    assert f"--workdir={tmp_path}/mine/" in start(clone, script, tmp_path, "mine")
+
+
+def test_the_examples_install_the_package_in_a_fresh_clone(clone: Path) -> None:
+    assert f"--editable {clone}" in start(clone, "setup_examples.sh", clone)
