@@ -45,6 +45,8 @@ from motif_jax.support import resources
 
 GPU_SIZE = {"batch_size": 16, "length": 512, "dtype": "bfloat16"}
 _PAD, _SHARES = 0, {"half": 0.5, "quarter": 0.25}
+# Tokens of an action.
+_RUN = 16
 
 
 def options() -> ConfigDict:
@@ -59,15 +61,15 @@ def options() -> ConfigDict:
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for what cannot be measured."""
-    for key in ("width", "layers", "vocabulary", "length", "small_width", "small_layers", "small_batch", "small_steps", "shortest"):  # fmt: skip
-        checks.positive(config, f"options.{key}")
-    least = config.options.shortest
-    checks.require(
-        config.options.longest >= max(17, least),
-        "options.longest",
-        config.options.longest,
-        f"at least {max(17, least)}",
+    keys = (
+        "width layers vocabulary batch_size seconds small_width small_layers small_batch small_steps shortest"
     )
+    for key in keys.split():
+        checks.positive(config, f"options.{key}")
+    # So many tokens have an action in them.
+    for key, least in (("length", _RUN + 1), ("longest", max(_RUN + 1, config.options.shortest))):
+        size = config.options[key]
+        checks.require(size >= least, f"options.{key}", size, f"at least {least}")
     checks.choice(config, "options.dtype", ("float32", "bfloat16"))
 
 
@@ -137,10 +139,10 @@ def _gradient(terms: Any, learned: Any, frozen: Any) -> Any:
 
 
 def _batch(chosen: ConfigDict, share: float, seed: int) -> TextBatch:
-    """Dialogues of `length` tokens, `share` of them of actions, in runs of 16 tokens."""
+    """Dialogues of `length` tokens, `share` of them of actions, in runs of `_RUN` tokens."""
     rows, length = chosen.batch_size, chosen.length
     tokens = np.random.default_rng(seed).integers(6, chosen.vocabulary, (rows, length))
-    ours = (np.arange(length) // 16 % round(1 / share) == 1) & (np.arange(length) > 0)
+    ours = (np.arange(length) // _RUN % round(1 / share) == 1) & (np.arange(length) > 0)
     kinds = np.where(ours, token_columns.ACTION, token_columns.CONTEXT).astype(np.uint8)
     kinds[np.flatnonzero(ours & ~np.append(ours[1:], False))] = token_columns.ACTION_END
     items = [token_columns.rebuilt(row.astype(np.int32), kinds, np.where(kinds == 2, -1.0, 0.0).astype(np.float32), True) for row in tokens]  # fmt: skip

@@ -76,6 +76,8 @@ def test_a_gradient_of_what_actions_need_is_that_of_everything() -> None:
         ("text_play", "plain_games", 0),
         ("text_play", "games", 0),
         ("text_train", "small_steps", 0),
+        ("text_train", "length", 16),
+        ("text_train", "batch_size", 0),
     ],
 )
 def test_what_cannot_be_measured_is_refused(name: str, key: str, value: Any) -> None:
