@@ -16,7 +16,6 @@ from motif_jax.annotation import manifest as manifests
 from motif_jax.annotation.shards import Annotation, MergedLabels
 from motif_jax.datasets.pairs.dataset import map_array
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json
 
 METHODS = ("majority", "mean")
 NO_GOAL = "no goal"
@@ -154,6 +153,7 @@ def write_ensemble(
                 "--config.name, or replace it with --config.restart=True"
             )
     with annotation.merging():
-        annotation.write(merged, {"pairs": len(merged.labels), **label_math.counts(merged.labels)})
-        atomic_write_json(path, {"sources": sources})
+        summary = {"pairs": len(merged.labels), **label_math.counts(merged.labels)}
+        # Before the labels: a command that was killed knows them again.
+        annotation.write(merged, summary, {path: {"sources": sources}})
     return annotation.preference_path

@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -155,14 +156,20 @@ class Annotation:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def write(self, merged: MergedLabels, summary: Mapping[str, Any]) -> None:
-        """Writes probabilities, summary and, last, the label file; call it while `merging`."""
+    def write(
+        self,
+        merged: MergedLabels,
+        summary: Mapping[str, Any],
+        beside: Mapping[Path, Any] = MappingProxyType({}),
+    ) -> None:
+        """Writes probabilities, summary, what else JSON files `beside` them say, and, last, the label file; call it while `merging`."""
         # Made here and moved: preference/ never holds anything but label files.
         prepared = self.folder / "labels.npy"
-        for path in (self.probabilities_path, self.summary_path, prepared):
+        for path in (self.probabilities_path, self.summary_path, prepared, *beside):
             self._remove_temporaries(path)
         atomic_save_npy(self.probabilities_path, merged.probabilities)
-        atomic_write_json(self.summary_path, summary)
+        for path, value in {self.summary_path: summary, **beside}.items():
+            atomic_write_json(path, value)
         atomic_save_npy(prepared, merged.labels)
         self.preference_path.parent.mkdir(exist_ok=True)
         os.replace(prepared, self.preference_path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 
 import numpy as np
 import pytest
@@ -93,3 +95,30 @@ def test_labels_of_something_else_stay_unless_asked(votes, tmp_path):
         ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=False)
     ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=True)
     assert json.loads((tmp_path / "annotations/all/ensemble.json").read_text())["sources"] == {"names": ["b"]}
+
+
+def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path, monkeypatch):
+    merged = ensembles.combine(votes, "majority")
+
+    class Killed(BaseException):
+        pass
+
+    def one_more_write(allowed: int) -> None:
+        """Ends the merge before its write number `allowed`."""
+        left = iter(range(allowed))
+
+        def replace(source, target, replace=os.replace):
+            if next(left, None) is None:
+                raise Killed
+            replace(source, target)
+
+        monkeypatch.setattr(os, "replace", replace)
+
+    for allowed in range(100):
+        one_more_write(allowed)
+        with contextlib.suppress(Killed):
+            ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=False)
+            break
+        monkeypatch.undo()
+    assert allowed > 2
+    np.testing.assert_array_equal(np.load(tmp_path / "preference" / "all.npy"), merged.labels)
