@@ -1,7 +1,7 @@
 """The one entry point: `python -m motif_jax.launch --config=configs/STAGE.py --workdir=DIR`.
 
 Reads a config file, checks every value before any work starts, and runs the stage that `config.stage` names.
-A problem that the user can solve, a full disk among them, ends the program with one line and exit code 2. A stage that takes long and
+A problem that the user can solve, a full disk and too little memory among them, ends the program with one line and exit code 2. A stage that takes long and
 was asked to stop (SIGTERM, SIGUSR1, Ctrl-C) saves and ends with exit code 75: the same command continues it. Any other
 work that Ctrl-C interrupts, or a second one, ends with one line and exit code 130.
 
@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 from ml_collections import ConfigDict, FieldReference, config_flags
 
-from motif_jax.support import resources
+from motif_jax.support import memory_limit, resources
 from motif_jax.support.config import check_values, flat
 from motif_jax.support.errors import UserError
 
@@ -217,6 +217,7 @@ def _main(arguments: Sequence[str]) -> int:
         stage_name = config.get("stage")
         if stage_name not in stage_names():
             raise UserError(f"config.stage={stage_name}: must be one of {', '.join(stage_names())}")
+        memory_limit.watch(lambda what: _fail_for_memory(what, config))
         stage = importlib.import_module(f"motif_jax.stages.{stage_name}")
         needs_workdir = getattr(stage, "NEEDS_WORKDIR", True)
         if needs_workdir and not _WORKDIR.value:
@@ -226,6 +227,9 @@ def _main(arguments: Sequence[str]) -> int:
         stage.check(config, workdir)
         return stage.run(config, workdir) or 0
     except UserError as error:
+        # Whoever reads a file below such a limit cannot tell one that is damaged from one that there is no room for.
+        if memory_limit.limit() is not None and memory_limit.ran_out(error):
+            _fail_for_memory(str(error), config)
         _fail(str(error))
     except KeyboardInterrupt:  # a second Ctrl-C in a stage that saves
         print(INTERRUPTED, file=sys.stderr, flush=True)
@@ -233,7 +237,14 @@ def _main(arguments: Sequence[str]) -> int:
     except Exception as error:
         if line := told(error, _WORKDIR.value or "."):
             _fail(line)
+        if what := memory_limit.ran_out(error):
+            _fail_for_memory(what, config)
         raise
+
+
+def _fail_for_memory(what: str, config: ConfigDict) -> NoReturn:
+    sys.stdout.flush()
+    memory_limit.leave(f"error: {memory_limit.told(what, config)}", 2)
 
 
 def told(error: Exception, workdir: str | os.PathLike[str]) -> str | None:
