@@ -54,19 +54,30 @@ make_environment() {
   die "no Python environment could be made: install python3-venv (Debian: apt-get install python3-venv) or virtualenv"
 }
 
-# install_package FOLDER EXTRAS: the package, editable, with the exact versions that the tests ran with.
+# install_package FOLDER EXTRAS: the package, editable, with the exact versions that the tests ran with; EXTRAS is '' or '[test]'.
+# Every file that is installed has a hash that launch/lock.sh wrote down.
 install_package() {
-  local folder=$1 extras=$2 stamp wanted
+  local folder=$1 extras=$2 stamp wanted locks
+  locks=(--requirement "$repository/launch/requirements.txt")
+  [ -z "$extras" ] || locks+=(--requirement "$repository/launch/requirements-test.txt")
   stamp="$folder/motif_jax.stamp"
-  wanted=$(cat "$repository/setup.cfg" "$repository/launch/constraints.txt" | sha256sum | cut -c1-64)$extras
+  wanted=$(cat "$repository/setup.cfg" "$repository"/launch/requirements*.txt | sha256sum | cut -c1-64)$extras
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then return 0; fi
   printf 'installing motif_jax%s into %s (about a minute)\n' "$extras" "${folder#"$repository"/}"
-  if ! "$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
-    --constraint "$repository/launch/constraints.txt" --editable "$repository$extras" 2>&1 \
-    | { grep -v -e '^WARNING: Location' -e '^WARNING: Running pip as' || true; } >&2; then
-    die "the packages could not be installed; the lines above say why (no network, or an index that lacks one?)"
+  if ! pip_into "$folder" --require-hashes --no-deps "${locks[@]}" \
+    || ! pip_into "$folder" --no-build-isolation --no-deps --editable "$repository"; then
+    die "the packages could not be installed; the lines above say why (no network, or an index that lacks one?). Of an index that builds" \
+      "its own files: pip install -c launch/constraints.txt -e ."
   fi
   printf '%s' "$wanted" > "$stamp"
+}
+
+# pip_into FOLDER ARGUMENTS...: pip install, with nothing on stderr but what went wrong.
+pip_into() {
+  local folder=$1
+  shift
+  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@" 2>&1 \
+    | { grep -v -e '^WARNING: Location' -e '^WARNING: Running pip as' || true; } >&2
 }
 
 # stage CONFIG FOLDER FLAGS...: runs a stage of configs/CONFIG in FOLDER with the environment `.venv`; ends the script where it does not end well.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import shutil
 import subprocess
 import sys
@@ -114,3 +115,22 @@ def test_runs_go_where_the_caller_says(clone: Path, tmp_path: Path, script: str)
 
 def test_the_examples_install_the_package_in_a_fresh_clone(clone: Path) -> None:
     assert f"--editable {clone}" in start(clone, "setup_examples.sh", clone)
+
+
+def test_what_is_installed_has_the_versions_of_the_constraints_and_hashes() -> None:
+    """launch/lock.sh wrote the lists with hashes when constraints.txt was as it is."""
+
+    def normal(name: str) -> str:
+        return re.sub(r"[-_.]+", "-", name).lower()
+
+    pinned, listed = {}, {}
+    for line in (REPOSITORY / "launch/constraints.txt").read_text().splitlines():
+        name, _, version = line.partition("==")
+        pinned[normal(name)] = version
+    for file in ("requirements.txt", "requirements-test.txt"):
+        text = (REPOSITORY / "launch" / file).read_text()
+        for name, version, rest in re.findall(r"^([\w.-]+)==(\S+)(.*(?:\n .*)*)", text, re.MULTILINE):
+            assert normal(name) not in listed, f"{name} is listed twice"
+            listed[normal(name)] = version
+            assert "--hash=sha256:" in rest, f"{name} has no hash"
+    assert listed == pinned
