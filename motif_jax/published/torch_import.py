@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import numpy as np
 from ml_collections import ConfigDict
-from safetensors.numpy import save
 
 from motif_jax.envs.nethack.status import NUM_STATUS
 from motif_jax.networks import layout, reward_layout
@@ -224,9 +223,8 @@ def write_agent(
     describe(workdir, plain)
     header = {"format": "motif_jax.agent", "version": 1, "step": step, "config": plain}
     tensors = {name: np.ascontiguousarray(array) for name, array in layout.to_torch(params).items()}
-    metadata = {"agent": json.dumps(header)}
-    metadata["digest"] = digests.of_tensors(metadata["agent"], tensors)
-    atomic_write_bytes(workdir / "model.safetensors", save(tensors, metadata))
+    data = digests.safetensors_of("agent", json.dumps(header), tensors)
+    atomic_write_bytes(workdir / "model.safetensors", data)
     # The checkpoint comes last: with it the folder is whole. What a killed import left is not taken for it.
     shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
     with Checkpoints(workdir / "checkpoints") as checkpoints:

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from motif_jax.networks import reward_layout
 from motif_jax.networks.reward import DTYPES, MESSAGE_MODELS, RewardArchitecture, RewardNetwork
@@ -63,8 +62,7 @@ def write_safetensors(reward: TrainedReward, path: str | Path) -> None:
         header["learned"] = learned_file.header(reward)
     _check_header(header, reward.folder)
     text = json.dumps(header, allow_nan=False)
-    metadata = {"reward": text, "digest": digests.of_tensors(text, tensors)}
-    atomic_write_bytes(path, save(tensors, metadata))
+    atomic_write_bytes(path, digests.safetensors_of("reward", text, tensors))
 
 
 def _is_no_number(value: Any) -> bool:

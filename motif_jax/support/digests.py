@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import save
 
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json, sync
@@ -35,6 +37,20 @@ def of_tensors(text: str, tensors: Mapping[str, np.ndarray]) -> str:
         digest.update(f"\n{name} {array.dtype} {array.shape}\n".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def safetensors_of(name: str, text: str, tensors: Mapping[str, np.ndarray]) -> bytes:
+    """A safetensors file of contiguous arrays, with `text` under `name` and the digest of all in its header.
+
+    The same bytes each time: the library lists a header's texts in an order of chance.
+    """
+    data = save(dict(tensors), {name: text, "digest": of_tensors(text, tensors)})
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    written = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    written += b" " * (-len(written) % 8)
+    return len(written).to_bytes(8, "little") + written + data[8 + size :]
 
 
 def seal(folder: Path) -> None:

@@ -56,6 +56,14 @@ def test_the_header_is_json_and_comes_back_as_it_was(file):
     assert exchange.read_safetensors(file).curve[1] == {"epoch": 1, "train/loss": 0.5}
 
 
+def test_the_same_reward_is_the_same_file(file, tmp_path):
+    data, reward = file.read_bytes(), make_reward(tmp_path)
+    again = tmp_path / "again.safetensors"
+    for _ in range(20):  # an order of chance would be another one now and then
+        exchange.write_safetensors(reward, again)
+        assert again.read_bytes() == data
+
+
 def test_a_file_says_what_training_knew(tmp_path):
     texts = np.zeros((2, 256), np.uint8)
     texts[1, :4] = np.frombuffer(b"Hi!!", np.uint8)
