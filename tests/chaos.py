@@ -2,30 +2,28 @@
 
     bash launch/chaos.sh [MINUTES] [STAGE...]
 
-Each scenario (scenarios.py) is a small run of a stage: once left alone, then again and again under force, continued by the same command, and
+Each scenario (scenarios.py) is a small run of a stage: twice left alone, then again and again under force, continued by the same command, and
 in the end left alone. Then the outcome must be the undisturbed one, and nothing may be left: no process, no shared memory, no temporary file,
-no held lock. A line is written to FOLDER/chaos.jsonl for each such trial; the table of all lines there is printed at the end.
+no held lock. A line is written to FOLDER/chaos.jsonl for each such trial; the table of all lines there is printed at the end, and written
+into the page that `--page` names.
 
-Force is one of (`--force`):
-  kill   SIGKILL of the program, or of one of the processes that it has started, at any moment from its first instant to its last;
-  disk   a disk with room for a few kilobytes more each time, so that it is full at another write: one line and exit code 2;
-  clock  the clock of the wall jumps back and forth by up to a day.
+Force is one of (`--force`, forces.py):
+  kill    SIGKILL of the program, or of one of the processes that it has started, at any moment from its first instant to its last;
+  disk    a disk with room for a few kilobytes more each time, so that it is full at another write: one line and exit code 2;
+  clock   the clock of the wall jumps back and forth by up to a day;
+  memory  room for a few more addresses each time (ulimit -v), so that memory ends at another place: one line and exit code 2.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
 import itertools
 import json
 import os
 import random
 import shutil
-import signal
 import sys
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,195 +32,44 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import pytest
-
-from tests import processes
-from tests.reward_fixtures import environment
+from tests.forces import FORCES
 from tests.scenarios import SCENARIOS, Inputs, rows_of
+from tests.trials import MOMENTS, PROGRAM, Calm, Trial
 
-MARK = "MOTIF_JAX_CHAOS"
 LINES = "chaos.jsonl"
-_GONE_SECONDS = 90.0
-_RUN_SECONDS = 900.0
 # Kills of a trial, before it is left alone.
-_KILLS = 4
-# Of the kills, those of the program itself.
-_SHARE_OF_PROGRAM = 0.6
-_PROGRAM = "the program"
-CLOCK = Path(__file__).parent / "jumping_clock"
+_KILLS = 6
+# Of the page: what is between them is written by this program.
+_BEGIN, _END = "<!-- chaos: written by tests/chaos.py --page -->", "<!-- chaos: end -->"
+
+Line = Mapping[str, Any]
 
 
-class Trial:
-    """One run folder of a scenario, with everything that belongs to it."""
-
-    def __init__(self, name: str, folder: Path, inputs: Inputs, cache: Path, **more: str) -> None:
-        """`more`: of the environment of its programs."""
-        self.scenario, self.folder, self.mark = SCENARIOS[name], folder / "disk", uuid.uuid4().hex
-        self.workdir, self.temporary, self.log = self.folder / "run", folder / "temporary", folder / "log"
-        self.temporary.mkdir(parents=True)
-        self.folder.mkdir(exist_ok=True)
-        self.flags = self.scenario.flags(inputs, self.folder)
-        self.memory = processes.unused_shared_memory()
-        self.environment = {
-            "TMPDIR": str(self.temporary),
-            MARK: self.mark,
-            "XDG_CACHE_HOME": str(cache),
-            "HF_HUB_OFFLINE": "1",
-            **more,
-        }
-
-    def start(self) -> processes.Program:
-        """The command, from the beginning or from where it stands."""
-        command = [
-            sys.executable, "-m", "motif_jax.launch", f"--config=configs/{self.scenario.config}", f"--workdir={self.workdir}", *self.flags,
-        ]  # fmt: skip
-        return processes.Program(command, self.log, {**environment(), **self.environment})
-
-    def finish(self) -> tuple[Any, float]:
-        """Lets it run to its end; returns the outcome and how long it took."""
-        start = time.monotonic()
-        program = self.start()
-        with processes.ended([program]):
-            code = program.wait(_RUN_SECONDS)
-        took = time.monotonic() - start
-        assert code == 0, f"exit code {code}: {self._end_of_log()}"
-        return self.scenario.outcome(self.workdir, self.folder), took
-
-    def disturb(self, rng: random.Random, seconds: float) -> dict[str, Any]:
-        """Starts it and kills one of its processes; waits for the end of the program. What was hit, and the exit code."""
-        program = self.start()
-        with processes.ended([program]):
-            with contextlib.suppress(processes.subprocess.TimeoutExpired):
-                program.wait(rng.random() * seconds)
-                return {"hit": None, "code": program.process.returncode}
-            others = sorted(processes.descendants(program.pid))
-            own = not others or rng.random() < _SHARE_OF_PROGRAM
-            hit = program.pid if own else rng.choice(others)
-            what = _PROGRAM if own else _name_of(hit)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(hit, signal.SIGKILL)
-            code = program.wait(_RUN_SECONDS)
-            seen = {program.pid, *others}
-        gone = _comes(
-            lambda: not processes.still_there(seen) and not processes.processes_with(MARK, self.mark)
-        )
-        assert gone, f"processes outlive {what}: {processes.processes_with(MARK, self.mark)}"
-        return {"hit": what, "code": code}
-
-    def left(self) -> list[str]:
-        """What is there that should not be, after the end."""
-        found = [f"process {pid}" for pid in processes.processes_with(MARK, self.mark)]
-        found += [f"temporary {name}" for name in os.listdir(self.temporary)]
-        for parent, _, names in os.walk(self.workdir):
-            inside = os.path.relpath(parent, self.workdir)
-            cut = [name for name in names if name.endswith(".tmp") or "orbax-checkpoint-tmp" in name]
-            found += [f"file {inside}/{name}" for name in cut]
-            found += [f"folder {inside}"] * (os.path.basename(parent) == ".staging")
-        for lock in self.workdir.rglob(".lock"):
-            with open(lock) as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    found.append(f"lock {lock.name}")
-        if not _comes(lambda: processes.unused_shared_memory() <= self.memory):
-            found += [f"memory {name}" for name in processes.unused_shared_memory() - self.memory]
-        return found
-
-    def _end_of_log(self) -> str:
-        return " | ".join(self.log.read_text(errors="replace").splitlines()[-6:])[-900:]
-
-    def tracebacks(self) -> int:
-        """How often the log has one."""
-        return self.log.read_text(errors="replace").count("Traceback (most recent call last)")
-
-
-def _comes(condition: Callable[[], object], seconds: float = _GONE_SECONDS) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def _name_of(pid: int) -> str:
-    """What a process is, by its command."""
-    with contextlib.suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        for word in words[1:]:
-            if "motif_jax" in word or "multiprocessing" in word:
-                return word.split("import ")[-1][:60]
-        return words[0][:60]
-    return "a process that was gone"
-
-
-def kill(trial: Trial, rng: random.Random, seconds: float, kills: int) -> list[dict[str, Any]]:
-    """Kills it so many times at most, unless it ends before."""
-    hits: list[dict[str, Any]] = []
-    while len(hits) < kills and not (hits and hits[-1]["code"] == 0):
-        hits.append(trial.disturb(rng, seconds))
-    return hits
-
-
-def fill(trial: Trial, rng: random.Random, seconds: float, kills: int) -> list[dict[str, Any]]:
-    """Gives it a little more room each time, until it comes to its end."""
-    del seconds, kills
-    hits: list[dict[str, Any]] = []
-    used, room = _size(trial.folder), 4096.0
-    copy = trial.folder.with_name("copy")
-    trial.folder.rename(copy)
-    trial.folder.mkdir()
-    with processes.small_disk(trial.folder, used + (64 << 20)) as resize:
-        shutil.copytree(copy, trial.folder, dirs_exist_ok=True)
-        try:
-            while not hits or hits[-1]["code"] != 0:
-                with contextlib.suppress(pytest.skip.Exception):  # less than there is
-                    resize(_size(trial.folder) + int(room))
-                before = trial.log.stat().st_size if trial.log.exists() else 0
-                program = trial.start()
-                with processes.ended([program]):
-                    code = program.wait(_RUN_SECONDS)
-                said = [
-                    line
-                    for line in trial.log.read_text(errors="replace")[before:].splitlines()
-                    if "error" in line.lower() or "Traceback" in line
-                ]
-                hits.append({"hit": f"{room:.0f} bytes", "code": code})
-                good = code == 0 or (code == 2 and len(said) == 1 and said[0].startswith("error: "))
-                assert good, f"with {room:.0f} bytes more, exit code {code}: {' | '.join(said)[-700:]}"
-                room *= 1.5 + rng.random()
-        finally:
-            shutil.rmtree(copy)
-            shutil.copytree(trial.folder, copy)
-    trial.folder.rmdir()
-    copy.rename(trial.folder)
-    return hits
-
-
-def _size(folder: Path) -> int:
-    """Bytes on a disk whose pages have 4 KiB, a page a file or folder at least."""
-    return 4096 * sum(1 + -(-path.lstat().st_size // 4096) for path in [folder, *folder.rglob("*")])
-
-
-def turn_back(trial: Trial, rng: random.Random, seconds: float, kills: int) -> list[dict[str, Any]]:
-    """Lets the clock jump, and kills it once."""
-    trial.environment["PYTHONPATH"] = os.pathsep.join(
-        filter(None, (str(CLOCK), os.environ.get("PYTHONPATH")))
-    )
-    return kill(trial, rng, seconds, min(kills, 1))
-
-
-FORCES = {"kill": kill, "disk": fill, "clock": turn_back}
+def _calm(name: str, folder: Path, inputs: Inputs, cache: Path) -> Calm:
+    """The undisturbed run of a scenario, which is made where it is not there yet."""
+    known = folder / f"{name}.undisturbed.json"
+    if not known.exists():
+        shutil.rmtree(folder / name, ignore_errors=True)
+        # The first one fills the cache of compiled programs; the second says how long it takes without that.
+        first = Trial(name, folder / name / "first", inputs, cache).finish()
+        trial = Trial(name, folder / name / "calm", inputs, cache)
+        calm = trial.calm()
+        assert calm.outcome == first, "two undisturbed runs differ"
+        left = trial.left()
+        assert not left, f"an undisturbed run leaves {left}"
+        known.write_text(json.dumps(calm._asdict()))
+    return Calm(**json.loads(known.read_text()))
 
 
 def attack(
     name: str, folder: Path, inputs: Inputs, rng: random.Random, force: str = "kill", kills: int = _KILLS
 ) -> dict[str, Any]:
-    """One trial of a scenario; the undisturbed outcome is made where it is not there yet. Returns its line."""
-    known, cache = folder / f"{name}.undisturbed.json", folder / "cache"
+    """One trial of a scenario; returns its line."""
+    cache = folder / "cache"
     line: dict[str, Any] = {
         "stage": name,
         "force": force,
+        "compared": SCENARIOS[name].compared.what,
         "hits": [],
         "equal": False,
         "left": [],
@@ -230,22 +77,11 @@ def attack(
     }
     trial = None
     try:
-        if not known.exists():
-            shutil.rmtree(folder / name, ignore_errors=True)
-            Trial(
-                name, folder / name / "first", inputs, cache
-            ).finish()  # fills the cache of compiled programs
-            calm = Trial(name, folder / name / "calm", inputs, cache)
-            outcome, took = calm.finish()
-            left = calm.left()
-            assert not left, left
-            known.write_text(json.dumps({"outcome": outcome, "seconds": took}))
-        undisturbed = json.loads(known.read_text())
+        calm = _calm(name, folder, inputs, cache)
         shutil.rmtree(folder / name / "trial", ignore_errors=True)
         trial = Trial(name, folder / name / "trial", inputs, cache)
-        line["hits"] = FORCES[force](trial, rng, undisturbed["seconds"], kills)
-        outcome, _ = trial.finish()
-        line["equal"] = json.loads(json.dumps(outcome)) == undisturbed["outcome"]
+        line["hits"] = FORCES[force](trial, rng, calm, kills)
+        line["equal"] = trial.finish() == calm.outcome
         line["left"] = trial.left()
     except AssertionError as error:
         line["problem"] = str(error)[:1500]
@@ -256,48 +92,87 @@ def attack(
     return line
 
 
-def table(lines: Sequence[Mapping[str, Any]]) -> str:
-    """A row a scenario and force: how often, whom it hit, and what became of it."""
-    rows = [
-        "| stage | force | trials | hits | of the program | of its processes | ended as undisturbed | left behind |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    kinds = dict.fromkeys((line["stage"], line["force"]) for line in lines)
-    for name, force in [*kinds, *((None, force) for force in dict.fromkeys(force for _, force in kinds))]:
-        mine = [line for line in lines if name in (None, line["stage"]) and line["force"] == force]
-        hits = [
-            hit
-            for line in mine
-            for hit in line["hits"]
-            if hit["hit"] and not (force == "disk" and hit["code"] == 0)
-        ]
-        own = len(hits) if force == "disk" else sum(hit["hit"] == _PROGRAM for hit in hits)
-        good, left = sum(line["equal"] for line in mine), sum(bool(line["left"]) for line in mine)
-        cells = (
-            name or "**all**",
-            force,
-            len(mine),
-            len(hits),
-            own,
-            len(hits) - own,
-            f"{good} of {len(mine)}",
-            left,
-        )
-        rows.append(f"| {' | '.join(map(str, cells))} |")
-    lost = [
-        hit
-        for line in lines
-        if line["force"] == "kill"
-        for hit in line["hits"]
-        if hit["hit"] not in (None, _PROGRAM)
-    ]
-    return "\n".join(
-        [
-            *rows,
-            "",
-            f"exit codes of programs that lost a process: {dict(Counter(str(hit['code']) for hit in lost))}",
-        ]
-    )
+def tables(lines: Sequence[Line]) -> str:
+    """A table of each force, with a row a scenario and one of all."""
+    found = []
+    for force in FORCES:
+        mine = [line for line in lines if line["force"] == force]
+        if mine:
+            names = [*dict.fromkeys(line["stage"] for line in mine)]
+            rows = [
+                _ROWS[force](f"`{name}`", [line for line in mine if line["stage"] == name]) for name in names
+            ]
+            total = {**_ROWS[force]("**all**", mine), "compared": ""}
+            found.append(_table([*rows, total]))
+            found += _codes(mine) if force == "kill" else []
+    return "\n\n".join(found)
+
+
+def _ends(lines: Sequence[Line]) -> dict[str, object]:
+    """How trials ended."""
+    good = sum(line["equal"] for line in lines)
+    return {
+        "compared": lines[0]["compared"],
+        "as undisturbed": f"{good} of {len(lines)}",
+        "left behind": sum(bool(line["left"]) for line in lines),
+    }
+
+
+def _kill_row(name: str, lines: Sequence[Line]) -> dict[str, object]:
+    hits = [hit for line in lines for hit in line["hits"] if hit["hit"]]
+    own = [hit for hit in hits if hit["hit"] == PROGRAM]
+    moments = Counter(hit["moment"] for hit in own)
+    return {
+        "stage": name,
+        "trials": len(lines),
+        "kills": len(hits),
+        "of its processes": len(hits) - len(own),
+        **{f"of it: {moment}": moments[moment] for moment in MOMENTS},
+        **_ends(lines),
+    }
+
+
+def _clock_row(name: str, lines: Sequence[Line]) -> dict[str, object]:
+    kills = sum(bool(hit["hit"]) for line in lines for hit in line["hits"])
+    return {"stage": name, "trials, the clock jumping": len(lines), "kills": kills, **_ends(lines)}
+
+
+def _amount_row(what: str) -> Callable[[str, Sequence[Line]], dict[str, object]]:
+    def row(name: str, lines: Sequence[Line]) -> dict[str, object]:
+        told = sum(hit["code"] == 2 for line in lines for hit in line["hits"])
+        return {"stage": name, f"trials, {what}": len(lines), "times it was too little": told, **_ends(lines)}
+
+    return row
+
+
+_ROWS: dict[str, Callable[[str, Sequence[Line]], dict[str, object]]] = {
+    "kill": _kill_row,
+    "disk": _amount_row("a small disk"),
+    "clock": _clock_row,
+    "memory": _amount_row("little memory"),
+}
+
+
+def _table(rows: Sequence[Mapping[str, object]]) -> str:
+    cells = [list(rows[0]), ["---"] * len(rows[0]), *([str(cell) for cell in row.values()] for row in rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def _codes(lines: Sequence[Line]) -> list[str]:
+    """What became of programs of which a process was killed."""
+    lost = [hit for line in lines for hit in line["hits"] if hit["hit"] not in (None, PROGRAM)]
+    codes = Counter(hit["code"] for hit in lost)
+    told = ", ".join(f"{count} times {code}" for code, count in sorted(codes.items()))
+    return [f"Exit codes of programs of which a process was killed: {told}."] if lost else []
+
+
+def write_page(page: Path, lines: Sequence[Line]) -> None:
+    """Replaces the tables of a page."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise SystemExit(f"error: --page={page}: has no lines {_BEGIN} and {_END}")
+    page.write_text(f"{before}{_BEGIN}\n\n{tables(lines)}\n\n{_END}{after}", encoding="utf-8")
 
 
 def open_inputs(folder: Path) -> Inputs:
@@ -314,8 +189,7 @@ def _turns(names: Sequence[str], until: float) -> Iterator[str]:
         yield names[place % len(names)]
 
 
-def main() -> int:
-    """The program."""
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs stages under force.")
     parser.add_argument(
         "minutes",
@@ -328,24 +202,45 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=Path("runs/chaos"), help="where everything lies")
     parser.add_argument("--force", choices=tuple(FORCES), default="kill")
     parser.add_argument(
+        "--page",
+        type=Path,
+        help="writes the tables of what is in FOLDER into this page, and does nothing else",
+    )
+    parser.add_argument(
+        "--known", action="store_true", help="compares with the undisturbed runs that are in FOLDER"
+    )
+    parser.add_argument(
         "--seed",
         type=int,
         default=None,
         help="of who is hit and when; what it does at that moment hangs on the machine",
     )
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def _refusal(given: argparse.Namespace) -> str | None:
     unknown = [name for name in given.stages if name not in SCENARIOS]
     if unknown or not 0 < given.minutes < float("inf"):
         what = f"no scenario {', '.join(unknown)}" if unknown else f"MINUTES={given.minutes}: must be above 0"
-        print(f"error: {what}; scenarios are {', '.join(SCENARIOS)}", file=sys.stderr)
-        return 2
+        return f"{what}; scenarios are {', '.join(SCENARIOS)}"
     if given.force == "disk" and os.geteuid() != 0:
-        print("error: --force=disk: only root can mount a small disk", file=sys.stderr)
+        return "--force=disk: only root can mount a small disk"
+    return None
+
+
+def main() -> int:
+    """The program."""
+    given = _arguments()
+    if refusal := _refusal(given):
+        print(f"error: {refusal}", file=sys.stderr)
         return 2
     folder, rng = given.folder.absolute(), random.Random(given.seed)
+    if given.page:
+        write_page(given.page, rows_of(folder / LINES))
+        return 0
     folder.mkdir(parents=True, exist_ok=True)
-    for known in folder.glob("*.undisturbed.json"):
-        known.unlink()  # of other inputs
+    for known in () if given.known else folder.glob("*.undisturbed.json"):
+        known.unlink()  # of another state of the code
     inputs, lines = open_inputs(folder / "inputs"), []
     for name in _turns(given.stages or list(SCENARIOS), time.monotonic() + 60 * given.minutes):
         line = attack(name, folder, inputs, rng, given.force)
@@ -359,7 +254,7 @@ def main() -> int:
             line["problem"] or "",
         ]
         print(f"{time.strftime('%H:%M:%S')} {name}: {', '.join(told)}", flush=True)
-    print(table(rows_of(folder / LINES)))
+    print(tables(rows_of(folder / LINES)))
     return int(any(not line["equal"] or line["left"] for line in lines))
 
 

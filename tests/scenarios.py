@@ -11,14 +11,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests import stage_inputs
-from tests.reward_fixtures import make_dataset
+from tests.reward_fixtures import launch, make_dataset
 
 
 class Inputs(stage_inputs.Inputs):
     """What scenarios read, made once."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, lambda: folder / "no reward")
+        super().__init__(folder, self._trained)
+
+    def _trained(self) -> Path:
+        """A run of train_reward."""
+        folder = self.folder / "reward"
+        launch(
+            "train_reward", folder, f"--config.dataset_dir={self.dataset}", "--config.annotator=test", _ONE
+        )
+        return folder
 
     def copied(self, name: str, trial: Path) -> Path:
         """An input that is written into, as a copy of the trial's own."""
@@ -30,8 +38,8 @@ class Inputs(stage_inputs.Inputs):
     @functools.cached_property
     def pairs(self) -> Path:
         """More pairs than `dataset` has, with questions for some hundred writes."""
-        make_dataset(self.folder / "dataset", pairs=400, messages=300)
-        return self.folder / "dataset"
+        make_dataset(self.folder / "pairs", pairs=400, messages=300)
+        return self.folder / "pairs"
 
     @functools.cached_property
     def many_prompts(self) -> Path:
@@ -46,25 +54,37 @@ class Inputs(stage_inputs.Inputs):
         return path
 
 
+class Compared(NamedTuple):
+    """What must be the same whatever was done to a run.
+
+    Attributes:
+      what: in words.
+      of: of a finished run folder and the trial's own folder, JSON-able; AssertionError where something is wrong in itself.
+    """
+
+    what: str
+    of: Callable[[Path, Path], Any]
+
+
 class Scenario(NamedTuple):
     """A small run of a stage.
 
     Attributes:
       config: file of configs/ with a variant.
       flags: from the inputs and the trial's own folder to the flags.
-      outcome: of a finished run folder and the trial's own folder: what must be the same, JSON-able.
+      compared: with the undisturbed run.
     """
 
     config: str
     flags: Callable[[Inputs, Path], Sequence[str]]
-    outcome: Callable[[Path, Path], Any]
+    compared: Compared
 
 
 def _digest(path: Path) -> str:
     return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
 
 
-def files(*patterns: str) -> Callable[[Path, Path], dict[str, str]]:
+def files(*patterns: str) -> Compared:
     """Digests of the files that the patterns name."""
 
     def outcome(workdir: Path, trial: Path) -> dict[str, str]:
@@ -74,11 +94,12 @@ def files(*patterns: str) -> Callable[[Path, Path], dict[str, str]]:
         assert found, f"{workdir} holds none of {patterns}"
         return found
 
-    return outcome
+    return Compared(f"bytes of {', '.join(f'`{name}`' for name in patterns)}", outcome)
 
 
-def params(*patterns: str) -> Callable[[Path, Path], dict[str, str]]:
+def params(*patterns: str) -> Compared:
     """The digest of the newest checkpoint's parameters, and those of files."""
+    more = files(*patterns)
 
     def outcome(workdir: Path, trial: Path) -> dict[str, str]:
         import jax
@@ -95,17 +116,17 @@ def params(*patterns: str) -> Callable[[Path, Path], dict[str, str]]:
             jax.tree_util.keystr(path): np.asarray(leaf)
             for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
         }
-        more = files(*patterns)(workdir, trial) if patterns else {}
-        return {"params": digests.of_tensors(str(step), named), **more}
+        found = {"params": digests.of_tensors(str(step), named)}
+        return {**found, **more.of(workdir, trial)} if patterns else found
 
-    return outcome
+    return Compared(f"parameters, {more.what}" if patterns else "parameters", outcome)
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def episodes(*summaries: str) -> Callable[[Path, Path], Any]:
+def episodes(*summaries: str) -> Compared:
     """The rows of all journals of episodes without what depends on the clock, each episode once."""
 
     def outcome(workdir: Path, trial: Path) -> Any:
@@ -118,12 +139,12 @@ def episodes(*summaries: str) -> Callable[[Path, Path], Any]:
         for name in summaries:
             found[name] = json.loads((workdir / name).read_text())["measures"]
         assert found
-        return json.loads(json.dumps(found, sort_keys=True))
+        return found
 
-    return outcome
+    return Compared(", ".join(["each episode's row", *(f"means of `{name}`" for name in summaries)]), outcome)
 
 
-def counters(steps: int) -> Callable[[Path, Path], Any]:
+def counters(steps: int) -> Compared:
     """Of a training whose course hangs on timing: it came to its end, and nothing is counted or played twice."""
 
     def outcome(workdir: Path, trial: Path) -> Any:
@@ -133,33 +154,29 @@ def counters(steps: int) -> Callable[[Path, Path], Any]:
         assert len(set(played)) == len(played), "an episode stands there twice"
         return {"reached": reached[-1] >= steps}
 
-    return outcome
+    return Compared("all steps done, none and no episode twice", outcome)
 
 
-def labels(steps: int) -> Callable[[Path, Path], Any]:
-    """Besides `counters`: every label is the annotator's own, and no answer was given twice but those in flight."""
+def labels(trained: Compared) -> Compared:
+    """Besides `trained`: no question has two labels."""
 
     def outcome(workdir: Path, trial: Path) -> Any:
         from motif_jax.support.checked_lines import read_lines
 
         said: dict[str, Any] = {}
-        lines = 0
         for path in (trial / "store").glob("*.jsonl"):
             for key, answer in read_lines(path):
-                lines += 1
                 assert said.setdefault(key, answer["label"]) == answer["label"], "two labels for one question"
         assert said
-        return {
-            **counters(steps)(workdir, trial),
-            "doubled at most one batch a kill": lines <= 20 * len(said),
-        }
+        return trained.of(workdir, trial)
 
-    return outcome
+    return Compared(f"{trained.what}, one label a question", outcome)
 
 
-def _annotation(workdir: Path, trial: Path) -> Any:
-    folder = trial / "pairs"
-    return files("preference/lexicon_msg_defaultgoal.npy", "annotations/*/probabilities.npy")(folder, trial)
+def inside(name: str, *patterns: str) -> Compared:
+    """What was written into a trial's own copy of an input."""
+    compared = files(*patterns)
+    return Compared(compared.what, lambda workdir, trial: compared.of(trial / name, trial))
 
 
 _ONE = "--config.num_devices=1"
@@ -181,7 +198,7 @@ SCENARIOS: dict[str, Scenario] = {
         lambda at, trial: [
             f"--config.dataset_dir={at.copied('pairs', trial)}", f"--config.store_dir={trial / 'store'}", "--config.flush_seconds=0",
         ],
-        _annotation,
+        inside("pairs", "preference/*.npy", "annotations/*/probabilities.npy"),
     ),
     "train_reward": Scenario(
         "train_reward.py:smoke",
@@ -211,7 +228,12 @@ SCENARIOS: dict[str, Scenario] = {
             *_RECALL, "--config.train_for_env_steps=4000", f"--config.annotator.store_dir={trial / 'store'}",
             "--config.annotator.own_process=True", "--config.actors.max_failures=9",
         ],
-        labels(4000),
+        labels(counters(4000)),
+    ),
+    "oni_serial": Scenario(
+        "oni.py:smoke",
+        lambda at, trial: [*_RECALL, "--config.serial=True", _SAVING, f"--config.annotator.store_dir={trial / 'store'}"],
+        labels(params()),
     ),
     "evaluate": Scenario(
         "evaluate.py:smoke",
@@ -274,5 +296,45 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "export_dataset": Scenario(
         "export_dataset.py", lambda at, trial: [f"--config.dataset_dir={at.pairs}"], files("pairs.parquet")
+    ),
+    "import_dataset": Scenario(
+        "import_dataset.py",
+        lambda at, trial: [f"--config.file={at.pairs_table}"],
+        files("data/*.npy", "info/*.npy", "preference/*.npy"),
+    ),
+    "merge_annotations": Scenario(
+        "merge_annotations.py",
+        lambda at, trial: [f"--config.dataset_dir={at.copied('dataset', trial)}", "--config.name=together"],
+        inside("dataset", "preference/*.npy"),
+    ),
+    "train_upvote": Scenario(
+        "train_upvote.py:smoke",
+        lambda at, trial: [_SAVING, _ONE],
+        params("model/**/*.safetensors"),
+    ),
+    "rank_text": Scenario(
+        "rank_text.py:smoke",
+        lambda at, trial: [f"--config.agents={at.text_agent}", f"--config.data={at.dialogues}"],
+        files("ranks.json"),
+    ),
+    "probe_language_agent": Scenario(
+        "probe_language_agent.py",
+        lambda at, trial: [f"--config.policy={at.language_agent}"],
+        files("probes.jsonl", "clauses.jsonl"),
+    ),
+    "visualize": Scenario(
+        "visualize.py:smoke",
+        lambda at, trial: ["--config.episodes=3"],
+        files("episode-*.json"),
+    ),
+    "compare": Scenario(
+        "compare.py:smoke",
+        lambda at, trial: [f"--config.methods=a={at.evaluations[0]}; b={at.evaluations[1]}"],
+        files("comparison.tex"),
+    ),
+    "export_reward": Scenario(
+        "export_reward.py",
+        lambda at, trial: [f"--config.reward.dir={at.reward}"],
+        files("*.safetensors"),
     ),
 }  # fmt: skip

@@ -1,0 +1,255 @@
+"""One run folder of a scenario under force: started, killed at a moment, continued, compared, and searched for what it left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import random
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests import processes
+from tests.reward_fixtures import environment
+from tests.scenarios import SCENARIOS, Inputs
+
+MARK = "MOTIF_JAX_CHAOS"
+PROGRAM = "the program"
+# When a kill came: before anything was written, while something was half written, when all was there already, or between these.
+MOMENTS = ("start", "work", "writing", "end")
+_GONE_SECONDS = 90.0
+_RUN_SECONDS = 300.0
+# Of the kills, those of the program itself.
+_SHARE_OF_PROGRAM = 0.6
+# Of the kills, those that come before anything was written, and of the others those that wait for the next write.
+_SHARE_OF_START = 0.15
+_SHARE_OF_WRITES = 0.4
+_WRITE_SECONDS = 1.0
+_LOG, _LOCK = "log", ".lock"
+# Where pairs and dialogues are gathered until they are all there, and where checkpoints are built.
+_STAGING, _SAVING = ".staging", ".saving"
+
+
+class Calm(NamedTuple):
+    """An undisturbed run.
+
+    Attributes:
+      outcome: what must come out.
+      seconds: how long it took.
+      ready: after how many seconds it had written its first file.
+    """
+
+    outcome: Any
+    seconds: float
+    ready: float
+
+
+class Trial:
+    """One run folder of a scenario, with everything that belongs to it."""
+
+    def __init__(self, name: str, folder: Path, inputs: Inputs, cache: Path) -> None:
+        """`cache`: of compiled programs."""
+        self.scenario, self.folder, self.mark = SCENARIOS[name], folder / "disk", uuid.uuid4().hex
+        self.workdir, self.temporary, self.log = self.folder / "run", folder / "temporary", folder / _LOG
+        self.temporary.mkdir(parents=True)
+        self.folder.mkdir(exist_ok=True)
+        self.flags = self.scenario.flags(inputs, self.folder)
+        self.memory = processes.unused_shared_memory()
+        self.environment = {
+            "TMPDIR": str(self.temporary),
+            MARK: self.mark,
+            "XDG_CACHE_HOME": str(cache),
+            "HF_HUB_OFFLINE": "1",
+        }
+
+    def start(self, *wrapper: str) -> processes.Program:
+        """The command, from the beginning or from where it stands, behind `wrapper`."""
+        command = [
+            *wrapper, sys.executable, "-m", "motif_jax.launch", f"--config=configs/{self.scenario.config}", f"--workdir={self.workdir}",
+            *self.flags,
+        ]  # fmt: skip
+        return processes.Program(command, self.log, {**environment(), **self.environment})
+
+    def run(self, *wrapper: str) -> tuple[int, str]:
+        """Lets it end; the exit code, and what it said."""
+        before = self.log.stat().st_size if self.log.exists() else 0
+        program = self.start(*wrapper)
+        with processes.ended([program]):
+            code = self._end_of(program)
+        return code, self.log.read_bytes()[before:].decode(errors="replace")
+
+    @staticmethod
+    def _end_of(program: processes.Program) -> int:
+        try:
+            return program.wait(_RUN_SECONDS)
+        except processes.subprocess.TimeoutExpired:
+            raise AssertionError(f"it does not end within {_RUN_SECONDS:.0f} s") from None
+
+    def calm(self) -> Calm:
+        """Lets it run to its end."""
+        before, start = self._written(), time.monotonic()
+        program, ready = self.start(), None
+        with processes.ended([program]):
+            while program.process.poll() is None:
+                assert time.monotonic() < start + _RUN_SECONDS, "it does not end"
+                if ready is None and self._written() != before:
+                    ready = time.monotonic() - start
+                time.sleep(0.02)
+        took = time.monotonic() - start
+        return Calm(self._outcome_of(program.process.returncode), took, took if ready is None else ready)
+
+    def finish(self) -> Any:
+        """Lets it run to its end; returns the outcome."""
+        code, _ = self.run()
+        return self._outcome_of(code)
+
+    def _outcome_of(self, code: int) -> Any:
+        assert code == 0, f"exit code {code}: {self.end_of_log()}"
+        return self._outcome()
+
+    def _outcome(self) -> Any:
+        return json.loads(json.dumps(self.scenario.compared.of(self.workdir, self.folder)))
+
+    def disturb(self, rng: random.Random, calm: Calm, share: float) -> dict[str, Any]:
+        """Starts it and kills one of its processes; waits for the end of the program.
+
+        Args:
+          rng: of whom it hits, and when.
+          calm: an undisturbed run of it.
+          share: of its work, as much as is probably not done yet; 0: it hits when the first file is written.
+
+        Returns:
+          What was hit (None: it had ended before), at which moment, after how many seconds, and the exit code.
+        """
+        before = self._written(), self._half_written()
+        work = max(0.3, 1.05 * calm.seconds - calm.ready) * share
+        early = share > 0 and rng.random() < _SHARE_OF_START
+        seconds = rng.random() * calm.ready if early else calm.ready + rng.random() * work
+        awaits_write = not early and rng.random() < _SHARE_OF_WRITES
+        start = time.monotonic()
+        program = self.start()
+        with processes.ended([program]):
+            if share == 0:
+                self._await(program, lambda: self._written() != before[0], _RUN_SECONDS)
+            else:
+                with contextlib.suppress(processes.subprocess.TimeoutExpired):
+                    program.wait(seconds)
+                if awaits_write:
+                    self._await(program, lambda: self._half_written() - before[1], _WRITE_SECONDS)
+            if program.process.poll() is not None:
+                return {"hit": None, "code": program.process.returncode}
+            others = sorted(processes.descendants(program.pid))
+            own = not others or rng.random() < _SHARE_OF_PROGRAM
+            hit = program.pid if own else rng.choice(others)
+            what = PROGRAM if own else _name_of(hit)
+            took = time.monotonic() - start
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(hit, signal.SIGKILL)
+            moment = self._moment(before, calm) if own else "work"
+            code = self._end_of(program)
+            seen = {program.pid, *others}
+        gone = comes(
+            lambda: not processes.still_there(seen) and not processes.processes_with(MARK, self.mark)
+        )
+        assert gone, f"processes outlive {what}: {processes.processes_with(MARK, self.mark)}"
+        return {"hit": what, "moment": moment, "seconds": round(took, 2), "code": code}
+
+    @staticmethod
+    def _await(program: processes.Program, sight: Callable[[], object], seconds: float) -> None:
+        """Returns at the first sight of something, at the program's end, or when the time is over."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and program.process.poll() is None and not sight():
+            time.sleep(0.001)
+
+    def _written(self) -> dict[Path, tuple[int, int]]:
+        """Size and time of all files but locks, which are written before anything is done."""
+        found = {}
+        for path in (path for path in self.folder.rglob("*") if path.name != _LOCK):
+            with contextlib.suppress(FileNotFoundError):
+                status = path.lstat()
+                if not path.is_dir():
+                    found[path] = status.st_size, status.st_mtime_ns
+        return found
+
+    def _half_written(self) -> set[tuple[Path, int]]:
+        """What somebody is about to rename into its place, each with its time."""
+        found = set()
+        for path in _unfinished(self.folder):
+            with contextlib.suppress(FileNotFoundError):
+                found.add((path, path.lstat().st_mtime_ns))
+        return found
+
+    def _moment(self, before: tuple[object, set[tuple[Path, int]]], calm: Calm) -> str:
+        """Which of `MOMENTS` it was, by what lies there now."""
+        written, half_written = before
+        if self._written() == written:
+            return "start"
+        if self._half_written() - half_written:
+            return "writing"
+        with contextlib.suppress(Exception):  # whatever fails where not all is there
+            if self._outcome() == calm.outcome:
+                return "end"
+        return "work"
+
+    def left(self) -> list[str]:
+        """What is there that should not be, after the end."""
+        # Python's tracker of resources ends when it has seen that the others have.
+        comes(lambda: not processes.processes_with(MARK, self.mark))
+        found = [f"process {pid}" for pid in processes.processes_with(MARK, self.mark)]
+        found += [f"temporary {name}" for name in os.listdir(self.temporary)]
+        found += [f"file {path.relative_to(self.folder)}" for path in _unfinished(self.folder)]
+        found += [f"folder {path.relative_to(self.folder)}" for path in self.folder.rglob(_STAGING)]
+        for lock in self.folder.rglob(_LOCK):
+            with open(lock) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    found.append(f"lock {lock.name}")
+        if not comes(lambda: processes.unused_shared_memory() <= self.memory):
+            found += [f"memory {name}" for name in processes.unused_shared_memory() - self.memory]
+        return found
+
+    def end_of_log(self) -> str:
+        """Its last lines."""
+        return " | ".join(self.log.read_text(errors="replace").splitlines()[-6:])[-900:]
+
+    def tracebacks(self) -> int:
+        """How often the log has one."""
+        return self.log.read_text(errors="replace").count("Traceback (most recent call last)")
+
+
+def _unfinished(folder: Path) -> Iterator[Path]:
+    """Files and folders that are not whole yet, or not yet gone: in the end there must be none."""
+    for parent, folders, names in os.walk(folder):
+        place = Path(parent)
+        for name in [*folders, *names]:
+            built = name.endswith((".tmp", ".part")) or "orbax-checkpoint-tmp" in name or name == "assembled"
+            if built or name.startswith(".removed-") or place.name == _SAVING:
+                yield place / name
+
+
+def comes(condition: Callable[[], object], seconds: float = _GONE_SECONDS) -> bool:
+    """Whether `condition` holds before the time is over."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _name_of(pid: int) -> str:
+    """What a process is, by its command."""
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        for word in words[1:]:
+            if "motif_jax" in word or "multiprocessing" in word:
+                return word.split("import ")[-1][:60]
+        return words[0][:60]
+    return "a process that was gone"
