@@ -27,6 +27,7 @@ import pkgutil
 import re
 import runpy
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -225,6 +226,7 @@ def _main(arguments: Sequence[str]) -> int:
         workdir = Path(_WORKDIR.value) if _WORKDIR.value else None
         check_values(config)
         stage.check(config, workdir)
+        _remove_abandoned_games()
         return stage.run(config, workdir) or 0
     except UserError as error:
         # Whoever reads a file below such a limit cannot tell one that is damaged from one that there is no room for.
@@ -240,6 +242,13 @@ def _main(arguments: Sequence[str]) -> int:
         if what := memory_limit.ran_out(error):
             _fail_for_memory(what, config)
         raise
+
+
+def _remove_abandoned_games() -> None:
+    """Of commands that were killed; one that finds its work done starts no game that would do it."""
+    from motif_jax.envs.nethack import scratch
+
+    scratch.remove_abandoned(Path(tempfile.gettempdir()))
 
 
 def _fail_for_memory(what: str, config: ConfigDict) -> NoReturn:

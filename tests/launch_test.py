@@ -155,3 +155,22 @@ def test_the_entry_point_is_light(repository: Path) -> None:
         [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_what_a_killed_game_left_goes_with_the_next_command(repository: Path, tmp_path: Path) -> None:
+    """Also with one that starts no game: the same command, when its work is done."""
+    left, temporary = f"motif_jax_games_{os.getuid()}_killed", tmp_path / "temporary"
+    (temporary / left).mkdir(parents=True)
+    (temporary / left / "lock").touch()
+    (tmp_path / "runs").mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "motif_jax.launch",
+        "--config=configs/overview.py",
+        f"--config.runs={tmp_path / 'runs'}",
+    ]
+    subprocess.run(
+        command, cwd=repository, env={**os.environ, "TMPDIR": str(temporary)}, timeout=120, check=True
+    )
+    assert not (temporary / left).exists()

