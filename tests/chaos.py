@@ -93,10 +93,10 @@ def attack(
 
 
 def tables(lines: Sequence[Line]) -> str:
-    """A table of each force, with a row a scenario and one of all."""
+    """A table of each force, with a row a scenario and one of all; where undisturbed runs differed there was no trial."""
     found = []
     for force in FORCES:
-        mine = [line for line in lines if line["force"] == force]
+        mine = [line for line in lines if line["force"] == force and line["hits"]]
         if mine:
             names = [*dict.fromkeys(line["stage"] for line in mine)]
             rows = [
