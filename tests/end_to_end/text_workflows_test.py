@@ -24,7 +24,7 @@ from tests.reward_fixtures import load_config
 
 SMALL = {
     "network.width": 16, "network.layers": 1, "network.heads": 2, "network.max_length": 256, "batch_size": 4, "max_steps": 2,
-    "evaluate_every": 1, "chunk_steps": 1, "evaluation_batches": 1, "num_devices": 1, "held_out.share": 0.25, "length_buckets": False,
+    "evaluate_every": 2, "chunk_steps": 1, "evaluation_batches": 1, "num_devices": 1, "held_out.share": 0.25, "length_buckets": False,
     "max_len": 32, "candidates.count": 2, "candidates.max_tokens": 4,
 }  # fmt: skip
 EVALUATED = {"episodes": 4, "lanes": 2, "show": 1, "resamples": 50, "decode.max_tokens": 4}

@@ -16,11 +16,13 @@ import pytest
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import registry
-from motif_jax.offline import agent_folder
+from motif_jax.language.text_agent import Design
+from motif_jax.offline import agent_folder, agent_start, dialogue_data, text_run
 from motif_jax.offline.candidate_cache import CandidateCache
 from motif_jax.stages import train_text as stage
 from motif_jax.support import run_folder, seeds
 from motif_jax.support.errors import UserError
+from tests import text_agents
 from tests.processes import killed
 from tests.reward_fixtures import load_config
 
@@ -200,6 +202,25 @@ def test_runs_of_other_tokens_are_refused(tmp_path: Path, cloned: Path) -> None:
         stage.check(config_of("ilql", **{"initial.policy": str(copy)}), tmp_path / "run")
 
 
+def start_of(method: str, initial: Path, **changes: Any) -> agent_start.Start:
+    config = config_of(method, **{"initial.policy": str(initial), **changes})
+    source = dialogue_data.source_of(config)
+    objective = text_run.objective_of(config, text_run.model_config(config, source))
+    tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
+    return agent_start.start(config, objective, tokens, jax.random.key(0))
+
+
+def test_all_that_follows_from_a_policy_begins_as_it(tmp_path: Path, cloned: Path) -> None:
+    """The target of a trunk that it shares with the values; the embedding of the return."""
+    found = start_of("ilql", cloned, **{"method.separate_policy": False})
+    policy = agent_folder.load(cloned).params["trunks"]["policy"]
+    for trunk in (found.learned["trunks"]["values"], found.target["trunks"]["target"]):
+        jax.tree.map(np.testing.assert_array_equal, trunk, policy)
+    told = text_agents.write(tmp_path / "dt", Design(q="none", v=False, prefix=True), "dt", TOY, seed=3)
+    prefix = start_of("dt", told).learned["prefix"]
+    jax.tree.map(np.testing.assert_array_equal, prefix, agent_folder.load(told).params["prefix"])
+
+
 @pytest.mark.parametrize(
     ("key", "design", "message"),
     [
@@ -234,7 +255,7 @@ def test_policy_and_values_may_begin_as_runs_with_other_dropout(tmp_path: Path, 
 @pytest.mark.slow
 def test_micro_batches_devices_and_a_mesh_take_the_same_steps(tmp_path: Path, data: Path) -> None:
     """20 steps on 1, 2 and 4 devices, and split over a mesh; dialogues of unequal lengths, so that parts weigh unequally."""
-    more = {"data": str(data), "dropout": 0.0, "max_steps": 20, "evaluate_every": 20, "chunk_steps": 4}
+    more = {"data": str(data), "dropout": 0.0, "max_steps": 20, "evaluate_every": 20, "chunk_steps": 4, "method.separate_policy": False}  # fmt: skip
     ways = {
         "one": {},
         "two": {"num_devices": 2, "accumulate": 2},
