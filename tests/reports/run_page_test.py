@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
-from motif_jax.reports import run_report
+from motif_jax.reports import html, run_report
+from motif_jax.reports.charts import Series, line_chart
 from motif_jax.reports.measures import format_value
 from tests import browser
 from tests.made_up_runs import HOSTILE, run_data
@@ -152,6 +154,14 @@ def press(driver, place, what):
     )  # fmt: skip
 
 
+def smooth(driver, place, weight):
+    driver.execute_script(
+        "const slider = document.querySelectorAll('svg[data-chart]')[arguments[0]].parentElement.querySelector('input[type=range]');"
+        "slider.value = arguments[1]; slider.dispatchEvent(new Event('input'))",
+        place, weight,
+    )  # fmt: skip
+
+
 def test_lines_are_switched_smoothed_and_seen_on_logarithmic_axes(opened):
     driver, _, _ = opened
     place = chart_with(driver, 2)
@@ -170,13 +180,9 @@ def test_lines_are_switched_smoothed_and_seen_on_logarithmic_axes(opened):
         assert drawn(driver, place)[1] != lines
         press(driver, place, pressed)
         assert drawn(driver, place) == [ticks, lines]
-    smooth = (
-        "const slider = document.querySelectorAll('svg[data-chart]')[arguments[0]].parentElement.querySelector('input[type=range]');"
-        "slider.value = arguments[1]; slider.dispatchEvent(new Event('input'))"
-    )
-    driver.execute_script(smooth, place, 0.9)
+    smooth(driver, place, 0.9)
     assert drawn(driver, place)[1] != lines
-    driver.execute_script(smooth, place, 0)
+    smooth(driver, place, 0)
     assert drawn(driver, place) == [ticks, lines]
 
 
@@ -195,6 +201,27 @@ def test_a_chart_zooms_to_what_the_pointer_was_drawn_over(opened):
     assert driver.find_elements("css selector", "svg .selection") == []
     ActionChains(driver).double_click(chart).perform()
     assert drawn(driver, place) == before
+
+
+def test_what_has_no_width_is_drawn_all_the_same(opened):
+    """A stretch in the margin, and numbers that smoothing has made unequal in their last digit."""
+    driver, _, folder = opened
+    from selenium.webdriver import ActionChains
+
+    constant = Series("rate", np.arange(9.0), np.full(9, 0.1))
+    chart = line_chart([constant], "step", "rate", "a rate that never changes")
+    (folder / "constant.html").write_text(html.page("a", "b", [html.figure("c", chart)]), encoding="utf-8")
+    driver.get(f"file://{folder}/constant.html")
+    press(driver, 0, "whole")
+    before = drawn(driver, 0)
+    chart = driver.find_element("css selector", "svg[data-chart]")
+    width = chart.size["width"]
+    drag = ActionChains(driver).move_to_element_with_offset(chart, 4 - width // 2, 0).click_and_hold()
+    drag.move_by_offset(int(0.12 * width), 0).release().perform()
+    assert drawn(driver, 0) == before
+    smooth(driver, 0, 0.5)
+    assert drawn(driver, 0) == before
+    driver.get(f"file://{folder}/report.html")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True), (420, False), (1400, True)])

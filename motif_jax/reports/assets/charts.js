@@ -5,6 +5,7 @@
 { // Names of its own: other scripts share the page.
 
 const SVG = "http://www.w3.org/2000/svg";
+const ALIKE = 1e-9; // Numbers that are nearer to each other, by their size, are drawn as one.
 
 function element(name, attributes, parent, text) {
   const made = document.createElementNS(SVG, name);
@@ -26,9 +27,10 @@ function roundTicks(low, high) {
   const rough = (high - low) / 5;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999);
-  const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i <= Math.floor(high / step + 1e-9); i += 1) found.push(i * step);
-  return found;
+  const first = Math.ceil(low / step - 1e-9); const last = Math.floor(high / step + 1e-9);
+  // Where the two are one number, or nearly, there is no step between them.
+  if (!(last - first >= 0 && last - first < 20)) return [low];
+  return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
 }
 
 function powerTicks(low, high) {
@@ -95,7 +97,8 @@ class Chart {
     let [left, right] = zoom || (logX && xs.length ? [least(xs), most(xs)] : [this.data.low, this.data.high]);
     if (logX && left <= 0 && xs.length) left = least(xs);
     let [low, high] = ys.length ? [least(ys), most(ys)] : [logY ? 1 : 0, logY ? 10 : 1];
-    if (low === high) { const margin = Math.abs(low) * 0.1 || 1; low -= logY ? low / 2 : margin; high += margin; }
+    // Of equal numbers smoothing makes such that differ in their last digit.
+    if (high - low <= ALIKE * Math.max(Math.abs(low), Math.abs(high))) { const margin = Math.abs(low) * 0.1 || 1; low -= logY ? low / 2 : margin; high += margin; }
     else if (logY) { low /= 1.1; high *= 1.1; }
     else { const margin = 0.05 * (high - low); low = low >= 0 && low < 4 * margin ? 0 : low - margin; high += margin; }
     this.fits = fits;
@@ -161,7 +164,11 @@ class Chart {
     const svg = this.svg;
     svg.addEventListener("pointermove", (event) => { this.select(event); this.tell(event); });
     svg.addEventListener("pointerleave", () => this.quiet());
-    svg.addEventListener("pointerdown", (event) => { if (event.button === 0) this.start = this.place(event); });
+    svg.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      this.start = this.place(event);
+      svg.setPointerCapture(event.pointerId); // the button may be let go outside
+    });
     svg.addEventListener("pointerup", (event) => this.release(event));
     svg.addEventListener("dblclick", () => { this.state.zoom = null; this.draw(); });
   }
@@ -179,8 +186,9 @@ class Chart {
     const [a, b] = [this.start, this.place(event)].sort((p, q) => p - q);
     this.start = undefined;
     if (this.selection) { this.selection.remove(); this.selection = null; }
-    if (b - a < 8) return;
-    this.state.zoom = [this.x.value(a), this.x.value(b)];
+    const zoom = [this.x.value(a), this.x.value(b)];
+    if (b - a < 8 || zoom[1] - zoom[0] <= ALIKE * Math.max(Math.abs(zoom[0]), Math.abs(zoom[1]))) return;
+    this.state.zoom = zoom;
     this.draw();
   }
 
