@@ -6,30 +6,49 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from motif_jax.support import import_origin
 from motif_jax.support.curves import Curve, read_metrics
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
 from motif_jax.support.run_folder import read_config
 
-RUNNING, WHOLE, STOPPED, DAMAGED = "running", "whole", "stopped", "damaged"
+RUNNING, WHOLE, STOPPED, AT_REST, DAMAGED = "running", "whole", "stopped", "at rest", "damaged"
 # Stage -> the file that is there when it is done, and the numbers that say how it goes, the first that there is.
-_LAST = {
-    "collect": ("dataset.json", ()),
+_LAST: dict[str, tuple[str | None, tuple[str, ...]]] = {
     "annotate": ("summary.json", ()),
-    "merge_annotations": ("summary.json", ()),
-    "train_reward": ("summary.json", ("validation/loss", "train/loss")),
-    "train_agent": (None, ("episode/return", "episode/intrinsic_return", "reward/total_mean")),
-    "evaluate": ("evaluation.json", ()),
-    "pretrain_language_model": ("summary.json", ("validation/loss", "held_out/loss", "loss")),
-    "train_text": ("summary.json", ("held_out/loss", "validation/loss", "loss")),
-    "clone_behaviour": ("summary.json", ("validation/loss", "held_out/loss", "loss")),
+    "behaviour": ("behaviour.html", ()),
+    "check_reward": ("agreement.json", ()),
+    "clone_behaviour": ("summary.json", ("validation/loss", "train/loss")),
+    "collect": ("dataset.json", ()),
     "collect_text": ("dialogues.json", ()),
+    "collect_trajectories": ("trajectories.json", ()),
+    "compare": ("comparison.html", ()),
+    "evaluate": ("evaluation.json", ()),
     "evaluate_text": ("evaluation.json", ()),
+    "explain_reward": ("summary.json", ()),
+    "export_dataset": ("pairs.parquet", ()),
+    "export_reward": ("reward.safetensors", ()),
+    "import_dataset": ("dataset.json", ()),
+    "import_dialogues": ("dialogues.json", ()),
+    "merge_annotations": ("summary.json", ()),
+    "model_card": ("MODEL_CARD.md", ()),
+    "pretrain_language_model": ("summary.json", ("validation/loss", "train/loss")),
+    "rank_text": ("ranks.html", ()),
+    "report": ("report.html", ()),
+    "test_language_agent": ("tests.json", ()),
+    "train_agent": (None, ("episode/return", "episode/intrinsic_return", "reward/total_mean")),
+    "train_reward": ("summary.json", ("validation/loss", "train/loss")),
+    "train_text": ("summary.json", ("validation/loss", "train/loss")),
+    "train_upvote": ("summary.json", ("validation/loss", "train/loss")),
 }
+_NOTHING: tuple[str | None, tuple[str, ...]] = (None, ())
+# Those whose file is there before: its key `finished` says whether they are done.
+_SAYS = ("annotate", "test_language_agent")
 # Folders of a run in which there are no others, and how deep runs may lie.
 _INSIDE = frozenset(
     ("checkpoints", "resume", "recordings", "tensorboard", "profile", "plots", "data", "info", "tokens")
@@ -57,13 +76,14 @@ class RunState:
     Attributes:
       folder: where it lies.
       stage: what it is a run of.
-      state: `RUNNING`, `WHOLE`, `STOPPED` (between two starts), or `DAMAGED`.
+      state: `RUNNING`, `WHOLE`, `STOPPED` (between two starts), `AT_REST` (no process works in it, and it does not say whether it is done),
+        or `DAMAGED`.
       changed: when its files last changed, seconds since the epoch.
       done: share of its work that is done, None where that cannot be told.
       metric: name of the number that `curve` shows; '' where there is none.
       curve: that number over the run.
       pages: HTML files in it.
-      about: folders that its config names, for pages that are about other runs.
+      about: folders that its config names, without links in them, for pages that are about other runs.
       trouble: why it is damaged.
     """
 
@@ -81,7 +101,8 @@ class RunState:
 
 def find(runs: Path) -> list[RunState]:
     """All runs below a folder, by path; what cannot be read is told, not raised."""
-    return [_look(folder) for folder in _folders(runs, _DEPTH)]
+    found = (_look(folder) for folder in _folders(runs, _DEPTH))
+    return [run for run in found if run is not None]
 
 
 def _folders(folder: Path, depth: int) -> Iterator[Path]:
@@ -97,23 +118,45 @@ def _folders(folder: Path, depth: int) -> Iterator[Path]:
             yield from _folders(Path(entry.path), depth - 1)
 
 
-def _look(folder: Path) -> RunState:
-    changed = max((path.stat().st_mtime for path in folder.glob("*") if path.is_file()), default=0.0)
-    pages = tuple(sorted(folder.glob("*.html")))
+def _look(folder: Path) -> RunState | None:
+    """What there is to say of a folder with a config; None where it is no run's: language models have one, too."""
+    changed, pages = _changed(folder), tuple(sorted(folder.glob("*.html")))
     try:
         config = read_config(folder)
-        stage = str(config.get("stage", ""))
-        last, metrics = _LAST.get(stage, (None, ()))
+        if "stage" not in config:
+            return None
+        stage = str(config["stage"])
         curves = read_metrics(folder)
-        metric = next((name for name in metrics if name in curves and len(curves[name])), "")
+        metric = next((name for name in _LAST.get(stage, _NOTHING)[1] if len(curves.get(name, ()))), "")
         done = _done(config, curves)
-        whole = (done is not None and done >= 1) or (last is not None and (folder / last).is_file())
-        whole = whole or (stage not in _LAST and bool(pages))
-        state = RUNNING if _runs(folder, changed) else WHOLE if whole else STOPPED
+        state = RUNNING if _runs(folder, changed) else _resting(folder, stage, done, pages)
         about = tuple(_named(config))
     except (UserError, OSError, AttributeError, TypeError, ValueError) as error:
         return RunState(folder, "?", DAMAGED, changed, pages=pages, trouble=str(error))
     return RunState(folder, stage, state, changed, done, metric, curves.get(metric), pages, about)
+
+
+def _changed(folder: Path) -> float:
+    """When a file in `folder` was changed last; those that go meanwhile, as a run's temporary ones do, do not count."""
+    newest = 0.0
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            with contextlib.suppress(FileNotFoundError):
+                if entry.is_file():
+                    newest = max(newest, entry.stat().st_mtime)
+    return newest
+
+
+def _resting(folder: Path, stage: str, done: float | None, pages: Sequence[Path]) -> str:
+    """The state of a run in which no process works."""
+    last, _ = _LAST.get(stage, _NOTHING)
+    whole = (done is not None and done >= 1) or (last is not None and (folder / last).is_file())
+    if whole and stage in _SAYS:
+        whole = bool(read_json(folder / str(last), "the same command writes it anew").get("finished"))
+    imported = (folder / import_origin.FILE).is_file() and import_origin.has_checkpoints(folder)
+    if whole or imported or (stage not in _LAST and pages):
+        return WHOLE
+    return STOPPED if stage in _LAST else AT_REST
 
 
 def _done(config: Mapping[str, Any], curves: Mapping[str, Curve]) -> float | None:
@@ -130,7 +173,8 @@ def _named(config: Mapping[str, Any]) -> Iterator[Path]:
             value = value.get(part) if isinstance(value, Mapping) else None
         if isinstance(value, str) and value:
             for piece in value.replace(";", ",").split(","):
-                yield Path(piece.rpartition("=")[2].strip())
+                if named := piece.rpartition("=")[2].strip():
+                    yield Path(os.path.realpath(named))
 
 
 def _runs(folder: Path, changed: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -13,12 +13,12 @@ import numpy as np
 from motif_jax.reports import html
 from motif_jax.reports.charts import short
 from motif_jax.reports.html import Cell, Markup
-from motif_jax.reports.overview import DAMAGED, RUNNING, STOPPED, WHOLE, RunState
+from motif_jax.reports.overview import AT_REST, DAMAGED, RUNNING, STOPPED, WHOLE, RunState
 from motif_jax.support.progress import format_seconds
 
 _WIDTH, _HEIGHT, _POINTS = 150, 32, 75
 _HEADER = ("run", "stage", "state", "done", "newest value", "curve", "changed", "pages")
-_ORDER = (RUNNING, STOPPED, DAMAGED, WHOLE)
+_ORDER = (RUNNING, STOPPED, DAMAGED, AT_REST, WHOLE)
 
 
 def render(runs: Sequence[RunState], root: Path, page: Path, now: float, refresh: float | None) -> str:
@@ -34,7 +34,11 @@ def render(runs: Sequence[RunState], root: Path, page: Path, now: float, refresh
     counts = {state: sum(run.state == state for run in runs) for state in _ORDER}
     tiles = html.tiles([(state, f"{number}", "runs") for state, number in counts.items() if number])
     ordered = sorted(runs, key=lambda run: (_ORDER.index(run.state), -run.changed, str(run.folder)))
-    rows = [_row(run, runs, root, page, now) for run in ordered]
+    about: dict[Path, list[RunState]] = {}
+    for run in runs:
+        for named in dict.fromkeys(run.about):
+            about.setdefault(named, []).append(run)
+    rows = [_row(run, about, root, page, now) for run in ordered]
     table = html.table(_HEADER, rows, "runs", search=True, empty=f"there is no run below {root}")
     written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
     again = f"; loads itself again every {refresh:g} s while runs go on" if refresh else ""
@@ -46,10 +50,15 @@ def render(runs: Sequence[RunState], root: Path, page: Path, now: float, refresh
     return made
 
 
-_NOTE = "Stopped: not done, and no process works in it; the same command goes on with it. A report stands with every run that it is about."
+_NOTE = (
+    "Stopped: not done, and no process works in it; the same command goes on with it. At rest: no process works in it, and its stage does "
+    "not write down whether it is done. A report stands with every run that it is about."
+)
 
 
-def _row(run: RunState, runs: Sequence[RunState], root: Path, page: Path, now: float) -> list[Cell | Markup]:
+def _row(
+    run: RunState, about: Mapping[Path, Sequence[RunState]], root: Path, page: Path, now: float
+) -> list[Cell | Markup]:
     curve = run.curve
     good = np.flatnonzero(np.isfinite(curve.y)) if curve is not None else np.empty(0, int)
     newest = float(curve.y[good[-1]]) if curve is not None and len(good) else None
@@ -62,7 +71,7 @@ def _row(run: RunState, runs: Sequence[RunState], root: Path, page: Path, now: f
         Cell("" if newest is None else short(newest), newest, note=run.metric),
         Markup(_sparkline(run) if len(good) > 1 else ""),
         Cell(f"{format_seconds(age)} ago", age),
-        Markup(_links(run, runs, page)),
+        Markup(_links(run, about.get(run.folder.resolve(), ()), page)),
     ]
 
 
@@ -70,10 +79,8 @@ def _shown(folder: Path, root: Path) -> str:
     return "." if folder == root else str(folder.relative_to(root))
 
 
-def _links(run: RunState, runs: Sequence[RunState], page: Path) -> str:
+def _links(run: RunState, about: Sequence[RunState], page: Path) -> str:
     """Its own pages, and those of runs whose configs name it."""
-    place = run.folder.resolve()
-    about = [other for other in runs if any(named.resolve() == place for named in other.about)]
     files = dict.fromkeys([*run.pages, *(path for other in about for path in other.pages)])
     parts = []
     for path in files:

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from motif_jax.reports import overview
 from motif_jax.stages import overview as stage
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import FolderLock
+from motif_jax.support.files import FolderLock, atomic_write_json
 from tests import browser
 from tests.made_up_runs import HOSTILE, evaluation_rows, write_agent_run, write_evaluation
 from tests.processes import REPOSITORY
@@ -65,6 +67,40 @@ def test_what_state_runs_are_in(runs: Path) -> None:
     with FolderLock(runs / "group" / "half"):
         assert states(runs)["group/half"].state == "running"
     assert states(runs)["group/half"].state == "stopped"
+
+
+def test_what_says_that_a_stage_is_done(tmp_path: Path) -> None:
+    """Some say it in their file, some by having one; of the others nobody knows."""
+    root = tmp_path / "runs"
+    for name, finished in (("asked", True), ("asking", False)):
+        configure(root / name, stage="annotate")
+        (root / name / "summary.json").write_text(json.dumps({"finished": finished}))
+    configure(root / "votes", stage="train_upvote")
+    (root / "votes" / "summary.json").write_text("{}")
+    configure(root / "export", stage="export_reward")
+    configure(root / "texts", stage="generate_text")
+    configure(root / "foreign", stage="train_reward")
+    (root / "foreign" / "checkpoints" / "3").mkdir(parents=True)
+    (root / "foreign" / "import.json").write_text("{}")
+    configure(root / "votes" / "model", hidden_size=8)
+    assert {name: run.state for name, run in states(root).items()} == {
+        "asked": "whole", "asking": "stopped", "votes": "whole", "export": "stopped", "texts": "at rest", "foreign": "whole",
+    }  # fmt: skip
+
+
+def test_files_that_come_and_go_are_no_matter(runs: Path) -> None:
+    done = threading.Event()
+
+    def write() -> None:
+        while not done.is_set():
+            atomic_write_json(runs / "games" / "plan.json", {})
+
+    with ThreadPoolExecutor(1) as beside:
+        writing = beside.submit(write)
+        for _ in range(150):
+            assert states(runs)["games"].state == "whole"
+        done.set()
+        writing.result()
 
 
 def test_looking_never_keeps_a_run_from_starting(runs: Path) -> None:
