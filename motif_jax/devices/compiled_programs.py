@@ -36,25 +36,25 @@ def remove_torn(folder: Path) -> int:
     """Removes programs that a killed process wrote a part of; returns how many.
 
     jax writes an entry in place, warns of a torn one at every start, and never writes it anew, so that its program would
-    be compiled each time. Only what was written since the last look is read.
+    be compiled each time. Only what was written since the last look is read. A folder that others keep, and that cannot be
+    written here, is left as it is.
     """
-    looked_at = folder / _LOOKED_AT
-    with contextlib.suppress(FileNotFoundError):
+    looked_at, removed = folder / _LOOKED_AT, 0
+    with contextlib.suppress(OSError):
         since = looked_at.stat().st_mtime - _SLACK if looked_at.exists() else 0.0
-        entries = [path for path in folder.glob(_ENTRIES) if _written(path) >= since]
-        torn = [path for path in entries if not _is_whole(path)]
-        for path in torn:
-            path.unlink(missing_ok=True)
+        for path in [path for path in folder.glob(_ENTRIES) if _written(path) >= since]:
+            if not _is_whole(path):
+                path.unlink(missing_ok=True)
+                removed += 1
         if folder.is_dir():
             looked_at.touch()
-        return len(torn)
-    return 0
+    return removed
 
 
 def _written(path: Path) -> float:
     try:
         return path.stat().st_mtime
-    except FileNotFoundError:
+    except OSError:
         return 0.0
 
 
@@ -62,7 +62,7 @@ def _is_whole(path: Path) -> bool:
     """Whether an entry of this library's form is complete; other forms (zstd, where that is installed) end with no mark and count as whole."""
     try:
         content = path.read_bytes()
-    except FileNotFoundError:
+    except OSError:  # it has gone, or is nobody's business here
         return True
     if not content:
         return False

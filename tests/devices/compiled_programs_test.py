@@ -68,6 +68,14 @@ def test_what_was_looked_at_is_not_read_again_and_no_folder_is_made(tmp_path: Pa
     assert compiled_programs.remove_torn(tmp_path) == 0
 
 
+def test_what_cannot_be_read_or_written_is_left_and_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a-cache").mkdir()
+    (tmp_path / "b-cache").write_bytes(b"")
+    (tmp_path / "looked_at").symlink_to("looked_at")  # nobody can touch that, root neither
+    assert compiled_programs.remove_torn(tmp_path) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"a-cache", "looked_at"}
+
+
 def test_auto_is_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compiled_programs.folder_of("auto") == tmp_path / "motif_jax" / "compiled"
