@@ -75,14 +75,22 @@ def end_of(runs: Sequence[Learned], steps: int | None) -> float:
     """Up to which step runs are compared: `steps`, or the end of the shortest.
 
     Raises:
-      UserError: a run is shorter than `steps`.
+      UserError: a run is shorter than `steps`, or no run has a value up to there.
     """
-    shortest = min(float(run.curve.x[-1]) for run in runs if len(run.curve))
-    if steps is not None and steps > shortest:
+    shortest = min(float(run.curve.x[-1]) for run in runs)
+    if steps is None:
+        return shortest
+    if steps > shortest:
         raise UserError(
             f"config.efficiency_steps={steps}: must be at most {shortest:.0f}, where the shortest run ends"
         )
-    return shortest if steps is None else float(steps)
+    begun = [run.curve.x[np.isfinite(run.curve.y)][:1] for run in runs]
+    earliest = min((float(first[0]) for first in begun if len(first)), default=0.0)
+    if steps < earliest:
+        raise UserError(
+            f"config.efficiency_steps={steps}: must be at least {earliest:.0f}, where the first curve begins"
+        )
+    return float(steps)
 
 
 def efficiency(curve: Curve, end: float) -> float:
@@ -96,20 +104,26 @@ def efficiency(curve: Curve, end: float) -> float:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean over runs with its 95 % bootstrap interval, which a single one does not have."""
-    if len(values) == 1:
-        return Estimate(values[0], float("nan"), float("nan"))
+    """Mean over runs with its 95 % bootstrap interval, which a single one does not have; NaN without any."""
+    if len(values) < 2:
+        return Estimate(values[0] if values else float("nan"), float("nan"), float("nan"))
     return bootstrap(np.array(values), [lambda rows: rows.mean(-1)])[0]
 
 
+def _known(runs: Sequence[Learned], end: float) -> list[float]:
+    """The efficiency of those runs that have a value up to the step `end`."""
+    found = [efficiency(run.curve, end) for run in runs]
+    return [value for value in found if np.isfinite(value)]
+
+
 def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, int, float, Estimate]]:
-    """Rows of (task, method, runs, end, efficiency), each task up to the end of its shortest run."""
+    """Rows of (task, method, runs, end, efficiency), each task up to the end of its shortest run; runs without a value there do not count."""
     rows = []
     for task in dict.fromkeys(run.task for run in runs):
         mine = [run for run in runs if run.task == task]
         end = end_of(mine, steps)
         for method in dict.fromkeys(run.method for run in mine):
-            values = [efficiency(run.curve, end) for run in mine if run.method == method]
+            values = _known([run for run in mine if run.method == method], end)
             rows.append((task, method, len(values), end, estimate(values)))
     return rows
 
@@ -128,12 +142,11 @@ def against(runs: Sequence[Learned], key: str, steps: int | None) -> list[Series
     end = end_of(known, steps)
     lines = []
     for method in several:
-        values: dict[int, list[float]] = {}
-        for run in known:
-            if run.method == method:
-                values.setdefault(run.settings[key], []).append(efficiency(run.curve, end))
-        numbers = sorted(values)
-        found = [estimate(values[number]) for number in numbers]
+        mine = [run for run in known if run.method == method]
+        numbers = sorted({run.settings[key] for run in mine})
+        found = [
+            estimate(_known([run for run in mine if run.settings[key] == number], end)) for number in numbers
+        ]
         mean, low, high = (
             np.array([getattr(one, part) for one in found]) for part in ("value", "low", "high")
         )

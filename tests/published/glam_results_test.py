@@ -11,6 +11,7 @@ from motif_jax.published import glam_results
 from motif_jax.reports import efficiency
 from motif_jax.stages import compare
 from motif_jax.support import run_folder
+from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
@@ -126,3 +127,22 @@ def test_efficiency_is_the_mean_of_the_curve_and_is_drawn_against_actions_and_di
     with pytest.raises(UserError, match="efficiency_steps=5000: must be at most 1000"):
         compare.run(configured(methods, measure="success", efficiency_steps=5000), tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_runs_without_a_value_up_to_the_step_do_not_count():
+    def run(first, last):
+        steps = np.arange(first, last + 1, 100.0)
+        return efficiency.Learned("ours", "task", Curve(steps, np.ones(len(steps))), {"actions": int(last)})
+
+    runs = [run(0, 500), run(0, 1000), run(600, 1000)]
+    ((_, _, count, end, found),) = efficiency.table(runs, None)
+    assert (count, end, found.value) == (2, 500, 1)
+    ((_, _, count, _, found),) = efficiency.table(runs[2:], None)
+    assert (count, found.value) == (1, 1)
+    (line,) = efficiency.against(runs, "actions", None)
+    assert (line.x.tolist(), line.y.tolist()) == ([500, 1000], [1, 1])
+    (line,) = efficiency.against([runs[0], runs[2]], "actions", None)
+    assert line.y[0] == 1
+    assert np.isnan(line.y[1])
+    with pytest.raises(UserError, match="efficiency_steps=1: must be at least 600"):
+        efficiency.table(runs[2:], 1)
