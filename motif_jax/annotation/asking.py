@@ -257,13 +257,17 @@ class Books:
     def state(self) -> dict[str, Any]:
         """See `LabelSource.state`."""
         with self._lock:
-            # In the order in which they were met: a queue that asks the newest first does so again.
-            waiting = sorted([*self._flight.values(), *self._queue], key=lambda pending: pending.met)
+            # In the order in which they were met: a queue that asks the newest first does so again. The published one keeps no
+            # such number; of its entries the newest were taken first.
+            waiting = sorted(
+                [*self._queue, *reversed(self._flight.values())], key=lambda pending: pending.met
+            )
             return {
                 "pending": [
-                    [list(item), pending.count, pending.score]
+                    # The steps were counted of all that it was met as together.
+                    [list(item), 0 if place else pending.count, pending.score]
                     for pending in waiting
-                    for item in pending.met_as or (pending.items,)
+                    for place, item in enumerate(pending.met_as or (pending.items,))
                 ],
                 "totals": {**self._totals, "dropped": self._totals["dropped"] + self._queue.dropped},
                 "step": self._step,

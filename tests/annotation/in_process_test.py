@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation import online
 from motif_jax.annotation.annotator import Annotator, Answer
+from motif_jax.annotation.asking import Books
 from motif_jax.annotation.conversations import read_conversations
 from motif_jax.annotation.online import Labelled
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
@@ -236,3 +237,16 @@ def test_a_bad_value_is_named_as_the_config_has_it(tmp_path, key, value, told):
     config.update_from_flattened_dict({key: value})
     with pytest.raises(UserError, match=told):
         online.check(config, SINGLE)
+
+
+def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_path):
+    books = Books(make_config(tmp_path), PAIR)
+    books.identify({}, None)
+    books.meet([("k", "b"), ("b", "k")], [3, 2], None, 0)
+    assert sum(count for _, count, _ in books.state()["pending"]) == 5
+    config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=True)
+    books, again = Books(config, SINGLE), Books(config, SINGLE)
+    books.meet([("a",), ("b",), ("c",), ("d",)], [1, 1, 1, 1], None, 0)
+    asked = [one.items for one in books.take(2)]
+    again.restore(books.state())
+    assert asked == [one.items for one in again.take(2)] == [("d",), ("c",)]
