@@ -26,6 +26,7 @@ BUILT_IN = "nethack.yaml"
 # A single caption worth more than this is a yes, where the lexicon says nothing else.
 THRESHOLD = 3.0
 # Messages on one line are separated by two spaces; a repeated line ends with its count, a status with its bracket.
+_TOO_LARGE = 1e300
 _SENTENCE_END = re.compile(r"(?<=[.!?\")\]])\s{2,}")
 _REPEAT = re.compile(r" \(x\d+\)$")
 _STATUS = re.compile(r"\s*\[Dlvl:[^\]]*\]$")
@@ -188,7 +189,7 @@ class _Reader:
         if twice:
             raise self._wrong(f"event {twice[0]} is there twice")
         return Lexicon(
-            name=str(tree["name"]),
+            name=self._name("it", tree["name"]),
             goals=self._goals,
             events=events,
             unmatched=self._weights("unmatched", tree["unmatched"]),
@@ -206,7 +207,7 @@ class _Reader:
     def _event(self, index: int, event: Any) -> Event:
         if not isinstance(event, dict) or set(event) != {"event", "weights", "patterns"}:
             raise self._wrong(f"entry {index + 1} of events must have the keys event, weights, patterns")
-        name, patterns = event["event"], event["patterns"]
+        name, patterns = self._name(f"entry {index + 1} of events", event["event"]), event["patterns"]
         if not isinstance(patterns, list) or not patterns or not all(isinstance(p, str) for p in patterns):
             raise self._wrong(f"event {name}: patterns must be a list of texts")
         compiled = []
@@ -215,7 +216,7 @@ class _Reader:
                 compiled.append(re.compile(pattern))
             except re.error as error:
                 raise self._wrong(f"event {name}: {pattern!r} is no regular expression: {error}") from None
-        return Event(str(name), tuple(compiled), self._weights(f"event {name}: weights", event["weights"]))
+        return Event(name, tuple(compiled), self._weights(f"event {name}: weights", event["weights"]))
 
     def _weights(self, where: str, weights: Any) -> dict[str, float]:
         if not isinstance(weights, dict) or set(weights) != set(self._goals):
@@ -223,10 +224,15 @@ class _Reader:
         return {goal: self._number(f"{where}: {goal}", value) for goal, value in weights.items()}
 
     def _number(self, where: str, value: Any) -> float:
-        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
         if not good:
             raise self._wrong(f"{where} is {value!r}, not a number")
         return float(value)
+
+    def _name(self, where: str, value: Any) -> str:
+        if not isinstance(value, str | int | float):  # YAML knows dates and more
+            raise self._wrong(f"{where} is named {value!r}, not by a text")
+        return str(value)
 
     def _wrong(self, what: str) -> UserError:
         return UserError(f"lexicon {self._shown}: {what}")

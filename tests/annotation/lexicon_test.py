@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import datetime
 import itertools
 
 import numpy as np
@@ -268,6 +269,9 @@ EVENT = small()["events"][0]
         (small(events=[{**EVENT, "weights": {"win": "much"}}]), "event hello: weights: win is 'much'"),
         (small(events=[{**EVENT, "weights": {"lose": 1}}]), "event hello: weights must name each goal once"),
         (small(events=[{"event": "x"}]), "entry 1 of events must have the keys"),
+        (small(name=datetime.date(2026, 1, 1)), "not by a text"),
+        (small(events=[{**EVENT, "event": [1]}]), "entry 1 of events is named [1], not by a text"),
+        (small(scale=10**400), ", not a number"),
     ],
 )
 def test_wrong_lexicons_are_told_in_one_line(tmp_path, tree, needle):
