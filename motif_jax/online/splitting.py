@@ -49,7 +49,11 @@ def _check_minibatches(config: ConfigDict, learners: int) -> None:
     allowed = f"a multiple of the {devices} devices that learn"
     checks.require(size % devices == 0, "algorithm.minibatch_size", size, allowed)
     part = size // devices
-    allowed = f"a divisor of {part}, a device's part of config.algorithm.minibatch_size={size}, or more"
+    divisor = f"a divisor of {part}, a device's part of config.algorithm.minibatch_size={size}"
+    length = config.algorithm.get("recurrence", 1)
+    good = part % length == 0 or size % length  # of the whole minibatch the algorithm says so
+    checks.require(bool(good), "algorithm.recurrence", length, divisor)
+    allowed = f"{divisor}, or more"
     checks.require(part % min(micro, part) == 0, "algorithm.microbatch_size", micro, allowed)
     peers = config.algorithm.broadcast_rows
     good = not config.compat.get("glam_value_broadcast") or part % min(peers, part) == 0

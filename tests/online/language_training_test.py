@@ -139,6 +139,15 @@ def _named(tree: Any) -> list[tuple[str, np.ndarray]]:
             {"algorithm.recurrence": 5},
             "config.algorithm.recurrence=5: must be a divisor of config.rollout=16",
         ),
+        (
+            {
+                "devices.learner": "0,1",
+                "algorithm.minibatch_size": 16,
+                "algorithm.microbatch_size": 16,
+                "algorithm.recurrence": 16,
+            },
+            "config.algorithm.recurrence=16: must be a divisor of 8, a device's part",
+        ),
         ({"probes.prompts": "nowhere.json"}, "config.probes.prompts='nowhere.json'"),
     ],
 )
