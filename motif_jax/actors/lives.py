@@ -26,6 +26,7 @@ class Lives:
     def begin(self, number: int, generation: int, clock: float) -> None:
         """The process is started."""
         self._started_at[number], self.launched[number] = clock, generation
+        self._errors.pop(number, None)  # of one before it, whose end nobody told
 
     def is_up(self, numbers: Iterable[int]) -> bool:
         """Whether all of them have said that they are up."""

@@ -38,6 +38,9 @@ def test_a_death_is_counted_once_and_says_why() -> None:
     assert lives.failures == [0, 2]
     lives.end(Death(1, generation=3, code=1), works=True)
     assert lives.failures == [0, 0]
+    lives.blame(1, "the process that it was forked from died, and its end was not told")
+    lives.begin(1, generation=4, clock=20.0)
+    assert lives.end(Death(1, generation=4, code=-9), works=True) == "signal 9"
 
 
 def test_a_killed_process_is_replaced_in_its_ring_and_its_groups_unfinished_slot_is_dropped() -> None:
