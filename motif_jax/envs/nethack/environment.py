@@ -30,8 +30,8 @@ class NetHackEnvironment:
 
     `episode_info` has, besides return and length: dlvl, gold, xlvl, scout (glyphs seen, over the levels visited) as
     they were before the newest step, as published; score and turns after it; success (0, 1); end (-1 step limit,
-    0 running, 1 the game ended, 2 success); hallucination, the share of the steps that the hero hallucinated; with 28
-    actions kills, the messages that said that the hero killed something.
+    0 running, 1 the game ended, 2 success); hallucination, the share of the steps that the hero hallucinated; kills,
+    the messages that said that the hero killed something.
 
     Args:
         name: one of `tasks.TASKS`.

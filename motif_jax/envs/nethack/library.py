@@ -38,17 +38,25 @@ def no_use_of_keeping() -> str | None:
     """Why engines are loaded anew for each game here, each with code of its own; None where they need not be."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         return "only where Linux runs on x86-64 is it known how a library stays loaded"
-    if "CS_GNU_LIBC_VERSION" not in os.confstr_names:
+    try:
+        name = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):  # other libraries may know the question, and have no answer
+        name = ""
+    if not name.startswith("glibc"):
         return "only of the GNU C library is it known how a library stays loaded"
     return None
 
 
 class _Installed:
-    """The installed library: `descriptor`, kept open, `layout`, and `calls`, pages with stubs that jump at once."""
+    """The installed library: `descriptor`, kept open, `layout`, and `calls`, pages with stubs that jump at once.
+
+    All copies are of that open file: another one may take its place while games are played.
+    """
 
     def __init__(self, path: str) -> None:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.layout = elf.layout(path)
+        self.path = f"/proc/self/fd/{self.descriptor}"
+        self.layout = elf.layout(self.path)
         self.calls: tuple[int, elf.Segment] | None = None
 
     def bind(self, base: int) -> None:
@@ -56,9 +64,11 @@ class _Installed:
         stubs, end = self.layout.stubs, self.layout.end
         if self.calls is not None or not stubs:
             return
-        [code] = [segment for segment in self.layout.read_only if segment.protection & mmap.PROT_EXEC]
         start = min(stubs).address // mmap.PAGESIZE * mmap.PAGESIZE
         stop = -(-(max(stubs).address + _JUMP.size) // mmap.PAGESIZE) * mmap.PAGESIZE
+        code = next(
+            segment for segment in self.layout.read_only if 0 <= start - segment.address < segment.length
+        )
         pages = bytearray(ctypes.string_at(base + start, stop - start))
         for address, slot in stubs:
             target = ctypes.c_size_t.from_address(base + slot).value - base
@@ -107,21 +117,26 @@ class KeptLibrary:
     def __init__(self, path: str) -> None:
         installed = _installed(path)
         layout = installed.layout
+        self._head = os.pread(installed.descriptor, mmap.PAGESIZE, 0)
         file = os.memfd_create(_NAME, os.MFD_CLOEXEC)
         self._path = f"/proc/self/fd/{file}"
-        shutil.copyfile(path, self._path)
-        with open(path, "rb") as content:
-            self._head = content.read(mmap.PAGESIZE)
-        # At once, not name by name when a name is first needed: all of it is to stay.
-        self._library = ctypes.CDLL(self._path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        try:
+            shutil.copyfile(installed.path, self._path)
+            # At once, not name by name when a name is first needed: all of it is to stay.
+            self._library = ctypes.CDLL(self._path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        except OSError:
+            os.close(file)
+            raise
         self._unload = weakref.finalize(self, _unload, self._library._handle, self._path, file)
         self._unload.atexit = False
         base = _loaded_at(os.fstat(file).st_ino)
         installed.bind(base)
         for segment in layout.read_only:
             _map(base, segment, installed.descriptor)
-            # Nobody reads that part of the copy any more: the memory is given back where the system knows how.
-            _libc().fallocate(file, _PUNCH_HOLE, segment.offset, segment.length)
+            # Nobody reads that part of the copy any more: the memory is given back where the system knows how. Its first and last
+            # page may hold a part of what is written, too.
+            inside = max(0, segment.length - 2 * mmap.PAGESIZE)
+            _libc().fallocate(file, _PUNCH_HOLE, segment.offset + mmap.PAGESIZE, inside)
         if installed.calls is not None:
             calls, pages = installed.calls
             _map(base, pages, calls)

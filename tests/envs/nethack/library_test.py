@@ -7,6 +7,7 @@ import gc
 import hashlib
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -127,6 +128,25 @@ def test_other_files_are_refused(tmp_path):
     path.write_bytes(b"text" * 100)
     with pytest.raises(ValueError, match="ELF"):
         elf.layout(path)
+
+
+def test_copies_are_of_the_file_that_was_there_first(tmp_path):
+    """As when a package is put into the place of another one while games are played."""
+    path = tmp_path / "lib.so"
+    shutil.copyfile(DLPATH, path)
+    first = library.KeptLibrary(str(path))
+    path.unlink()
+    path.write_bytes(b"another file")
+    second = library.KeptLibrary(str(path))
+    assert second.long("moves").value == first.long("moves").value
+    second.restore()
+    for copy in (first, second):
+        copy.close()
+
+
+def test_a_c_library_without_a_version_is_none_of_gnu(monkeypatch):
+    monkeypatch.setattr(os, "confstr", lambda name: None)
+    assert "GNU C library" in registry.spec("NetHackScore-v1").remark
 
 
 def test_where_libraries_cannot_be_kept_they_are_loaded_anew_which_is_said(monkeypatch):
