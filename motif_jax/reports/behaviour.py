@@ -56,11 +56,11 @@ class Finding:
         return self.difference.sign > 0
 
 
-def described(key: str) -> Measure:
-    """What a measure is called. Raises UserError for one that there is not."""
+def described(key: str, given: str = "measures") -> Measure:
+    """What a measure is called. Raises UserError for one that there is not, `given` by that key of the config."""
     found = _MADE.get(key) or BY_KEY.get(key)
     if found is None:
-        raise UserError(f"config.measures={key}: must be of {', '.join([*_MADE, *BY_KEY])}")
+        raise UserError(f"config.{given}={key}: must be of {', '.join([*_MADE, *BY_KEY])}")
     return found
 
 
@@ -77,13 +77,15 @@ def read_claims(text: str, methods: Sequence[str]) -> list[Claim]:
             raise UserError(
                 f"config.claims={part}: must be 'A > B: measure; ...' with A and B of {', '.join(methods)}"
             )
-        described(match[3])
+        described(match[3], "claims")
         claims.append(Claim(match[1], match[2], match[3]))
     return claims
 
 
-def numbers(evaluation: Mapping[str, Any], key: str, lexicon: Lexicon) -> dict[Any, float]:
-    """The number `key` of every game of an evaluation, by game.
+def numbers(
+    evaluation: Mapping[str, Any], key: str, lexicon: Lexicon, given: str = "measures"
+) -> dict[Any, float]:
+    """The number `key`, given by `config.{given}`, of every game of an evaluation, by game.
 
     Raises:
       UserError: its episodes have none.
@@ -94,7 +96,7 @@ def numbers(evaluation: Mapping[str, Any], key: str, lexicon: Lexicon) -> dict[A
     found = games(evaluation, key)
     if len(found) < len(evaluation["rows"]):
         raise UserError(
-            f"config.measures={key}: the episodes of {evaluation['plan']['policy']} have no such number (evaluated by an "
+            f"config.{given}={key}: the episodes of {evaluation['plan']['policy']} have no such number (evaluated by an "
             "earlier version, or another kind of game)"
         )
     return found
@@ -136,8 +138,11 @@ def study(
     resamples: int,
 ) -> Behaviour:
     """Compares evaluations, by method, in `measures` and those of `claims`. Raises UserError as `numbers` does."""
-    keys = dict.fromkeys([*measures, *(claim.measure for claim in claims)])
-    values = {key: {name: numbers(of, key, lexicon) for name, of in evaluations.items()} for key in keys}
+    keys = dict.fromkeys((claim.measure for claim in claims), "claims") | dict.fromkeys(measures, "measures")
+    order = dict.fromkeys([*measures, *keys])
+    values = {
+        key: {name: numbers(of, key, lexicon, keys[key]) for name, of in evaluations.items()} for key in order
+    }
     means = {
         key: {name: _mean(np.array(list(of.values())), key, resamples) for name, of in by_method.items()}
         for key, by_method in values.items()

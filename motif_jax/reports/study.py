@@ -54,11 +54,14 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
       UserError: a line is damaged.
     """
     rows = list(read_json_lines(path, ("seed",)))
+    kinds = {"method": str, "flags": str, "games": dict, "figures": dict}
     for number, row in enumerate(rows, start=1):
-        if not all(isinstance(row.get(key), str) for key in ("method", "flags")):
-            raise UserError(
-                f"{path} is damaged in line {number} (no text as method or flags): take out that line"
-            )
+        for key, kind in kinds.items():
+            if not isinstance(row.get(key), kind):
+                what = "text" if kind is str else "object"
+                raise UserError(
+                    f"{path} is damaged in line {number} (no {what} as {key}): take out that line"
+                )
     return rows
 
 

@@ -104,9 +104,10 @@ def test_a_line_is_added_behind_what_a_kill_tore(tmp_path: Path) -> None:
     assert [one["seed"] for one in study.read_rows(path)] == [1, 2]
     assert study.find(study.read_rows(path), "none", 2, "") is not None
     assert study.find(study.read_rows(path), "none", 2, "other flags") is None
-    path.write_text('{"seed": "one"}\n')
-    with pytest.raises(UserError, match=r"rows\.jsonl is damaged in line 1"):
-        study.read_rows(path)
+    for damage in ({"seed": "one"}, {"seed": 1, "method": "none", "flags": "", "games": []}):
+        path.write_text(json.dumps(damage) + "\n")
+        with pytest.raises(UserError, match=r"rows\.jsonl is damaged in line 1"):
+            study.read_rows(path)
 
 
 def test_only_what_lies_between_the_marks_of_a_page_changes(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp
             {"claims": "combat > silver: kills"},
             "config.claims=combat > silver: kills: must be 'A > B: measure",
         ),
-        ({"claims": "combat > gold: glory"}, "config.measures=glory: must be of fights, deaths, return"),
+        ({"claims": "combat > gold: glory"}, "config.claims=glory: must be of fights, deaths, return"),
         ({"measures": "glory"}, "config.measures=glory"),
         ({"methods": "combat=runs/none"}, "config.methods="),
         ({"goals": "silver=gold"}, "config.goals='silver=gold'"),
