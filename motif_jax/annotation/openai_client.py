@@ -38,15 +38,13 @@ from motif_jax.annotation.replies import (
     verdict_log_probabilities,
 )
 from motif_jax.annotation.streams import Deliver, Stream
-from motif_jax.annotation.traffic import Traffic, retry_after
+from motif_jax.annotation.traffic import LONGEST_TOLD_SECONDS, Traffic, retry_after
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.progress import format_seconds
 
 STRUCTURED = ("structured_outputs", "response_format", "none")
 _LONGEST_WAIT_SECONDS = 60.0
-# A server that asks for more patience than this ends the run: it is continued later.
-_LONGEST_TOLD_SECONDS = 3600.0
 # A server that refuses so many questions and has answered none refuses them all.
 _MOST_REFUSED = 32
 _CHARACTERS_PER_TOKEN = 4
@@ -262,7 +260,7 @@ class OpenAIAnnotator(ChatAnnotator):
     def _passing(self, error: openai.APIStatusError, sent: float) -> _Passing:
         """The fault that an HTTP status says, after which the server may want to be left alone."""
         cause, told = f"HTTP {error.status_code}", retry_after(error.response.headers)
-        if told > _LONGEST_TOLD_SECONDS:
+        if told > LONGEST_TOLD_SECONDS:
             raise self._failure(f"asks to wait {format_seconds(told)}", error)
         if error.status_code in _TOO_MANY or told:
             self._traffic.too_many(sent, told)

@@ -24,6 +24,7 @@ from motif_jax.annotation.messages import Crash, Find, Found, Ready, Refusal, Re
 from motif_jax.annotation.online import Labelled
 from motif_jax.annotation.queue import Items
 from motif_jax.annotation.streams import Server
+from motif_jax.annotation.traffic import LONGEST_TOLD_SECONDS
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
@@ -34,7 +35,8 @@ _LOOK_SECONDS = 0.25
 _CLOSE_SECONDS = 5.0
 # Deaths count for so long.
 _DEATHS_SECONDS = 3600.0
-# A process that is being asked and tells nothing of any question for so long hangs, or twice the time that a request may take.
+# A process that is being asked and tells nothing of any question for so long hangs, or twice the time that a request may take; where
+# it asks a server, that one may have said before that it wants to be left alone.
 _HANG_SECONDS = 600.0
 
 
@@ -275,7 +277,10 @@ class ProcessSource:
         return bool(self._books.in_flight or self._finding)
 
     def _see_whether_it_hangs(self) -> None:
-        most = max(_HANG_SECONDS, 2 * self._config.annotator.openai.timeout_seconds)
+        annotator = self._config.annotator
+        most = max(_HANG_SECONDS, 2 * annotator.openai.timeout_seconds)
+        if annotator.kind == "openai":
+            most += LONGEST_TOLD_SECONDS
         if self._is_asked() and time.monotonic() - self._told_at > most:
             assert self._process is not None
             print(

@@ -10,6 +10,9 @@ import math
 import time
 from collections.abc import AsyncIterator, Mapping
 
+# A server that asks for more patience than this ends the run: it is continued later.
+LONGEST_TOLD_SECONDS = 3600.0
+
 
 class Traffic:
     """Admits the requests of one event loop at a time, and counts what was sent again or refused.
