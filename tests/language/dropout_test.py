@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from motif_jax.language import dropout
 
@@ -36,3 +37,13 @@ def test_it_is_a_function_of_key_and_place_under_any_transformation() -> None:
     each = [kept(key, 0.4, (5, 7)) for key in keys]
     np.testing.assert_array_equal(jax.vmap(lambda key: kept(key, 0.4, (5, 7)))(keys), jnp.stack(each))
     np.testing.assert_array_equal(jax.jit(lambda key: kept(key, 0.4, (5, 7)))(keys[0]), each[0])
+
+
+@pytest.mark.parametrize("width", [8, 16, 32, 64])
+def test_numbers_of_any_width_use_all_of_it(width: int) -> None:
+    with jax.enable_x64(True):
+        bits = np.asarray(jax.random.bits(dropout.key(5), (2000,), f"uint{width}"))
+    assert bits.dtype == f"uint{width}"
+    shares = [np.mean(bits >> np.asarray(place, bits.dtype) & 1) for place in range(width)]
+    np.testing.assert_allclose(shares, 0.5, atol=0.07)
+    assert len(np.unique(bits)) > {8: 200, 16: 1900}.get(width, 1999)
