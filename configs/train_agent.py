@@ -15,7 +15,7 @@ Variants:
   faithful    the published command line: 24 workers x 20 environments, all published quirks on. 2e9 steps: about 22 h
               at the 25,000 steps/s of the published baseline's machine (16 cores, one GPU).
   quickstart  a small network with its own learning rate; a few minutes on 2 cores.
-  steering    the same for longer, in longer games, as launch/demo_steering.sh needs it.
+  steering    games of 200 steps, a million of them in all, as launch/demo_steering.sh needs it.
   smoke       seconds: whether everything works.
   recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a minute on 2 cores.
   symbolic    BabyAI by its codes and words instead of a language model's prompts, by PPO: the baseline of GLAM (docs/glam.md).
@@ -281,9 +281,17 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.stats_episodes = 100
         config.log_every_seconds = 5.0
         if variant == "steering":
-            config.environment.max_episode_steps = 1000
+            # What is seen from the start, again and again: later gold is elsewhere, and to explore takes more than a million steps.
+            config.environment.max_episode_steps = 200
             config.train_for_env_steps = 1_000_000
-            config.reward.quantile = 0.75
+            # Only the best twentieth of the messages is paid: what the goal is about, and nothing else.
+            config.reward.quantile = 0.95
+            # That comes about once in 400 steps of a random player: an update needs several of them.
+            config.batch_size, config.actors.envs_per_worker = 2048, 128
+            config.network.image_encoder = "convnet_impala"  # a quarter of the arithmetic
+            config.algorithm.exploration_coefficient = 0.01
+            # What it has to learn lies within its window, a few steps away: walk up to a monster and strike, walk over gold.
+            config.algorithm.gamma = 0.95
     elif variant == "smoke":
         _small(config)
         config.train_for_env_steps = 2_048

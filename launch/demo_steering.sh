@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Goals steer: four rewards from one dataset (default, combat, gold, stairs), an agent of each, the same 300 games for all,
+# Goals steer: four rewards from one dataset (default, combat, gold, stairs), an agent of each, the same 1,000 games for all,
 # and a page with what they do side by side. At most 30 minutes on 2 cores.
 #
 #   bash launch/demo_steering.sh [FOLDER]      FOLDER: where everything goes, runs/steering by default
 #
 # Ends with exit code 1 where the combat agent is not shown to kill more than the gold agent, or the gold agent not to
-# gather more than the combat agent (95 % intervals of the differences game by game). Stop it anywhere and run it again.
+# find gold more often than the combat agent (95 % intervals of the differences game by game). Finds are counted, not pieces:
+# now and then a trap puts the hero into a vault, which holds more than hundreds of games. Stop it anywhere and run it again.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 runs=$(folder_of "${1:-}" runs/steering)
@@ -14,9 +15,10 @@ cd "$repository"
 make_environment "$repository/.venv"
 install_package "$repository/.venv" ""
 
-# Steps of an agent's training and games of its evaluation; less shows that everything works.
+# Steps of an agent's training and games of its evaluation; less shows that everything works. The seed is that of the trainings.
 steps=${STEERING_STEPS:-1000000}
-games=${STEERING_GAMES:-300}
+games=${STEERING_GAMES:-1000}
+seed=${STEERING_SEED:-777}
 goals=(defaultgoal combat gold stairs)
 
 stage collect.py:steering "$runs/dataset"
@@ -27,11 +29,11 @@ for goal in "${goals[@]}"; do
   stage train_reward.py:quickstart "$runs/reward_$goal" --config.dataset_dir="$runs/dataset" \
     --config.annotator="lexicon_msg_$goal" --config.epochs=8
   stage train_agent.py:steering "$runs/agent_$goal" --config.reward.dir="$runs/reward_$goal" \
-    --config.train_for_env_steps="$steps"
+    --config.train_for_env_steps="$steps" --config.seed="$seed"
   stage evaluate.py:quickstart "$runs/evaluate_$goal" --config.policy=agent --config.agent.dir="$runs/agent_$goal" \
     --config.seed=77003 --config.episodes="$games"
   methods+="$goal=$runs/evaluate_$goal; "
   words+="$goal=$goal; "
 done
 stage behaviour.py "$runs/page" --config.title="Goals steer" --config.methods="$methods" --config.goals="$words" \
-  --config.claims="combat > gold: kills; gold > combat: gold"
+  --config.claims="combat > gold: kills; gold > combat: finds"

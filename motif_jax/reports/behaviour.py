@@ -1,13 +1,14 @@
 """What agents do in the same games, side by side, and whether one does more of something than another.
 
-A measure is a number of every game: one that the evaluation has (`kills`, `gold`, ...), `deaths` (1 where the hero died), or
-`fights`: messages of the hero's own attacks, by the events of a lexicon.
+A measure is a number of every game: one that the evaluation has (`kills`, `gold`, ...), `deaths` (1 where the hero died), or how
+many messages tell of certain events of a lexicon: `fights` of the hero's own attacks, `finds` of gold that he picked up.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +21,15 @@ from motif_jax.reports.measures import BY_KEY, Measure
 from motif_jax.reports.statistics import Difference, Estimate
 from motif_jax.support.errors import UserError
 
-FIGHTS, DEATHS = "fights", "deaths"
-# Events of the lexicon that are the hero's own blows.
-_BLOWS = frozenset(("kill", "hit", "miss"))
+FIGHTS, FINDS, DEATHS = "fights", "finds", "deaths"
+# Measures that are counts of messages, by the events of the lexicon that they tell.
+_TOLD = {FIGHTS: frozenset(("kill", "hit", "miss")), FINDS: frozenset(("gold_taken",))}
 _DEATH = 1.0
 _MADE = {
     FIGHTS: Measure(FIGHTS, "fights", "messages", "messages of the hero's own attacks: hits, misses, kills"),
+    FINDS: Measure(
+        FINDS, "finds of gold", "messages", "messages of gold that the hero picked up, however much"
+    ),
     DEATHS: Measure(DEATHS, "deaths", "share", "games that the hero died in"),
 }
 _CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*:\s*(\w+)\s*")
@@ -90,8 +94,8 @@ def numbers(
     Raises:
       UserError: its episodes have none.
     """
-    made = {FIGHTS: lambda row: _fights(row, lexicon), DEATHS: _died}.get(key)
-    if made is not None:
+    if key in _MADE:
+        made = _died if key == DEATHS else functools.partial(_told, events=_TOLD[key], lexicon=lexicon)
         evaluation = {**evaluation, "rows": [{**row, key: made(row)} for row in evaluation["rows"]]}
     found = games(evaluation, key)
     if len(found) < len(evaluation["rows"]):
@@ -102,13 +106,12 @@ def numbers(
     return found
 
 
-def _fights(row: Mapping[str, Any], lexicon: Lexicon) -> float | None:
+def _told(row: Mapping[str, Any], events: Collection[str], lexicon: Lexicon) -> float | None:
     if "messages" not in row:
         return None
     met = messages.unpack(row["messages"])
-    return float(
-        sum(tally.count for tally in met if _BLOWS & {lexicon.event(part) for part in sentences(tally.text)})
-    )
+    telling = (any(lexicon.event(part) in events for part in sentences(tally.text)) for tally in met)
+    return float(sum(tally.count for tally, tells in zip(met, telling, strict=True) if tells))
 
 
 def _died(row: Mapping[str, Any]) -> float | None:

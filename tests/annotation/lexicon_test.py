@@ -128,15 +128,21 @@ def test_each_goal_prizes_its_own_event_most(lexicon, goal, best):
 @pytest.mark.parametrize("goal", GOALS)
 def test_common_sense(lexicon, goal):
     worth = Judge(lexicon, goal).worth
-    assert worth("You die...") < worth("The jackal bites!") < worth("")
-    assert worth("Unknown command '^M'.") < worth("It's a wall.") < worth("") <= worth("The door opens.")
+    assert worth("You die...") < worth("The jackal bites!") < worth("") <= worth("The door opens.")
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_time_is_lost_only_to_a_player_who_is_to_get_on(lexicon, goal):
+    worth = Judge(lexicon, goal).worth
+    wasted, blocked = worth("Unknown command '^M'."), worth("It's a wall.")
+    assert (wasted == blocked == worth("")) if goal in ABOUT else (wasted < blocked < worth(""))
 
 
 # What each narrow goal is about; everything else is worth no more than silence, so that only this pays an agent.
 ABOUT = {
-    "combat": "kill monster_dies hit miss monster_flees monster_dodged monster_acts monster_felt level_gained gear_seen",
-    "gold": "gold_taken gold_seen gold_earned gold_near chest_opened container_seen valuable_seen shop",
-    "stairs": "stairs_descended fell_deeper new_place staircase_down_here hidden_found door_opened doorway boulder_moved",
+    "combat": "kill hit miss monster_flees level_gained",
+    "gold": "gold_taken gold_seen gold_earned",
+    "stairs": "stairs_descended fell_deeper new_place staircase_down_here",
 }
 
 
