@@ -97,9 +97,11 @@ def test_files_that_come_and_go_are_no_matter(runs: Path) -> None:
 
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(write)
-        for _ in range(150):
-            assert states(runs)["games"].state == "whole"
-        done.set()
+        try:
+            for _ in range(150):
+                assert states(runs)["games"].state == "whole"
+        finally:
+            done.set()
         writing.result()
 
 
