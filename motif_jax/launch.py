@@ -10,6 +10,7 @@ Spawned worker processes import this module again, so it imports nothing heavy a
 
 from __future__ import annotations
 
+from motif_jax.support import memory_limit
 from motif_jax.support.interruption import (
     INTERRUPTED,
     INTERRUPTED_CODE,
@@ -18,6 +19,7 @@ from motif_jax.support.interruption import (
 
 if __name__ == "__main__":
     leave_at_interrupt()  # before the imports that take time
+    memory_limit.require_libraries()  # and memory
 
 import difflib
 import errno
@@ -35,7 +37,7 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 from ml_collections import ConfigDict, FieldReference, config_flags
 
-from motif_jax.support import memory_limit, resources
+from motif_jax.support import resources
 from motif_jax.support.config import check_values, flat
 from motif_jax.support.errors import UserError
 

@@ -16,11 +16,10 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Iterator
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from ml_collections import ConfigDict
-
-from motif_jax.support.config import dotted, has
+if TYPE_CHECKING:
+    from ml_collections import ConfigDict
 
 # Of all stages, what memory is spent on: the first of these that a config has are named.
 _SPENDERS = (
@@ -36,12 +35,22 @@ _ENDINGS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal
 _OF_LOADER = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
+# Python, numpy and its linear algebra need so much on 2 cores (measured: 150 MiB).
+_LIBRARIES = 160 << 20
 
 
 def limit() -> int | None:
     """Bytes of addresses that a process may have (`ulimit -v`), None where there is no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
+
+
+def require_libraries() -> None:
+    """Ends the process with one line where not even numpy could be loaded. To be called before that: this module loads nothing."""
+    bound = limit()
+    if bound is not None and bound < _LIBRARIES:
+        line = f"error: memory for addresses is limited to {bound / 2**20:,.0f} MiB (ulimit -v): must be at least {_LIBRARIES / 2**20:,.0f} MiB"
+        leave(line, 2)
 
 
 def ran_out(error: BaseException) -> str | None:
@@ -77,6 +86,8 @@ def told(what: str, config: ConfigDict) -> str:
       what: how it ended.
       config: of the stage, for what can be made smaller.
     """
+    from motif_jax.support.config import dotted, has
+
     spent = {key: dotted(config, key) for key in _SPENDERS if has(config, key)}
     numbers = [
         f"config.{key}={value}" for key, value in spent.items() if isinstance(value, int) and value > 1

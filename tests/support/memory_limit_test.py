@@ -134,3 +134,13 @@ def test_a_stage_below_a_limit_is_one_line(tmp_path: Path) -> None:
     assert line.startswith("error: memory has ended")
     assert "config.batch_size=32" in line
     assert "256 MiB (ulimit -v)" in line
+
+
+def test_a_limit_that_no_library_fits_below_is_one_line() -> None:
+    done = subprocess.run(
+        [*with_memory(100 << 20), sys.executable, "-m", "motif_jax.launch", "--help"],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: memory for addresses is limited to 100 MiB (ulimit -v)")
