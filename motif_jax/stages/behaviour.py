@@ -76,7 +76,11 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     lexicon = load_lexicon(config.lexicon.file)
     claims = behaviour.read_claims(config.claims, list(methods))
     result = behaviour.study(evaluations, _measures(config), claims, lexicon, config.resamples)
-    replays = {name: _replays(workdir, name, folder, evaluations[name]) for name, folder in methods.items()}
+    # Numbered, as names that differ only in what no file is called by would have the same files.
+    replays = {
+        name: _replays(workdir, f"{number}-{_plain(name)}", folder, evaluations[name])
+        for number, (name, folder) in enumerate(methods.items(), 1)
+    }
     games = _games(evaluations)
     page = behaviour_page.render(
         result, config.title, games, _words(config, list(methods)), replays, config.resamples
@@ -101,7 +105,9 @@ def _games(evaluations: Mapping[str, Mapping[str, Any]]) -> str:
     return f"{' to '.join(f'{count:,}' for count in counts)} games of {', '.join(tasks)} an agent, {same}."
 
 
-def _replays(workdir: Path, name: str, folder: Path, evaluation: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _replays(
+    workdir: Path, called: str, folder: Path, evaluation: Mapping[str, Any]
+) -> list[tuple[str, str]]:
     """Copies the players that an evaluation left beside the page; the one that was paid most comes first."""
     key = "intrinsic_return" if "intrinsic_return" in evaluation["measures"] else "return"
     paid = {f"episode-{row['index']:05d}": row[key] for row in evaluation["rows"]}
@@ -111,7 +117,7 @@ def _replays(workdir: Path, name: str, folder: Path, evaluation: Mapping[str, An
     )
     found = []
     for path in players:
-        to = workdir / "replays" / f"{_plain(name)}-{path.name}"
+        to = workdir / "replays" / f"{called}-{path.name}"
         to.parent.mkdir(parents=True, exist_ok=True)
         atomic_write_bytes(to, path.read_bytes())
         found.append((f"game {int(path.stem[8:])}", f"replays/{to.name}"))

@@ -122,6 +122,13 @@ def test_an_evaluation_without_such_a_number_is_told(evaluations, tmp_path) -> N
         behaviour.run(config, tmp_path / "out")
 
 
+def test_agents_of_like_names_have_replays_of_their_own(evaluations, tmp_path) -> None:
+    methods = f"a b={evaluations / 'combat'}; a_b={evaluations / 'gold'}"
+    behaviour.run(configured(evaluations, methods=methods, claims="", goals=""), tmp_path)
+    titles = sorted(path.read_text() for path in (tmp_path / "replays").iterdir())
+    assert titles == [f"<title>{name} {place}</title>" for name in ("combat", "gold") for place in (3, 5)]
+
+
 @pytest.mark.browser
 def test_the_page_shows_agents_side_by_side(evaluations, tmp_path) -> None:
     browser.require_browser()
