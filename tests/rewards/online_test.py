@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,13 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
+from motif_jax.annotation import online
+from motif_jax.annotation.online import Labelled
 from motif_jax.envs import registry
+from motif_jax.online import settings
 from motif_jax.online.learner import Learner
 from motif_jax.online.reward_trainer import Trainer
+from motif_jax.rewards.intrinsic import Met, RunSetup
 from motif_jax.rewards.label_log import FILE, Label, Payment, Training, read_log
 from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
@@ -33,6 +38,69 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 def saved_book(folder: Path) -> Any:
     return json.loads(np.asarray(oni_runs.saved(folder, "reward")[1]["book"]).tobytes())
+
+
+class AtOnce:
+    """A source that answers with the next batch and remembers nothing."""
+
+    def __init__(self) -> None:
+        self.met: list[tuple[str, ...]] = []
+
+    def start(self, stopped: Any) -> None:
+        del stopped
+
+    def meet(self, items: list[tuple[str, ...]], counts: Any, scores: Any, step: int) -> None:
+        del counts, scores, step
+        self.met = items
+
+    def poll(self) -> list[Labelled]:
+        met, self.met = self.met, []
+        return [Labelled(items, len(items[0]) % 2, 0.5, 0.1, 3) for items in met]
+
+    def known(self, items: Any) -> list[Labelled]:
+        del items
+        return []
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def queued(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_distinct_message_takes_less_than_a_kilobyte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(online, "make_source", lambda *_: AtOnce())
+    config = settings.resolved(oni_config("retrieval", environment__name="NetHackScoreExtendedActions-v1"))
+    spec = registry.spec(config.environment.name)
+    assert spec.text_field is not None
+    width = spec.observation[spec.text_field].shape[0]
+    reward = rewards.load_intrinsic(config.reward, spec, run=RunSetup(config, tmp_path, 2))
+    assert reward is not None
+    rng, messages = np.random.default_rng(0), 0
+
+    def pay(number: int) -> int:
+        texts = np.zeros((200, width), np.uint8)
+        texts[:, :70] = rng.integers(ord("a"), ord("z"), (200, 70))
+        reward.pay(Met(texts, np.full(200, 3), 600, number))
+        return len(texts)
+
+    reward.start()
+    pay(0)
+    tracemalloc.start()
+    messages = sum(pay(number) for number in range(1, 50))
+    reward.metrics()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    reward.close()
+    assert held / messages < 1000
 
 
 class CrashError(Exception):
