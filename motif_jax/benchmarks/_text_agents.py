@@ -40,11 +40,13 @@ class Made(NamedTuple):
         np.savez(folder / "heads.npz", **flat)
 
 
-def make(width: int, layers: int, vocabulary: int, positions: int, dtype: str, seed: int) -> Made:
-    """Policy, values and target on a trunk each, two Qs."""
+def make(
+    width: int, layers: int, vocabulary: int, positions: int, dtype: str, seed: int, heads: int | None = None
+) -> Made:
+    """Policy, values and target on a trunk each, two Qs; `heads` of attention, None for heads of 64 as in GPT-2."""
     shape = {
         "model_type": "gpt2", "vocab_size": vocabulary, "n_positions": positions, "n_embd": width, "n_layer": layers,
-        "n_head": max(1, width // 64), "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
+        "n_head": heads or max(1, width // 64), "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0,
     }  # fmt: skip
     settings = dataclasses.replace(configs.parse(shape), initializer=0.1)
     network = TextAgent(LanguageModel(settings, jnp.dtype(dtype)), Design(), jnp.dtype(dtype))

@@ -46,7 +46,7 @@ def options() -> ConfigDict:
     """Settings: games at a time, games one by one, the network's size, the game's words."""
     return ConfigDict(
         {
-            "games": 1024, "plain_games": 64, "width": 96, "layers": 3, "num_words": 100, "dtype": "float32",
+            "games": 1024, "plain_games": 64, "width": 96, "layers": 3, "heads": 4, "num_words": 100, "dtype": "float32",
             "large_games": 16, "large_plain_games": 2,
         }
     )  # fmt: skip
@@ -54,7 +54,7 @@ def options() -> ConfigDict:
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for what cannot be measured."""
-    for key in ("plain_games", "width", "layers", "num_words", "large_plain_games"):
+    for key in ("plain_games", "width", "layers", "heads", "num_words", "large_plain_games"):
         checks.positive(config, f"options.{key}")
     checks.positive(config, "options.large_games", allow_zero=True)
     checks.choice(config, "options.dtype", ("float32", "bfloat16"))
@@ -65,7 +65,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
     task = registry.make("wordle", {"num_words": chosen.num_words})
     size = task.tokenizer().size
-    quick = _text_agents.make(chosen.width, chosen.layers, size, _POSITIONS, chosen.dtype, config.seed)
+    shape = (chosen.width, chosen.layers, size, _POSITIONS, chosen.dtype, config.seed, chosen.heads)
+    quick = _text_agents.make(*shape)
     found = _sides(task, quick, chosen.games, chosen.plain_games, config.repeats)
     more: dict[str, Any] = {}
     if chosen.large_games:
