@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ILQL from an empty clone to a report, in an estimated 10 to 13 minutes on 2 cores without a GPU: games of Wordle by a noisy expert, whose
+# ILQL from an empty clone to a report, in some 7 minutes on 2 cores without a GPU: games of Wordle by a noisy expert, whose
 # commonest guess is a bad one; an agent that imitates them (behaviour cloning); ILQL started from it; 1,024 seeded games each of the
 # data's policy, the imitator sampled and greedy, ILQL, and as yardsticks words that fit and the expert.
 #
@@ -20,6 +20,10 @@ install_package "$repository/.venv" ""
 
 words=${QUICKSTART_WORDS:-100}
 seed=${QUICKSTART_SEED:-1}
+# More words need more of these three (docs/ilql.md).
+games=${QUICKSTART_GAMES:-16000}
+bc_steps=${QUICKSTART_BC_STEPS:-900}
+ilql_steps=${QUICKSTART_ILQL_STEPS:-1000}
 # Games that no training meets.
 evaluation_seed=${QUICKSTART_EVALUATION_SEED:-77003}
 noisy_expert='mixture(0.4, optimal, repeat(optimal))'
@@ -38,11 +42,11 @@ evaluate() {
   stage evaluate_text.py:wordle "$runs/evaluate_$name" --config.seed="$evaluation_seed" "$@"
 }
 
-stage collect_text.py:wordle "$runs/games" --config.num_dialogues=16000 --config.policy="$noisy_expert" \
+stage collect_text.py:wordle "$runs/games" --config.num_dialogues="$games" --config.policy="$noisy_expert" \
   --config.wordle.num_words="$words" --config.seed="$seed"
-train bc --config.max_steps=900 --config.optimizer.learning_rate=3e-3
+train bc --config.max_steps="$bc_steps" --config.optimizer.learning_rate=3e-3
 train ilql --config.initial.policy="$runs/bc" --config.initial.value="$runs/bc" --config.loss.policy=0.0 --config.loss.cql=0.01 \
-  --config.max_steps=1000 --config.optimizer.learning_rate=1e-3 --config.method.polyak=0.1 --config.method.expectile=0.8
+  --config.max_steps="$ilql_steps" --config.optimizer.learning_rate=1e-3 --config.method.polyak=0.1 --config.method.expectile=0.8
 
 evaluate ilql --config.agent="$runs/ilql"
 evaluate data --config.agent="$runs/ilql" --config.policy="$noisy_expert"
