@@ -60,6 +60,14 @@ class Closeness(NamedTuple):
         return Closeness(*(factor * limit for limit in self))
 
 
+# Rollouts with their returns, advantages and losses.
+VTRACE_FILES = (
+    "vtrace_tiny_T4_N2.npz",
+    "vtrace_T8_N2_stdfloor.npz",
+    "vtrace_T32_N8.npz",
+    "vtrace_T32_N8_llm.npz",
+    "vtrace_T32_N8_llm_invalid_mask.npz",
+)
 # Measured, at most: 1.5e-6, 4.9e-6 and 2.9e-5 over all networks and gradients but those of resnet_impala.
 GRADIENT = Closeness(norm=1e-5, entry=2e-5, total=1e-4)
 # What one step of Adam changes. Entries whose gradient is as small as Adam's epsilon move by what rounding says of them.

@@ -22,15 +22,7 @@ from tests.agents import (
     observation_of,
     time_major,
 )
-from tests.golden_numbers import GRADIENT, UPDATE, assert_golden, recipe_params
-
-VTRACE_FILES = (
-    "vtrace_tiny_T4_N2.npz",
-    "vtrace_T8_N2_stdfloor.npz",
-    "vtrace_T32_N8.npz",
-    "vtrace_T32_N8_llm.npz",
-    "vtrace_T32_N8_llm_invalid_mask.npz",
-)
+from tests.golden_numbers import GRADIENT, UPDATE, VTRACE_FILES, assert_golden, recipe_params
 
 
 class TableNetwork:

@@ -9,16 +9,9 @@ import pytest
 
 from motif_jax.algorithms.total_reward import discount_by_count, total_reward
 from motif_jax.rewards.normalisation import Normalisation
-from tests.golden_numbers import recipe_reward
+from tests.golden_numbers import VTRACE_FILES, recipe_reward
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
-VTRACE_FILES = (
-    "vtrace_tiny_T4_N2.npz",
-    "vtrace_T8_N2_stdfloor.npz",
-    "vtrace_T32_N8.npz",
-    "vtrace_T32_N8_llm.npz",
-    "vtrace_T32_N8_llm_invalid_mask.npz",
-)
 
 
 def test_messages_of_a_learner_step_are_worth_what_they_were(golden: Any) -> None:

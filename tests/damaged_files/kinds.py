@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,10 @@ def table(*rows: Any) -> str:
     return text.getvalue()
 
 
+# Harms at random of a file's bytes, and of the values in it; the second of those that take long to be read.
+USUAL, FEW = (8, 30), (1, 4)
+
+
 @dataclasses.dataclass(frozen=True)
 class Reader:
     """A kind of file.
@@ -44,11 +48,7 @@ class Reader:
 
     make: Callable[[Path], Path]
     read: Callable[[Path], Any]
-    cases: tuple[int, int] = (8, 30)
-
-
-# Of those that take long to be read.
-FEW = (1, 4)
+    cases: tuple[int, int] = USUAL
 
 
 class Readers(dict[str, Reader]):
@@ -62,3 +62,15 @@ class Readers(dict[str, Reader]):
             return read
 
         return add
+
+    def each(
+        self,
+        kind: str,
+        names: Iterable[str],
+        make: Callable[[str], Callable[[Path], Path]],
+        read: Callable[[Path], Any],
+        cases: tuple[int, int] = USUAL,
+    ) -> None:
+        """Takes `read` as what reads each of several files that belong together, of which `make` says how one is written."""
+        for name in names:
+            self[f"{kind} {name}"] = Reader(make(name), read, cases)

@@ -33,8 +33,7 @@ def _read_model(path: Path) -> None:
     Tokenizer.read(path.parent, found.config.vocab_size).encode(["go to the red ball"])
 
 
-for _name in ("config.json", "model.safetensors", "tokenizer.json"):
-    READERS[f"model {_name}"] = Reader(_model(_name), _read_model, FEW)
+READERS.each("model", ("config.json", "model.safetensors", "tokenizer.json"), _model, _read_model, FEW)
 
 
 def _text_agent(name: str) -> Callable[[Path], Path]:
@@ -52,14 +51,19 @@ def _read_text_agent(path: Path) -> None:
     agent_folder.load(next(parent for parent in path.parents if parent.name == "agent"))
 
 
-for _name in (
-    "agent.json",
-    "trunks/policy/config.json",
-    "trunks/policy/model.safetensors",
-    "heads/heads.safetensors",
-    "heads/heads.json",
-):
-    READERS[f"text agent {_name}"] = Reader(_text_agent(_name), _read_text_agent, FEW)
+READERS.each(
+    "text agent",
+    (
+        "agent.json",
+        "trunks/policy/config.json",
+        "trunks/policy/model.safetensors",
+        "heads/heads.safetensors",
+        "heads/heads.json",
+    ),
+    _text_agent,
+    _read_text_agent,
+    FEW,
+)
 
 
 @READERS.of(

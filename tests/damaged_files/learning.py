@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.damaged_files.kinds import Reader, Readers, lines, put
+from tests.damaged_files.kinds import Readers, lines, put
 
 READERS = Readers()
 
@@ -124,14 +124,12 @@ def _read_pairs(path: Path) -> None:
     dataset.content_hash()
 
 
-for _name in (
-    "data/message.npy",
-    "data/blstats.npy",
-    "info/score.npy",
-    "preference/test.npy",
-    "dataset.json",
-):
-    READERS[f"pairs {_name}"] = Reader(_pairs(_name), _read_pairs)
+READERS.each(
+    "pairs",
+    ("data/message.npy", "data/blstats.npy", "info/score.npy", "preference/test.npy", "dataset.json"),
+    _pairs,
+    _read_pairs,
+)
 
 
 def _pairs_table(at: Path) -> Path:
@@ -180,14 +178,12 @@ def _read_tokens(path: Path) -> Any:
     ].tolist()
 
 
-for _name in (
-    "tokens.npy",
-    "offsets.npy",
-    "tokens.json",
-    "token_columns/reward.npy",
-    "item_columns/prompt.npy",
-):
-    READERS[f"tokens {_name}"] = Reader(_tokens(_name), _read_tokens)
+READERS.each(
+    "tokens",
+    ("tokens.npy", "offsets.npy", "tokens.json", "token_columns/reward.npy", "item_columns/prompt.npy"),
+    _tokens,
+    _read_tokens,
+)
 
 
 def _dialogues(at: Path) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.damaged_files.kinds import Reader, Readers, lines, put, table
+from tests.damaged_files.kinds import Readers, lines, put, table
 
 READERS = Readers()
 
@@ -186,8 +186,7 @@ def _read_probes(path: Path) -> None:
     probes.read(path.parent)
 
 
-for _name in ("probes.json", "probes.jsonl", "clauses.jsonl"):
-    READERS[f"report of {_name}"] = Reader(_probes(_name), _read_probes)
+READERS.each("report of", ("probes.json", "probes.jsonl", "clauses.jsonl"), _probes, _read_probes)
 
 
 @READERS.of(

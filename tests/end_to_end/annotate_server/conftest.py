@@ -7,20 +7,12 @@ import random
 import pytest
 
 from motif_jax.benchmarks._tiny_judge import pair
-from tests.chat_server import Server
 from tests.end_to_end.annotate_datasets import (
     run_stage,
     summary,
     write_dataset,
 )
 from tests.end_to_end.annotate_server.served import KEY
-
-
-@pytest.fixture
-def server():
-    server = Server()
-    yield server
-    server.close()
 
 
 @pytest.fixture
