@@ -64,7 +64,9 @@ install_package() {
   wanted=$(cat "$repository/setup.cfg" "$repository"/launch/requirements*.txt | sha256sum | cut -c1-64)$extras
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then return 0; fi
   printf 'installing motif_jax%s into %s (about a minute)\n' "$extras" "${folder#"$repository"/}"
-  if ! pip_into "$folder" --require-hashes --no-deps "${locks[@]}" \
+  # What builds packages first: without it older pips build otherwise, and complain.
+  if ! pip_into "$folder" --require-hashes --no-deps --requirement <(sed -n '/^\(setuptools\|wheel\)==/,/[^\\]$/p' "${locks[1]}") \
+    || ! pip_into "$folder" --require-hashes --no-deps "${locks[@]}" \
     || ! pip_into "$folder" --no-build-isolation --no-deps --editable "$repository"; then
     die "the packages could not be installed; the lines above say why (no network, or an index that lacks one?). Of an index that builds" \
       "its own files: pip install -c launch/constraints.txt -e ."
