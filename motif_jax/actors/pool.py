@@ -22,7 +22,6 @@ from motif_jax.actors.lives import Lives
 from motif_jax.actors.member import COMMAND, RECORD
 from motif_jax.actors.rings import Rings
 from motif_jax.actors.rollouts import END_ROW, HELLO_ROW, ActorsConfig, Ready, Rollouts, SlotListener
-from motif_jax.actors.slots import WAITING
 from motif_jax.actors.teams import Member, members, ring_size
 from motif_jax.support.interruption import StoppedError, never
 
@@ -314,10 +313,13 @@ class ActorPool(Rollouts):
         for number in self._lives.late(self._clock, seconds + config.warmup_seconds):
             self._end(number, f"it was not up after {seconds:g} seconds")
         for group, since in enumerate(self._commanded_at):
-            if since is None or all_read_at - since <= config.timeout_seconds:
+            ring = self._ring(group)
+            late = since is not None and all_read_at - since > config.timeout_seconds
+            if since is None or not late or not self._lives.is_up(member.number for member in ring):
                 continue
-            ring, place = self._ring(group), int(self.slots.turn[group])
-            if place != WAITING and self._lives.is_up(member.number for member in ring):
+            assert self._rings is not None
+            place = self._rings.hanging_place(group, int(self.slots.turn[group]), all_read_at - since)
+            if place is not None:
                 self._commanded_at[group] = None
                 self._end(ring[place].number, f"it did not answer for {config.timeout_seconds:g} seconds")
 

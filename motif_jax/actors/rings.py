@@ -8,6 +8,7 @@ import os
 import resource
 
 from motif_jax.actors.rollouts import ActorsConfig
+from motif_jax.actors.slots import WAITING
 from motif_jax.actors.teams import Member, ring_size
 from motif_jax.support.errors import UserError
 
@@ -24,6 +25,7 @@ class Rings:
 
     def __init__(self, config: ActorsConfig) -> None:
         self._size, self._takes_turns = ring_size(config), config.groups_per_worker > 1
+        self._longest_wait = config.groups_per_worker * config.timeout_seconds
         _allow_files(config.groups * (2 * self._size + 1))
         pipes = [os.pipe() for _ in range(config.groups * self._size)]
         self._reading, self._writing = [pipe[0] for pipe in pipes], [pipe[1] for pipe in pipes]
@@ -51,6 +53,29 @@ class Rings:
             "following": -1 if member.is_last else self._writing[member.number + 1],
             "turns": self._turns[member.group],
         }
+
+    def hanging_place(self, group: int, turn: int, seconds: float) -> int | None:
+        """The place of the process that holds up its group's round, None if another group's round does.
+
+        A group that waits for its worker's turn is innocent as long as another may have it. Where it has waited for longer
+        than all others may take, and the turn is its own or nobody's, its first process hangs just there.
+
+        Args:
+          group: the group whose round is late.
+          turn: of the group, see `Slots.turn`.
+          seconds: since the round was commanded.
+        """
+        if turn != WAITING:
+            return turn
+        return 0 if seconds > self._longest_wait and self.take_turn(group) else None
+
+    def take_turn(self, group: int) -> bool:
+        """Takes its worker's turn for the group where no other has it; never waits. Returns whether the group has it now."""
+        try:
+            fcntl.flock(self._turns[group], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def give_back_turn(self, group: int) -> None:
         """After a death in the group, which may have had its worker's turn. Where another has it, nothing happens."""

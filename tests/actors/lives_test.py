@@ -7,15 +7,18 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from motif_jax.actors import launchers
 from motif_jax.actors.launchers import Death
 from motif_jax.actors.lives import Lives
 from motif_jax.actors.pool import ActorPool
+from motif_jax.actors.slots import WAITING
 from motif_jax.envs.recall import Recall
 from motif_jax.envs.spec import EnvironmentSpec
 from tests.actors.pool_test import config, play
@@ -67,22 +70,55 @@ def test_a_killed_process_is_replaced_in_its_ring_and_its_groups_unfinished_slot
     assert not still_there({victim, *after})
 
 
+class Slow(Recall):
+    """Steps that last longer than handing on does: a process that is stopped at any moment is stopped in one of them."""
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        time.sleep(0.002)
+        return super().step(action, out)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_process_that_does_not_answer_is_cut_out_of_its_ring_wherever_it_is(place: int) -> None:
-    with ActorPool(config(workers=1, timeout_seconds=2.0, games_per_process=1)) as pool:
+    slow = config(workers=1, timeout_seconds=2.0, games_per_process=1, env="tests.actors.lives_test:Slow")
+    with ActorPool(slow) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
         before = pool.pids()
         os.kill(before[place], signal.SIGSTOP)
-        play(pool, lambda: pool.restarts == 1)
-        after = pool.pids()
-        assert [one == other for one, other in zip(before, after, strict=True)] == [
-            number != place for number in range(6)
-        ]
-        begun = pool.next_episode()
-        play(pool, lambda: min(pool.next_episode()) > max(begun) + 1)
-        assert pool.restarts == 1
+        _plays_on_without(pool, before, place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_turn", [False, True])
+def test_a_process_that_hangs_where_it_waits_for_its_turn_is_cut_out_too(has_turn: bool) -> None:
+    """Nobody else waits for it then, or everybody else does."""
+    with ActorPool(config(workers=1, timeout_seconds=2.0, games_per_process=1)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        before, turn = pool.pids(), pool.slots.turn
+        os.kill(before[4], signal.SIGSTOP)  # in the middle of the other group
+        play(pool, lambda: turn[0] == WAITING and turn[1] == 1)
+        os.kill(before[0], signal.SIGSTOP)
+        if has_turn:  # as if it were stopped just after it has got it
+            assert pool._rings is not None
+            pool._rings.give_back_turn(1)
+            assert pool._rings.take_turn(0)
+        os.kill(before[4], signal.SIGCONT)
+        _plays_on_without(pool, before, 0)
+
+
+def _plays_on_without(pool: ActorPool, before: list[int], lost: int) -> None:
+    """Plays until one process is replaced and a good while longer: it was that one, and no other."""
+    play(pool, lambda: pool.restarts == 1)
+    after = pool.pids()
+    assert [one == other for one, other in zip(before, after, strict=True)] == [
+        number != lost for number in range(6)
+    ]
+    begun = pool.next_episode()
+    play(pool, lambda: min(pool.next_episode()) > max(begun) + 1)
+    assert pool.restarts == 1
 
 
 @pytest.mark.slow
