@@ -1,19 +1,22 @@
-"""A long training at full load: whether memory, threads and files of every process stay as they are.
+"""A long run at full load: whether memory, threads, files and disk of all its processes stay as they are.
 
     python -m motif_jax.launch --config=configs/benchmark.py:endurance --config.options.minutes=60
+    python -m motif_jax.launch --config=configs/benchmark.py:endurance --config.options.command='collect.py --config.episodes=100000'
 
-Starts `train_agent` (`options.config=oni`: `configs/oni.py` with the lexicon in a process of its own) as a program of its own, looks at all its processes from outside, and stops it when the time is over.
+Starts `train_agent` (`options.config=oni`: `configs/oni.py` with the lexicon in a process of its own; `options.command`: any
+stage, which has to have work for longer) as a program of its own, looks at all its processes from outside, and stops it when the time is over.
 Value: memory of all processes together at the end, shared pages counted once and pages of files (libraries) not at all: the
 system drops and rereads those as it likes; yardstick: the same when the warm-up was over. The ends alone can hide what was
 between them: whoever quotes them also says the largest sum after the warm-up and the slope of the sum
 (`largest_memory_mb` and `slope_mb_per_hour` of "all together"). Besides: both of every process, the most threads and open
-files, what the run left behind. `options.folder` gets samples.json, memory.png and memory.pdf, and the run itself.
+files, what the run has on the disk, what it left behind. `options.folder` gets samples.json, memory.png, memory.pdf, disk.png and disk.pdf, and the run itself.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -39,7 +42,7 @@ from motif_jax.support.files import atomic_write_bytes, atomic_write_json
 from motif_jax.support.lifeline import told_of_parents_end
 from motif_jax.support.metrics import read_metrics
 
-_PARENT = "learner"
+_LEARNER, _PROGRAM = "learner", "program"
 _SERVER, _MEMBER = "motif_jax.actors.fork_server", "motif_jax.actors.member"
 _ANNOTATOR = "motif_jax.annotation.annotator_process"
 _HELPER = "helper"
@@ -63,6 +66,8 @@ def options() -> ConfigDict:
             "sample_seconds": 5.0,
             "warmup_share": 0.3,
             "folder": "runs/endurance",
+            # A stage's config and its flags in place of what the keys from `config` on describe.
+            "command": "",
             "config": "train_agent",
             "variant": "",
             "env": "NetHackScore-v1",
@@ -84,6 +89,12 @@ def check(config: ConfigDict) -> None:
     checks.require(
         fits, "options.reward_dir", reward_dir, f"'' with config.options.config={config.options.config}"
     )
+    checks.require(
+        not config.options.command or _is_command(config.options.command),
+        "options.command",
+        config.options.command,
+        "one that begins with a file of configs/: 'annotate.py:quickstart --config.KEY=VALUE'",
+    )
     folder = Path(config.options.folder)
     if (folder / "run").exists():
         raise UserError(f"config.options.folder={folder} holds a run already: remove it, or name another")
@@ -99,8 +110,9 @@ def run(config: ConfigDict) -> dict[str, Any]:
     table = Table(samples)
     atomic_write_json(folder / "samples.json", samples)
     fit = table.after(options.warmup_share * 60 * options.minutes)
-    for kind, data in draw(_plot(table, fit.names)).items():
-        atomic_write_bytes(folder / f"memory.{kind}", data)
+    for name, plot in (("memory", _plot(table, fit.names)), ("disk", _disk_plot(table))):
+        for kind, data in draw(plot).items():
+            atomic_write_bytes(folder / f"{name}.{kind}", data)
     total = fit.total("memory")
     ends = max(1, round(_END_SHARE * len(total)))
     rows = list(read_metrics(folder / "run"))
@@ -121,9 +133,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
         files={name: _extremes(fit.of(name, "files")) for name in fit.names},
         shared_memory_files=max(sample["shared_memory"] for sample in samples),
         zombies=max((len({*one} & {*other}) for one, other in pairwise(s["zombies"] for s in samples)), default=0),
+        disk_mb=[float(fit.disk[0]), float(fit.disk[-1])],
+        disk_slope_mb_per_hour=slope_per_hour(fit.seconds, fit.disk),
         minutes=float(table.seconds[-1]) / 60,
-        steps=rows[-1]["step"] if rows else 0,
-        actor_restarts=rows[-1]["actors/restarts"] if rows else 0,
+        steps=rows[-1].get("step", 0) if rows else 0,
+        actor_restarts=rows[-1].get("actors/restarts", 0) if rows else 0,
         exit_code=code,
         left_behind=left,
     )  # fmt: skip
@@ -148,7 +162,7 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
             preexec_fn=told_of_parents_end,
         )
     samples: list[dict[str, Any]] = []
-    names: dict[int, str] = {program.pid: _PARENT}
+    names: dict[int, str] = {program.pid: _PROGRAM if options.command else _LEARNER}
     seen: set[int] = set()
     start = time.monotonic()
     try:
@@ -158,6 +172,7 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
                     "seconds": elapsed,
                     **_sample(program.pid, names),
                     "shared_memory": len(_new_shared_memory(shared, names)),
+                    "disk": _disk((folder / "run", temporary)),
                 }
             )
             seen.update(names)
@@ -170,7 +185,8 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
             program.kill()
             program.wait()
     if code != 75:
-        raise RuntimeError(f"the training ended with {code} instead of 75: see {folder / 'log.txt'}")
+        why = "it had no work left" if code == 0 else "it failed"
+        raise RuntimeError(f"the run ended with {code} instead of 75, {why}: see {folder / 'log.txt'}")
     left = [f"process {pid}" for pid in sorted(seen) if psutil.pid_exists(pid)]
     left += [f"temporary {name}" for name in sorted(os.listdir(temporary))]
     shutil.rmtree(temporary)
@@ -178,7 +194,23 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
     return samples, code, left
 
 
+def _is_command(text: str) -> bool:
+    try:
+        name, *_ = shlex.split(text)
+    except ValueError:
+        return False
+    return _config_of(name).is_file()
+
+
+def _config_of(name: str) -> Path:
+    return Path(resources.path(f"configs/{name.partition(':')[0]}"))
+
+
 def _command(options: ConfigDict, folder: Path, seed: int) -> list[str]:
+    if options.command:
+        name, *flags = shlex.split(options.command)
+        config = f"--config={_config_of(name)}{''.join(name.partition(':')[1:])}"
+        return [sys.executable, "-m", "motif_jax.launch", config, f"--workdir={folder / 'run'}", *flags]
     if options.reward_dir:
         reward = [f"--config.reward.dir={options.reward_dir}"]
     else:
@@ -243,6 +275,17 @@ def _memory(pid: int) -> float:
     return (kilobytes["Pss_Anon"] + kilobytes["Pss_Shmem"]) * 1024 / 1e6
 
 
+def _disk(folders: Sequence[Path]) -> float:
+    """Megabytes of all files below these folders, as many as the system has set aside for them."""
+    total = 0
+    for folder in folders:
+        for root, _, names in os.walk(folder):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):  # renamed or removed since
+                    total += 512 * os.lstat(os.path.join(root, name)).st_blocks
+    return total / 1e6
+
+
 def _shared_memory() -> set[str]:
     return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
 
@@ -263,14 +306,16 @@ class Table:
 
     Attributes:
       seconds: float [samples], since the start.
+      disk: float [samples], megabytes of the run's files.
       names: processes that are in every sample.
     """
 
     def __init__(self, samples: Sequence[dict[str, Any]]) -> None:
         self._samples = list(samples)
         self.seconds = np.array([sample["seconds"] for sample in samples])
+        self.disk = np.array([sample["disk"] for sample in samples])
         everywhere = set.intersection(*(set(sample["processes"]) for sample in samples))
-        self.names = sorted(everywhere, key=lambda name: (name != _PARENT, len(name), name))
+        self.names = sorted(everywhere, key=lambda name: (name not in (_LEARNER, _PROGRAM), len(name), name))
 
     def after(self, seconds: float) -> Table:
         """The samples from this time on.
@@ -311,3 +356,7 @@ def _plot(table: Table, names: Sequence[str]) -> Plot:
     lines = [Series(name="all together", x=minutes, y=table.total("memory"))]
     lines += [Series(name=name, x=minutes, y=table.of(name, "memory")) for name in names[:5]]
     return Plot("minutes", "MB", tuple(lines))
+
+
+def _disk_plot(table: Table) -> Plot:
+    return Plot("minutes", "MB", (Series(name="on disk", x=table.seconds / 60, y=table.disk),))

@@ -25,7 +25,13 @@ def sample(seconds: float, **rss: float) -> dict[str, Any]:
     processes = {
         name: {"rss": value, "memory": value / 2, "threads": 3, "files": 9} for name, value in rss.items()
     }
-    return {"seconds": seconds, "processes": processes, "zombies": [], "shared_memory": 0}
+    return {
+        "seconds": seconds,
+        "processes": processes,
+        "zombies": [],
+        "shared_memory": 0,
+        "disk": seconds / 10,
+    }
 
 
 def test_a_leak_of_a_megabyte_a_minute_is_sixty_an_hour() -> None:
@@ -108,11 +114,23 @@ OPTIONS = {
 }
 
 
+@pytest.mark.parametrize("command", ["no_stage.py", "'train_agent.py", "' '"])
+def test_commands_that_are_none_are_refused(command: str) -> None:
+    options = endurance.options()
+    options.command = command
+    with pytest.raises(UserError, match=r"options\.command"):
+        endurance.check(ConfigDict({"seed": 1, "options": options}))
+
+
 @pytest.mark.slow
 def test_a_killed_benchmark_leaves_no_training_and_no_temporary_folder(tmp_path: Path) -> None:
     temporary, out = tmp_path / "temporary", tmp_path / "out"
     temporary.mkdir()
-    flags = [f"--config.options.{name}={value}" for name, value in {**OPTIONS, "folder": out}.items()]
+    command = (
+        "train_agent.py:recall --config.reward.intrinsic_coefficient=0 --config.actors.workers=2 "
+        f"--config.actors.envs_per_worker=8 --config.train_for_env_steps={10**9}"
+    )
+    flags = [f"--config.options.folder={out}", f"--config.options.command={command}"]
     program = Program(
         [sys.executable, "-m", "motif_jax.launch", "--config=configs/benchmark.py:endurance", *flags],
         tmp_path / "log",
@@ -160,8 +178,10 @@ def test_a_short_training_is_watched_plotted_and_leaves_nothing(
     assert line["largest_memory_mb"]["all together"] >= line["largest_memory_mb"]["learner"] > 0
     assert line["value"] == pytest.approx(line["ratio"] * line["baseline"]["value"])
     assert line["value"] > 50
+    assert 0 < line["disk_mb"][0] <= line["disk_mb"][1]
     samples = json.loads((tmp_path / "out" / "samples.json").read_text())
     assert len(samples) >= 10
+    assert (tmp_path / "out" / "disk.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / "memory.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / "memory.pdf").read_bytes().startswith(b"%PDF")
     with pytest.raises(UserError, match="holds a run already"):
