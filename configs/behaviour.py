@@ -1,7 +1,7 @@
 """What agents do in the same games, side by side, and whether one does more of something than another.
 
     python -m motif_jax.launch --config=configs/behaviour.py --workdir=runs/behaviour \\
-        --config.methods='combat=runs/eval_combat; gold=runs/eval_gold' --config.claims='combat > gold: kills; gold > combat: finds'
+        --config.methods='combat=runs/eval_combat; gold=runs/eval_gold' --config.claims='combat > gold: kills; gold > combat: gathered'
 
 A folder is an evaluation. Out come behaviour.html, behaviour.md, behaviour.json, and the players that the evaluations left
 (evaluate with --config.show_best=1) in replays/. Ends with exit code 1 where the games do not carry a claim: its interval
@@ -22,9 +22,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.stage = "behaviour"
     config.title = "What agents do"
     config.methods = ""  # 'name=folder; name=folder; ...'
-    # Numbers of an episode (docs/evaluation.md), 'deaths', and counts of messages: 'fights', the hero's own attacks, and 'finds',
-    # gold that he picked up (of its pieces a single vault holds more than hundreds of games).
-    config.measures = "fights,kills,finds,gold,dlvl,deaths,scout,score"
+    # Numbers of an episode (docs/evaluation.md), 'deaths', counts of messages: 'fights', the hero's own attacks, and 'finds',
+    # gold that he picked up; 'gathered': the pieces of it, but for those of vaults, of which one has more than hundreds of games.
+    config.measures = "fights,kills,finds,gathered,gold,dlvl,deaths,scout,score"
     config.claims = ""  # 'A > B: measure; ...'; 95 % intervals must lie above 0
     config.goals = ""  # 'name=goal; ...': shows the words of goals of the prompt file
     config.prompt = ConfigDict({"file": ""})  # empty: the prompt 'default'

@@ -5,8 +5,8 @@
 #   bash launch/demo_steering.sh [FOLDER]      FOLDER: where everything goes, runs/steering by default
 #
 # Ends with exit code 1 where the combat agent is not shown to kill more than the gold agent, or the gold agent not to
-# find gold more often than the combat agent (95 % intervals of the differences game by game). Finds are counted, not pieces:
-# now and then a trap puts the hero into a vault, which holds more than hundreds of games. Stop it anywhere and run it again.
+# gather more gold than the combat agent (95 % intervals of the differences game by game). A vault's gold is left out: now
+# and then a trap puts the hero into one, which holds more than hundreds of games. Stop it anywhere and run it again.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 runs=$(folder_of "${1:-}" runs/steering)
@@ -36,4 +36,4 @@ for goal in "${goals[@]}"; do
   words+="$goal=$goal; "
 done
 stage behaviour.py "$runs/page" --config.title="Goals steer" --config.methods="$methods" --config.goals="$words" \
-  --config.claims="combat > gold: kills; gold > combat: finds"
+  --config.claims="combat > gold: kills; gold > combat: gathered"

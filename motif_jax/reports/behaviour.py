@@ -1,14 +1,15 @@
 """What agents do in the same games, side by side, and whether one does more of something than another.
 
 A measure is a number of every game: one that the evaluation has (`kills`, `gold`, ...), `deaths` (1 where the hero died), or how
-many messages tell of certain events of a lexicon: `fights` of the hero's own attacks, `finds` of gold that he picked up.
+many messages tell of certain events of a lexicon: `fights` of the hero's own attacks, `finds` of gold that he picked up; or
+`gathered`, how much that was, without what lies in vaults.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +22,23 @@ from motif_jax.reports.measures import BY_KEY, Measure
 from motif_jax.reports.statistics import Difference, Estimate
 from motif_jax.support.errors import UserError
 
-FIGHTS, FINDS, DEATHS = "fights", "finds", "deaths"
+FIGHTS, FINDS, GATHERED, DEATHS = "fights", "finds", "gathered", "deaths"
 # Measures that are counts of messages, by the events of the lexicon that they tell.
 _TOLD = {FIGHTS: frozenset(("kill", "hit", "miss")), FINDS: frozenset(("gold_taken",))}
 _DEATH = 1.0
+_TAKEN = re.compile(r"(?:\$ - |You (?:find|collect|gain|take) )(an?|\d+) gold")
+# A vault's heaps have 51 pieces and more. Who falls into one has more than hundreds of games; on the first levels no other heap is so large.
+_LARGEST_HEAP = 50
 _MADE = {
     FIGHTS: Measure(FIGHTS, "fights", "messages", "messages of the hero's own attacks: hits, misses, kills"),
     FINDS: Measure(
         FINDS, "finds of gold", "messages", "messages of gold that the hero picked up, however much"
+    ),
+    GATHERED: Measure(
+        GATHERED,
+        "gold gathered",
+        "pieces",
+        f"gold that the hero picked up, but for heaps of more than {_LARGEST_HEAP} pieces: those of vaults",
     ),
     DEATHS: Measure(DEATHS, "deaths", "share", "games that the hero died in"),
 }
@@ -95,7 +105,7 @@ def numbers(
       UserError: its episodes have none.
     """
     if key in _MADE:
-        made = _died if key == DEATHS else functools.partial(_told, events=_TOLD[key], lexicon=lexicon)
+        made = _COUNTED.get(key) or functools.partial(_told, events=_TOLD[key], lexicon=lexicon)
         evaluation = {**evaluation, "rows": [{**row, key: made(row)} for row in evaluation["rows"]]}
     found = games(evaluation, key)
     if len(found) < len(evaluation["rows"]):
@@ -114,8 +124,23 @@ def _told(row: Mapping[str, Any], events: Collection[str], lexicon: Lexicon) -> 
     return float(sum(tally.count for tally, tells in zip(met, telling, strict=True) if tells))
 
 
+def _gathered(row: Mapping[str, Any]) -> float | None:
+    if "messages" not in row:
+        return None
+    pieces = 0
+    for tally in messages.unpack(row["messages"]):
+        for sentence in sentences(tally.text):
+            if taken := _TAKEN.match(sentence):
+                heap = int(taken[1]) if taken[1].isdigit() else 1
+                pieces += tally.count * heap * (heap <= _LARGEST_HEAP)
+    return float(pieces)
+
+
 def _died(row: Mapping[str, Any]) -> float | None:
     return None if row.get("end") is None else float(row["end"] == _DEATH)
+
+
+_COUNTED: dict[str, Callable[[Mapping[str, Any]], float | None]] = {GATHERED: _gathered, DEATHS: _died}
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 MessageTally("You miss the newt.  The newt bites!", 3),
                 MessageTally("The kitten bites the newt.", 5),
                 MessageTally("$ - 4 gold pieces.", 2),
+                MessageTally("$ - 480 gold pieces (488 in total).", int(place == 7)),  # he fell into a vault
                 MessageTally("The kitten drops a gold piece.  $ - a gold piece.", int(name == "gold")),
                 MessageTally("The kitten drops a gold piece.", 7),
             ]
@@ -75,7 +76,13 @@ def test_claims_are_carried_by_differences_game_by_game(evaluations: Path, tmp_p
     # Kills and misses are blows; what the kitten does is none.
     assert means["fights"]["gold"]["value"] == pytest.approx(means["kills"]["gold"]["value"] + 3)
     # Only what the hero picks up, however much it is.
-    assert {name: of["value"] for name, of in means["finds"].items()} == {"combat": 2, "gold": 3}
+    vault = 1 / GAMES
+    assert {name: of["value"] for name, of in means["finds"].items()} == {
+        "combat": 2 + vault,
+        "gold": 3 + vault,
+    }
+    # But for the vault.
+    assert {name: of["value"] for name, of in means["gathered"].items()} == {"combat": 8, "gold": 9}
 
 
 def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp_path, capsys) -> None:
@@ -95,7 +102,10 @@ def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp
             {"claims": "combat > silver: kills"},
             "config.claims=combat > silver: kills: must be 'A > B: measure",
         ),
-        ({"claims": "combat > gold: glory"}, "config.claims=glory: must be of fights, finds, deaths, return"),
+        (
+            {"claims": "combat > gold: glory"},
+            "config.claims=glory: must be of fights, finds, gathered, deaths, return",
+        ),
         ({"measures": "glory"}, "config.measures=glory"),
         ({"methods": "combat=runs/none"}, "config.methods="),
         ({"goals": "silver=gold"}, "config.goals='silver=gold'"),
