@@ -33,14 +33,13 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.forces import FORCES
+from tests.pages import table, write_between
 from tests.scenarios import SCENARIOS, Inputs, rows_of
 from tests.trials import MOMENTS, PROGRAM, Calm, Trial
 
 LINES = "chaos.jsonl"
 # Kills of a trial, before it is left alone.
 _KILLS = 6
-# Of the page: what is between them is written by this program.
-_BEGIN, _END = "<!-- chaos: written by tests/chaos.py --page -->", "<!-- chaos: end -->"
 
 Line = Mapping[str, Any]
 
@@ -103,7 +102,7 @@ def tables(lines: Sequence[Line]) -> str:
                 _ROWS[force](f"`{name}`", [line for line in mine if line["stage"] == name]) for name in names
             ]
             total = {**_ROWS[force]("**all**", mine), "compared": ""}
-            found.append(_table([*rows, total]))
+            found.append(table([*rows, total]))
             found += _codes(mine) if force == "kill" else []
     return "\n\n".join(found)
 
@@ -153,26 +152,12 @@ _ROWS: dict[str, Callable[[str, Sequence[Line]], dict[str, object]]] = {
 }
 
 
-def _table(rows: Sequence[Mapping[str, object]]) -> str:
-    cells = [list(rows[0]), ["---"] * len(rows[0]), *([str(cell) for cell in row.values()] for row in rows)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
-
-
 def _codes(lines: Sequence[Line]) -> list[str]:
     """What became of programs of which a process was killed."""
     lost = [hit for line in lines for hit in line["hits"] if hit["hit"] not in (None, PROGRAM)]
     codes = Counter(hit["code"] for hit in lost)
     told = ", ".join(f"{count} times {code}" for code, count in sorted(codes.items()))
     return [f"Exit codes of programs of which a process was killed: {told}."] if lost else []
-
-
-def write_page(page: Path, lines: Sequence[Line]) -> None:
-    """Replaces the tables of a page."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not (begin and end):
-        raise SystemExit(f"error: --page={page}: has no lines {_BEGIN} and {_END}")
-    page.write_text(f"{before}{_BEGIN}\n\n{tables(lines)}\n\n{_END}{after}", encoding="utf-8")
 
 
 def open_inputs(folder: Path) -> Inputs:
@@ -236,7 +221,7 @@ def main() -> int:
         return 2
     folder, rng = given.folder.absolute(), random.Random(given.seed)
     if given.page:
-        write_page(given.page, rows_of(folder / LINES))
+        write_between(given.page, "chaos", tables(rows_of(folder / LINES)))
         return 0
     folder.mkdir(parents=True, exist_ok=True)
     for known in () if given.known else folder.glob("*.undisturbed.json"):

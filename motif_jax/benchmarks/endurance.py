@@ -46,7 +46,7 @@ _LEARNER, _PROGRAM = "learner", "program"
 _SERVER, _MEMBER = "motif_jax.actors.fork_server", "motif_jax.actors.member"
 _ANNOTATOR = "motif_jax.annotation.annotator_process"
 _HELPER = "helper"
-_STOP_SECONDS = 300.0
+_STOP_SECONDS, _LINGER_SECONDS = 300.0, 5.0
 # Of a training without a reward run, by its config.
 _REWARDS = {
     "train_agent": ("--config.reward.intrinsic_coefficient=0",),
@@ -177,6 +177,7 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
             )
             seen.update(names)
             time.sleep(options.sample_seconds)
+        lasted = program.poll() is None
         with contextlib.suppress(ProcessLookupError):
             program.send_signal(signal.SIGTERM)
         code = program.wait(_STOP_SECONDS)
@@ -184,10 +185,11 @@ def _observe(config: ConfigDict, folder: Path) -> tuple[list[dict[str, Any]], in
         if program.poll() is None:
             program.kill()
             program.wait()
-    if code != 75:
+    # A server has done all of its work whenever it is stopped.
+    if not lasted or code not in (0, 75):
         why = "it had no work left" if code == 0 else "it failed"
         raise RuntimeError(f"the run ended with {code} instead of 75, {why}: see {folder / 'log.txt'}")
-    left = [f"process {pid}" for pid in sorted(seen) if psutil.pid_exists(pid)]
+    left = [f"process {pid}" for pid in sorted(_after_a_while(seen))]
     left += [f"temporary {name}" for name in sorted(os.listdir(temporary))]
     shutil.rmtree(temporary)
     left += [f"shared memory {name}" for name in sorted(_new_shared_memory(shared))]
@@ -273,6 +275,14 @@ def _memory(pid: int) -> float:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]
     kilobytes = {name: int(rest.split()[0]) for name, rest in (line.split(":", 1) for line in lines)}
     return (kilobytes["Pss_Anon"] + kilobytes["Pss_Shmem"]) * 1024 / 1e6
+
+
+def _after_a_while(pids: Collection[int]) -> set[int]:
+    """Those that are still there some seconds after their parent: helpers see its end, and go."""
+    deadline = time.monotonic() + _LINGER_SECONDS
+    while (there := {pid for pid in pids if psutil.pid_exists(pid)}) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return there
 
 
 def _disk(folders: Sequence[Path]) -> float:
