@@ -118,7 +118,7 @@ class Desk:
             replies += self._answers.keep(heard)
         if error is not None:
             raise error
-        self._send(Told(replies, failed, server, _megabytes()))
+        self._send(Told(replies, failed, server, stream.rests(), _megabytes()))
 
     def _ask(self, stream: Stream, asked: Sequence[Asked]) -> list[Reply]:
         """Asks what is not answered; returns what is."""
@@ -169,7 +169,7 @@ class Desk:
             if isinstance(event, Heard | Greeted | Failed):
                 return event
             if isinstance(event, Server):
-                self._send(Told([], [], event, _megabytes()))
+                self._send(Told([], [], event, 0.0, _megabytes()))
 
     def _send(self, message: Any) -> None:
         try:

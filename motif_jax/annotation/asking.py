@@ -229,8 +229,8 @@ class Books:
         with self._lock:
             self._settled.add(hash(item))
 
-    def metrics(self, megabytes: float = 0.0) -> dict[str, float]:
-        """See `LabelSource.metrics`; `megabytes` is the memory of the annotator's process."""
+    def metrics(self, megabytes: float = 0.0, rests: float = 0.0) -> dict[str, float]:
+        """See `LabelSource.metrics`; of the annotator's process its memory, and for how many seconds from now its server wants no questions."""
         with self._lock:
             now, interval, totals = time.monotonic(), self._interval, self._totals
             self._interval = _Interval(now)
@@ -250,6 +250,7 @@ class Books:
                 ),
                 "server_up": float(self.server.up),
                 "server_seconds": max(0.0, time.time() - self.server.since),
+                "rests_seconds": rests,
                 "megabytes": megabytes,
             }
             return {f"annotator/{name}": value for name, value in figures.items()}

@@ -48,11 +48,19 @@ class Ready(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What came of questions, the server's state if it changed, and the memory of this process in MB."""
+    """What came of questions, and how the process is.
+
+    Attributes:
+      replies, failed: answers, and numbers of questions that have none.
+      server: its state, if it changed.
+      rests: for how many seconds from now nothing is asked, because the server wants to be left alone.
+      megabytes: memory of the process.
+    """
 
     replies: list[Reply]
     failed: list[int]
     server: Server | None
+    rests: float
     megabytes: float
 
 

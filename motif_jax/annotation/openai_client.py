@@ -151,6 +151,10 @@ class OpenAIAnnotator(ChatAnnotator):
             max_retries=0,
         )
 
+    def rests(self) -> float:
+        """For how many seconds from now the server wants to be left alone."""
+        return self._traffic.quiet_seconds()
+
     def open_stream(self, deliver: Deliver) -> Stream:
         """See `Annotator`: as many requests at a time as the server bears, each sent once."""
         return OpenAIStream(self, deliver)

@@ -55,6 +55,10 @@ class OpenAIStream:
 
         self._loop.call_soon_threadsafe(self._begin, number, work)
 
+    def rests(self) -> float:
+        """See `Stream`: what the server's Retry-After leaves."""
+        return self._annotator.rests()
+
     def close(self) -> None:
         """See `Stream`."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: it is the second time

@@ -61,6 +61,9 @@ class Stream(Protocol):
     def greet(self, number: int) -> None:
         """Makes sure that whoever answers is there: `Greeted` or `Failed` of this number will be told. Never blocks."""
 
+    def rests(self) -> float:
+        """For how many seconds from now nobody is asked, because whoever answers has said so; 0 where it has not."""
+
     def close(self) -> None:
         """Ends it; what is being asked is given up, and nothing more is told."""
 
@@ -134,6 +137,10 @@ class ThreadStream:
         """See `Stream`: an annotator that was started is there."""
         self._deliver(Server(True, time.time()))
         self._deliver(Greeted(number))
+
+    def rests(self) -> float:
+        """See `Stream`."""
+        return 0.0
 
     def close(self, timeout: float = 5.0) -> None:
         """See `Stream`; an answer that takes longer than `timeout` seconds is not waited for."""

@@ -24,7 +24,6 @@ from motif_jax.annotation.messages import Crash, Find, Found, Ready, Refusal, Re
 from motif_jax.annotation.online import Labelled
 from motif_jax.annotation.queue import Items
 from motif_jax.annotation.streams import Server
-from motif_jax.annotation.traffic import LONGEST_TOLD_SECONDS
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
@@ -35,8 +34,8 @@ _LOOK_SECONDS = 0.25
 _CLOSE_SECONDS = 5.0
 # Deaths count for so long.
 _DEATHS_SECONDS = 3600.0
-# A process that is being asked and tells nothing of any question for so long hangs, or twice the time that a request may take; where
-# it asks a server, that one may have said before that it wants to be left alone.
+# A process that is being asked and tells nothing of any question for so long hangs, or twice the time that a request may take. The
+# time for which its server wants to be left alone, of which it tells, does not count.
 _HANG_SECONDS = 600.0
 
 
@@ -57,7 +56,7 @@ class ProcessSource:
         self._finding: collections.deque[tuple[Find, queue.SimpleQueue[Found | None]]] = collections.deque()
         self._last_words = ""
         self._megabytes = 0.0
-        self._told_at = 0.0
+        self._told_at = self._rests_until = 0.0
         self._closing = threading.Event()
         self._wakes, self._wakes_in = os.pipe()
         os.set_blocking(self._wakes_in, False)
@@ -128,7 +127,7 @@ class ProcessSource:
 
     def metrics(self) -> dict[str, float]:
         """See `LabelSource`."""
-        return self._books.metrics(self._megabytes)
+        return self._books.metrics(self._megabytes, max(0.0, self._rests_until - time.monotonic()))
 
     def state(self) -> dict[str, Any]:
         """See `LabelSource`."""
@@ -187,7 +186,7 @@ class ProcessSource:
                 # It stays open: the process sees by it whether its parent is there.
                 self._process.stdin.write(json.dumps({**orders, "pipe": theirs.fileno()}).encode() + b"\n")
                 self._process.stdin.flush()
-        self._told_at = time.monotonic()
+        self._told_at = self._rests_until = time.monotonic()
 
     def _environment(self) -> dict[str, str]:
         path = os.environ.get("PYTHONPATH")
@@ -231,8 +230,10 @@ class ProcessSource:
                     self._books.answered(reply)
                 for number in message.failed:
                     self._books.failed(number)
-                if message.replies or message.failed or not self._is_asked():
-                    self._told_at = time.monotonic()
+                now = time.monotonic()
+                if message.replies or message.failed or message.rests or not self._is_asked():
+                    self._told_at = now
+                self._rests_until = now + message.rests
                 self._megabytes = message.megabytes
             case Found():
                 self._finding.popleft()[1].put(message)
@@ -277,11 +278,10 @@ class ProcessSource:
         return bool(self._books.in_flight or self._finding)
 
     def _see_whether_it_hangs(self) -> None:
-        annotator = self._config.annotator
-        most = max(_HANG_SECONDS, 2 * annotator.openai.timeout_seconds)
-        if annotator.kind == "openai":
-            most += LONGEST_TOLD_SECONDS
-        if self._is_asked() and time.monotonic() - self._told_at > most:
+        most = max(_HANG_SECONDS, 2 * self._config.annotator.openai.timeout_seconds)
+        # A look into the store has nothing to do with the server.
+        since = self._told_at if self._finding else max(self._told_at, self._rests_until)
+        if self._is_asked() and time.monotonic() - since > most:
             assert self._process is not None
             print(
                 f"the annotator's process told nothing for {most:,.0f} s and is ended",

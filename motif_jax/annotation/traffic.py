@@ -61,6 +61,10 @@ class Traffic:
                 turn.set_result(None)
                 free -= 1
 
+    def quiet_seconds(self) -> float:
+        """For how long from now the server wants to be left alone; 0 if it does not. Any thread may ask."""
+        return max(0.0, self._quiet_until - time.monotonic())
+
     def answer(self) -> None:
         """Takes note of an answer."""
         self.answered += 1
