@@ -12,9 +12,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import faulthandler
+import importlib.abc
+import mmap
 import os
 import resource
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
@@ -35,8 +38,13 @@ _ENDINGS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal
 _OF_LOADER = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
-# Python, numpy and its linear algebra need so much on 2 cores (measured: 150 MiB).
-_LIBRARIES = 160 << 20
+# OpenBLAS asks without end for what it does not get. It wants so much for each of its threads (measured on 1 and 2: 40 MiB), besides what
+# is loaded with it: Python and numpy (measured: 97 MiB with one thread), and later scipy, which has one of its own (88 MiB).
+_OF_THREAD, _OF_PYTHON, _OF_SCIPY = 40 << 20, 80 << 20, 56 << 20
+_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
+_MOST_THREADS = 64
+# Whichever of them comes first loads it.
+_WITH_OPENBLAS = ("scipy.linalg", "scipy.special")
 
 
 def limit() -> int | None:
@@ -47,10 +55,33 @@ def limit() -> int | None:
 
 def require_libraries() -> None:
     """Ends the process with one line where not even numpy could be loaded. To be called before that: this module loads nothing."""
-    bound = limit()
-    if bound is not None and bound < _LIBRARIES:
-        line = f"error: memory for addresses is limited to {bound / 2**20:,.0f} MiB (ulimit -v): must be at least {_LIBRARIES / 2**20:,.0f} MiB"
+    bound, least = limit(), _OF_PYTHON + _openblas()
+    if bound is not None and bound < least:
+        line = f"error: memory for addresses is limited to {bound / 2**20:,.0f} MiB (ulimit -v): must be at least {least / 2**20:,.0f} MiB"
         leave(line, 2)
+
+
+def _openblas() -> int:
+    """Bytes of addresses that OpenBLAS takes when it is loaded."""
+    told = (os.environ.get(name, "") for name in _THREADS)
+    threads = next(
+        (int(text) for text in told if text.isdecimal() and int(text) > 0), len(os.sched_getaffinity(0))
+    )
+    return min(threads, _MOST_THREADS) * _OF_THREAD
+
+
+class _RoomForScipy(importlib.abc.MetaPathFinder):
+    """Finds nothing; where scipy's linear algebra is about to be loaded it refuses what OpenBLAS would ask for without end."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname not in _WITH_OPENBLAS:
+            return
+        sys.meta_path.remove(self)
+        need = _OF_SCIPY + _openblas()
+        try:
+            mmap.mmap(-1, need, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ).close()
+        except OSError:
+            raise MemoryError(f"{need / 2**20:,.0f} MiB of addresses for scipy's linear algebra") from None
 
 
 def ran_out(error: BaseException) -> str | None:
@@ -127,6 +158,7 @@ def watch(end: Callable[[str], NoReturn]) -> None:
     if os.getppid() != parent:
         os._exit(1)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    sys.meta_path.insert(0, _RoomForScipy())
 
 
 def _wait(child: int, waited: set[signal.Signals]) -> int:

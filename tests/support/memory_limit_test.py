@@ -74,6 +74,22 @@ def watched(work: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("mebibytes", "said"), [(320, "216 MiB of addresses for scipy"), (900, "loaded")])
+def test_scipy_is_not_loaded_where_its_linear_algebra_would_ask_without_end(
+    mebibytes: int, said: str
+) -> None:
+    code = (
+        "import sys; from motif_jax.support import memory_limit; memory_limit.watch(sys.exit)\n"
+        "try: import numpy, scipy.special, scipy.linalg; print('loaded')\n"
+        "except MemoryError as error: print(memory_limit.ran_out(error))"
+    )
+    done = subprocess.run(
+        [*with_memory(mebibytes << 20), sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "4"},
+    )  # fmt: skip
+    assert said in done.stdout
+
+
 @pytest.mark.parametrize(
     ("work", "code", "said"),
     [
