@@ -33,8 +33,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.forces import FORCES
+from tests.outcomes import rows_of
 from tests.pages import table, write_between
-from tests.scenarios import SCENARIOS, Inputs, rows_of
+from tests.scenarios import SCENARIOS, Inputs
 from tests.trials import MOMENTS, PROGRAM, Calm, Trial
 
 LINES = "chaos.jsonl"

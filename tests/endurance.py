@@ -28,9 +28,9 @@ if __name__ == "__main__":
 
 from motif_jax.annotation.prompts import load_prompt, prompt_path
 from motif_jax.datasets.verdicts import PAIR
+from tests.outcomes import rows_of
 from tests.pages import table, write_between
 from tests.processes import free_port
-from tests.scenarios import rows_of
 
 REPOSITORY = Path(__file__).parents[1]
 LINES = "endurance.jsonl"

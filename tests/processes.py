@@ -107,14 +107,17 @@ class Program:
       log: its output, standard error included.
     """
 
-    def __init__(self, arguments: Sequence[str], log: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, arguments: Sequence[str], log: Path, environment: dict[str, str], typed: str | Path = os.devnull
+    ) -> None:
+        """`typed`: the file that it reads as what somebody types."""
         self.log = log
-        with open(log, "ab") as file:
+        with open(log, "ab") as file, open(typed, "rb") as source:
             self.process = subprocess.Popen(
                 arguments,
                 cwd=REPOSITORY,
                 env={**os.environ, **environment},
-                stdin=subprocess.DEVNULL,
+                stdin=source,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -2,68 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tests import stage_inputs
-from tests.reward_fixtures import launch, make_dataset
-
-
-class Inputs(stage_inputs.Inputs):
-    """What scenarios read, made once."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, self._trained)
-
-    def _trained(self) -> Path:
-        """A run of train_reward."""
-        folder = self.folder / "reward"
-        launch(
-            "train_reward", folder, f"--config.dataset_dir={self.dataset}", "--config.annotator=test", _ONE
-        )
-        return folder
-
-    def copied(self, name: str, trial: Path) -> Path:
-        """An input that is written into, as a copy of the trial's own."""
-        place = trial / name
-        if not place.exists():
-            shutil.copytree(getattr(self, name), place)
-        return place
-
-    @functools.cached_property
-    def pairs(self) -> Path:
-        """More pairs than `dataset` has, with questions for some hundred writes."""
-        make_dataset(self.folder / "pairs", pairs=400, messages=300)
-        return self.folder / "pairs"
-
-    @functools.cached_property
-    def many_prompts(self) -> Path:
-        path = self.folder / "many_prompts.jsonl"
-        words = ("red", "green", "blue", "purple", "yellow", "grey")
-        rows = [
-            {"prompt": f"go to the {a} ball then the {b} key", "candidates": ["turn left", "turn right"]}
-            for a in words
-            for b in words
-        ]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return path
-
-
-class Compared(NamedTuple):
-    """What must be the same whatever was done to a run.
-
-    Attributes:
-      what: in words.
-      of: of a finished run folder and the trial's own folder, JSON-able; AssertionError where something is wrong in itself.
-    """
-
-    what: str
-    of: Callable[[Path, Path], Any]
+from tests import processes, stage_inputs
+from tests.outcomes import (
+    Compared,
+    counters,
+    dialogues,
+    episodes,
+    files,
+    first_lines,
+    inside,
+    labels,
+    page,
+    params,
+    rows,
+)
+from tests.scenario_inputs import ONE, RECALL, Inputs
 
 
 class Scenario(NamedTuple):
@@ -73,120 +30,20 @@ class Scenario(NamedTuple):
       config: file of configs/ with a variant.
       flags: from the inputs and the trial's own folder to the flags.
       compared: with the undisturbed run.
+      typed: what it reads of its standard input.
+      program: the module that is run; a server has one that uses it.
     """
 
     config: str
     flags: Callable[[Inputs, Path], Sequence[str]]
     compared: Compared
+    typed: str = ""
+    program: str = "motif_jax.launch"
 
 
-def _digest(path: Path) -> str:
-    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-
-
-def files(*patterns: str) -> Compared:
-    """Digests of the files that the patterns name."""
-
-    def outcome(workdir: Path, trial: Path) -> dict[str, str]:
-        found = {
-            str(path.relative_to(workdir)): _digest(path) for name in patterns for path in workdir.glob(name)
-        }
-        assert found, f"{workdir} holds none of {patterns}"
-        return found
-
-    return Compared(f"bytes of {', '.join(f'`{name}`' for name in patterns)}", outcome)
-
-
-def params(*patterns: str) -> Compared:
-    """The digest of the newest checkpoint's parameters, and those of files."""
-    more = files(*patterns)
-
-    def outcome(workdir: Path, trial: Path) -> dict[str, str]:
-        import jax
-        import numpy as np
-
-        from motif_jax.support import digests
-        from motif_jax.support.checkpoint_items import ANY
-        from motif_jax.support.checkpoints import Checkpoints
-
-        with Checkpoints(workdir / "checkpoints", read_only=True) as checkpoints:
-            step = checkpoints.latest()
-            tree = checkpoints.restore(step, {"params": ANY})["params"]
-        named = {
-            jax.tree_util.keystr(path): np.asarray(leaf)
-            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-        }
-        found = {"params": digests.of_tensors(str(step), named)}
-        return {**found, **more.of(workdir, trial)} if patterns else found
-
-    return Compared(f"parameters, {more.what}" if patterns else "parameters", outcome)
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def episodes(*summaries: str) -> Compared:
-    """The rows of all journals of episodes without what depends on the clock, each episode once."""
-
-    def outcome(workdir: Path, trial: Path) -> Any:
-        found = {}
-        for journal in workdir.rglob("episodes.jsonl"):
-            rows = rows_of(journal)
-            assert len({row["index"] for row in rows}) == len(rows), f"{journal} holds an episode twice"
-            kept = [{k: v for k, v in row.items() if not k.startswith("session")} for row in rows]
-            found[str(journal.relative_to(workdir))] = sorted(kept, key=lambda row: row["index"])
-        for name in summaries:
-            found[name] = json.loads((workdir / name).read_text())["measures"]
-        assert found
-        return found
-
-    return Compared(", ".join(["each episode's row", *(f"means of `{name}`" for name in summaries)]), outcome)
-
-
-def counters(steps: int) -> Compared:
-    """Of a training whose course hangs on timing: it came to its end, and nothing is counted or played twice."""
-
-    def outcome(workdir: Path, trial: Path) -> Any:
-        reached = [row["step"] for row in rows_of(workdir / "metrics.jsonl")]
-        assert reached == sorted(set(reached)), "steps go back"
-        played = [(row["env"], row["episode"]) for row in rows_of(workdir / "episodes.jsonl")]
-        assert len(set(played)) == len(played), "an episode stands there twice"
-        return {"reached": reached[-1] >= steps}
-
-    return Compared("all steps done, none and no episode twice", outcome)
-
-
-def labels(trained: Compared) -> Compared:
-    """Besides `trained`: no question has two labels."""
-
-    def outcome(workdir: Path, trial: Path) -> Any:
-        from motif_jax.support.checked_lines import read_lines
-
-        said: dict[str, Any] = {}
-        for path in (trial / "store").glob("*.jsonl"):
-            for key, answer in read_lines(path):
-                assert said.setdefault(key, answer["label"]) == answer["label"], "two labels for one question"
-        assert said
-        return trained.of(workdir, trial)
-
-    return Compared(f"{trained.what}, one label a question", outcome)
-
-
-def inside(name: str, *patterns: str) -> Compared:
-    """What was written into a trial's own copy of an input."""
-    compared = files(*patterns)
-    return Compared(compared.what, lambda workdir, trial: compared.of(trial / name, trial))
-
-
-_ONE = "--config.num_devices=1"
 _TRAINED = ("agent/**/*.safetensors",)
 _LEVEL = f"--config.environment.name={stage_inputs.LEVEL}"
 _SAVING = "--config.save_every_seconds=0.2"
-_RECALL = (
-    "--config.environment.name=Recall-v0", "--config.network.hidden_size=16", "--config.network.flat_sizes=(16,)",
-    "--config.log_every_seconds=0.2", "--config.save_every_steps=256", "--config.devices.learner=0",
-)  # fmt: skip
 SCENARIOS: dict[str, Scenario] = {
     "collect": Scenario(
         "collect.py:smoke",
@@ -203,18 +60,18 @@ SCENARIOS: dict[str, Scenario] = {
     "train_reward": Scenario(
         "train_reward.py:smoke",
         lambda at, trial: [
-            f"--config.dataset_dir={at.pairs}", "--config.annotator=test", "--config.epochs=3", "--config.save_every_seconds=0.00001", _ONE,
+            f"--config.dataset_dir={at.pairs}", "--config.annotator=test", "--config.epochs=3", "--config.save_every_seconds=0.00001", ONE,
         ],
         params("train_metrics.csv", "val_metrics.csv"),
     ),
     "train_agent": Scenario(
         "train_agent.py:smoke",
-        lambda at, trial: [*_RECALL, "--config.serial=True", _SAVING],
+        lambda at, trial: [*RECALL, "--config.serial=True", _SAVING],
         params(),
     ),
     "train_agent_processes": Scenario(
         "train_agent.py:smoke",
-        lambda at, trial: [*_RECALL, "--config.train_for_env_steps=6000", "--config.actors.max_failures=9"],
+        lambda at, trial: [*RECALL, "--config.train_for_env_steps=6000", "--config.actors.max_failures=9"],
         counters(6000),
     ),
     "train_agent_nethack": Scenario(
@@ -225,14 +82,14 @@ SCENARIOS: dict[str, Scenario] = {
     "oni": Scenario(
         "oni.py:smoke",
         lambda at, trial: [
-            *_RECALL, "--config.train_for_env_steps=4000", f"--config.annotator.store_dir={trial / 'store'}",
+            *RECALL, "--config.train_for_env_steps=4000", f"--config.annotator.store_dir={trial / 'store'}",
             "--config.annotator.own_process=True", "--config.actors.max_failures=9",
         ],
         labels(counters(4000)),
     ),
     "oni_serial": Scenario(
         "oni.py:smoke",
-        lambda at, trial: [*_RECALL, "--config.serial=True", _SAVING, f"--config.annotator.store_dir={trial / 'store'}"],
+        lambda at, trial: [*RECALL, "--config.serial=True", _SAVING, f"--config.annotator.store_dir={trial / 'store'}"],
         labels(params()),
     ),
     "evaluate": Scenario(
@@ -247,7 +104,7 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "train_text": Scenario(
         "train_text.py:smoke",
-        lambda at, trial: [f"--config.data={at.dialogues}", _SAVING, _ONE],
+        lambda at, trial: [f"--config.data={at.dialogues}", _SAVING, ONE],
         params(*_TRAINED),
     ),
     "evaluate_text": Scenario(
@@ -259,7 +116,7 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "pretrain_language_model": Scenario(
         "pretrain_language_model.py:smoke",
-        lambda at, trial: [f"--config.texts={at.texts}", "--config.length=8", _SAVING, _ONE],
+        lambda at, trial: [f"--config.texts={at.texts}", "--config.length=8", _SAVING, ONE],
         files("model/*.safetensors", "model/tokenizer.json", "tokens/*/*.npy"),
     ),
     "collect_trajectories": Scenario(
@@ -270,7 +127,7 @@ SCENARIOS: dict[str, Scenario] = {
     "clone_behaviour": Scenario(
         "clone_behaviour.py:smoke",
         lambda at, trial: [
-            f"--config.trajectories={at.trajectories}", f"--config.network.model={at.model}", "--config.network.prompt_tokens=100", _SAVING, _ONE,
+            f"--config.trajectories={at.trajectories}", f"--config.network.model={at.model}", "--config.network.prompt_tokens=100", _SAVING, ONE,
         ],
         params(),
     ),
@@ -309,7 +166,7 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "train_upvote": Scenario(
         "train_upvote.py:smoke",
-        lambda at, trial: [_SAVING, _ONE],
+        lambda at, trial: [_SAVING, ONE],
         params("model/**/*.safetensors"),
     ),
     "rank_text": Scenario(
@@ -336,5 +193,111 @@ SCENARIOS: dict[str, Scenario] = {
         "export_reward.py",
         lambda at, trial: [f"--config.reward.dir={at.reward}"],
         files("*.safetensors"),
+    ),
+    "import_reward": Scenario(
+        "import_reward.py",
+        lambda at, trial: [f"--config.file={at.reward_file}"],
+        params(),
+    ),
+    "import_torch_reward": Scenario(
+        "import_torch.py",
+        lambda at, trial: [f"--config.file={at.torch_reward}"],
+        params("model.safetensors", "mapping.json"),
+    ),
+    "import_torch_glam": Scenario(
+        "import_torch.py:glam",
+        lambda at, trial: [
+            f"--config.file={at.torch_agent}", f"--config.agent.network.model={at.model}", "--config.agent.network.prompt_tokens=160",
+            "--config.agent.network.head_widths=(16,16)", f"--config.agent.environment.name={stage_inputs.LEVEL}",
+        ],
+        params("mapping.json"),
+    ),
+    "import_ilql": Scenario(
+        "import_ilql.py",
+        lambda at, trial: [f"--config.file={at.torch_text_agent}", "--config.heads=2"],
+        files("agent/**/*.safetensors", "agent/agent.json"),
+    ),
+    "import_dialogues": Scenario(
+        "import_dialogues.py",
+        lambda at, trial: [f"--config.file={at.dialogue_lines}"],
+        files("dialogues.parquet", "dialogues.json"),
+    ),
+    "behaviour": Scenario(
+        "behaviour.py",
+        lambda at, trial: [
+            f"--config.methods=a={at.recorded / 'evaluation_0'}; b={at.recorded / 'evaluation_1'}", "--config.measures=gold,score",
+        ],
+        files("behaviour.html", "behaviour.json", "behaviour.md", "replays/*.html"),
+    ),
+    "check_reward": Scenario(
+        "check_reward.py",
+        lambda at, trial: [f"--config.reward.dir={at.copied('learned_reward', trial)}", "--config.least_met=1"],
+        files("agreement.json"),
+    ),
+    "explain_reward": Scenario(
+        "explain_reward.py",
+        lambda at, trial: [f"--config.reward.dir={at.reward}", f"--config.dataset_dir={at.dataset}", "--config.text=You see here a key."],
+        page("explain.html", "*.csv", "summary.json"),
+    ),
+    "replay": Scenario(
+        "replay.py",
+        lambda at, trial: [f"--config.recordings={at.recordings}"],
+        files("*.html", "films.json"),
+    ),
+    "report": Scenario(
+        "report.py",
+        lambda at, trial: [
+            f"--config.dataset_dir={at.dataset}", f"--config.reward.dir={at.reward}", f"--config.agent.dir={at.runs / 'agent'}",
+            f"--config.evaluations={at.evaluations[0]}",
+        ],
+        page("report.html", "report.json", "*.csv", "plots/*.png"),
+    ),
+    "model_card": Scenario(
+        "model_card.py",
+        lambda at, trial: [f"--config.model={at.reward}", f"--config.evaluations={at.evaluations[0]}"],
+        files("MODEL_CARD.md"),
+    ),
+    "overview": Scenario(
+        "overview.py",
+        lambda at, trial: [f"--config.runs={at.runs}"],
+        page("overview.html"),
+    ),
+    "play_text": Scenario(
+        "play_text.py",
+        lambda at, trial: ["--config.task=wordle", "--config.policy=optimal", '--config.options={"num_words": 40}', "--config.games=60"],
+        first_lines("games.jsonl", 60),
+        typed="\n" * 2_000,
+    ),
+    "study": Scenario(
+        "results.py:smoke",
+        lambda at, trial: [
+            "--config.training=configs/train_agent.py:smoke --config.serial=True --config.train_for_env_steps=512 "
+            "--config.network.encoder=flat --config.network.flat_sizes=(16,) --config.devices.learner=0",
+            "--config.evaluation=configs/evaluate.py:smoke --config.policy=agent --config.reward.dir= --config.episodes=3",
+        ],
+        rows("rows.jsonl", "seconds", "revision", "figures"),
+    ),
+    "serve_annotator": Scenario(
+        "serve_annotator.py",
+        lambda at, trial: [
+            f"--config.port={(port := processes.free_port())}", "--config.latency_seconds=0.02", "--", "--config=configs/annotate.py:smoke",
+            f"--workdir={trial / 'asked'}", f"--config.dataset_dir={at.copied('pairs', trial)}", f"--config.store_dir={trial / 'store'}",
+            "--config.annotator=openai", f"--config.openai.base_url=http://127.0.0.1:{port}/v1", "--config.openai.model=lexicon",
+            "--config.openai.concurrency=4", "--config.name=served", "--config.flush_seconds=0",
+        ],
+        inside("pairs", "preference/*.npy", "annotations/*/probabilities.npy"),
+        program="tests.served",
+    ),
+    "serve_scenes": Scenario(
+        "serve_scenes.py",
+        lambda at, trial: [
+            f"--config.port={(port := processes.free_port())}", "--config.num_val=40", "--config.latency_seconds=0.02", "--",
+            "--config=configs/collect_text.py:scenes", f"--workdir={trial / 'asked'}", "--config.scenes.num_train=30",
+            "--config.scenes.num_val=40", "--config.scenes.num_test=2", "--config.workers=2", f"--config.scenes.folder={at.scenes / 'scenes'}",
+            f"--config.scenes.tokenizer={at.scenes}", "--config.kind=games", "--config.num_dialogues=120",
+            "--config.policy=informed 0.5, guessing 0.5", f"--config.scenes.url=http://127.0.0.1:{port}",
+        ],
+        dialogues("asked"),
+        program="tests.served",
     ),
 }  # fmt: skip

@@ -59,6 +59,8 @@ class Trial:
         self.workdir, self.temporary, self.log = self.folder / "run", folder / "temporary", folder / _LOG
         self.temporary.mkdir(parents=True)
         self.folder.mkdir(exist_ok=True)
+        self._typed = folder / "typed"
+        self._typed.write_text(self.scenario.typed)
         self.flags = self.scenario.flags(inputs, self.folder)
         self.memory = processes.unused_shared_memory()
         self.environment = {
@@ -71,10 +73,10 @@ class Trial:
     def start(self, *wrapper: str) -> processes.Program:
         """The command, from the beginning or from where it stands, behind `wrapper`."""
         command = [
-            *wrapper, sys.executable, "-m", "motif_jax.launch", f"--config=configs/{self.scenario.config}", f"--workdir={self.workdir}",
+            *wrapper, sys.executable, "-m", self.scenario.program, f"--config=configs/{self.scenario.config}", f"--workdir={self.workdir}",
             *self.flags,
         ]  # fmt: skip
-        return processes.Program(command, self.log, {**environment(), **self.environment})
+        return processes.Program(command, self.log, {**environment(), **self.environment}, self._typed)
 
     def run(self, *wrapper: str) -> tuple[int, str]:
         """Lets it end; the exit code, and what it said."""

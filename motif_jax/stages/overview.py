@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from ml_collections import ConfigDict
 
 from motif_jax.reports import overview, overview_page
 from motif_jax.support import config as checks
-from motif_jax.support.files import atomic_write_text
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import FolderLock, atomic_write_text
 from motif_jax.support.interruption import Interruption
 
 NEEDS_WORKDIR = False
@@ -29,7 +31,8 @@ def run(config: ConfigDict, workdir: Path | None) -> int | None:
     page = (workdir or root) / PAGE
     page.parent.mkdir(parents=True, exist_ok=True)
     first = True
-    with Interruption() as stop:
+    with Interruption() as stop, contextlib.ExitStack() as held:
+        _tidy(page, held)
         while True:
             runs = overview.find(root)
             going = sum(one.state == overview.RUNNING for one in runs)
@@ -48,3 +51,11 @@ def run(config: ConfigDict, workdir: Path | None) -> int | None:
             deadline = time.monotonic() + refresh
             while time.monotonic() < deadline and not stop.requested:
                 time.sleep(0.1)
+
+
+def _tidy(page: Path, held: contextlib.ExitStack) -> None:
+    """Removes what killed writers of the page have left, unless another one writes it; as long as this one does, nobody else will."""
+    with contextlib.suppress(UserError):  # another one holds it, or the file system has no locks
+        held.enter_context(FolderLock(page.parent, f".{page.name}.lock"))
+        for leftover in page.parent.glob(f".{page.name}.*.tmp"):
+            leftover.unlink(missing_ok=True)

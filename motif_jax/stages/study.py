@@ -122,6 +122,7 @@ class _Study:
 
     def run(self) -> int | None:
         planned = runs(self._config)
+        self._put_back(planned)
         self._see_what_is_done(planned)
         seconds: list[float] = []
         for number, one in enumerate(planned, 1):
@@ -139,6 +140,21 @@ class _Study:
             self._write()
         self._write()
         return None
+
+    def _put_back(self, planned: list[Run]) -> None:
+        """Takes up what a killed study was about to remove: runs whose line is there go, the others' folders come back."""
+        for one in planned:
+            going = self._going(one)
+            if not going.exists():
+                continue
+            if self._without_line([one]):
+                going.rename(self._workdir / one.folder)
+            else:
+                shutil.rmtree(going)
+
+    def _going(self, one: Run) -> Path:
+        """The name of a run's folder from when its line is about to be written until it is removed."""
+        return self._workdir / f".removed-{one.folder}"
 
     def _without_line(self, planned: list[Run]) -> list[Run]:
         rows = study.read_rows(self._rows)
@@ -200,9 +216,11 @@ class _Study:
             folder, folder / "games", load_lexicon(self._config.lexicon.file), self._config.goal
         )
         line = {"method": one.method, "seed": one.seed, "flags": self._key(one), **row}
+        if not self._config.keep_runs:
+            folder.rename(self._going(one))
         study.append_row(self._rows, {**line, "revision": run_folder.git_revision(), "seconds": seconds})
         if not self._config.keep_runs:
-            shutil.rmtree(folder)
+            shutil.rmtree(self._going(one))
         return True
 
     def _stage(self, step: _Step) -> bool:

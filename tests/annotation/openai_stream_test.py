@@ -57,6 +57,7 @@ class Clock:
             )
 
 
+@pytest.mark.slow
 def test_a_process_hangs_after_minutes_but_not_while_its_server_wants_to_be_left_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(supervised, "time", clock := Clock())
     monkeypatch.setattr(supervised, "_LOOK_SECONDS", 0.01)

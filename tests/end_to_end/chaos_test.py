@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import chaos
+from tests import chaos, stage_inputs
+from tests.scenarios import SCENARIOS
 
 
 @pytest.mark.slow
@@ -18,3 +19,9 @@ def test_a_stage_that_is_killed_ends_as_undisturbed_and_leaves_nothing(tmp_path:
     assert line["equal"]
     assert not line["left"]
     assert line["hits"][0]["hit"], "the first kill comes before anything can have ended"
+
+
+def test_every_stage_that_writes_something_has_a_scenario() -> None:
+    there = {scenario.config.partition(".py")[0] for scenario in SCENARIOS.values()}
+    # The first writes nothing; the second is the stage of results.py.
+    assert set(stage_inputs.CONFIGS) - there == {"benchmark", "oni_study"}

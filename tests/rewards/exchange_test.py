@@ -186,6 +186,7 @@ def test_an_import_that_was_killed_is_made_again(tmp_path, file, monkeypatch):
 
     def killed(*_, **__):
         (workdir / "checkpoints" / "3.orbax-checkpoint-tmp-1").mkdir()
+        (workdir / ".config.json.abc.tmp").touch()
         raise SystemError("killed")
 
     with monkeypatch.context() as patched:
@@ -196,6 +197,7 @@ def test_an_import_that_was_killed_is_made_again(tmp_path, file, monkeypatch):
     exchange.write_safetensors(make_reward(tmp_path, seed=1), file)
     import_reward.check(importing(file), workdir)
     import_reward.run(importing(file), workdir)
+    assert not list(workdir.rglob("*tmp*"))
     expected = make_reward(tmp_path, seed=1)
     np.testing.assert_array_equal(
         jax.tree.leaves(read_trained(workdir).params)[0], jax.tree.leaves(expected.params)[0]

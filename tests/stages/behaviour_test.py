@@ -64,7 +64,10 @@ def configured(folder: Path, **changes: object) -> ConfigDict:
 def test_claims_are_carried_by_differences_game_by_game(evaluations: Path, tmp_path: Path) -> None:
     config = configured(evaluations)
     behaviour.check(config, tmp_path)
+    (left := tmp_path / "replays" / ".1-combat-episode-00003.html.abc.tmp").parent.mkdir()
+    left.touch()
     assert behaviour.run(config, tmp_path) is None
+    assert not left.exists(), "of one that was killed"
     found = json.loads((tmp_path / "behaviour.json").read_text())
     kills, gold = (claim["difference"] for claim in found["claims"])
     # All games differ by exactly two: the games' own differences cancel.

@@ -177,3 +177,15 @@ def test_the_page_links_reports_and_holds_its_looks(runs: Path) -> None:
         )
         driver.get(link.get_attribute("href"))
         assert driver.find_element("tag name", "body").text == "a report"
+
+
+def test_what_a_killed_writer_left_goes_but_not_that_of_one_that_writes(runs: Path) -> None:
+    config = load_config("overview", "")
+    config.runs, config.refresh_seconds = str(runs), 0.0
+    left = runs / f".{stage.PAGE}.abc.tmp"
+    left.touch()
+    with FolderLock(runs, f".{stage.PAGE}.lock"):
+        assert stage.run(config, None) is None
+        assert left.exists(), "another one may be writing it"
+    assert stage.run(config, None) is None
+    assert not left.exists()

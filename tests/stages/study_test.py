@@ -101,6 +101,25 @@ def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
     assert started(toys) == ["none-1", "games", "none-2", "games"]
 
 
+@pytest.mark.parametrize("end", [(lines, "append_row"), (study.shutil, "rmtree")])
+def test_a_study_that_is_killed_beside_a_line_leaves_no_folder(
+    end: tuple[object, str], toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    workdir, config = tmp_path / "study", small(only="none", seeds=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(*end, killed)
+        with pytest.raises(KeyboardInterrupt):
+            study.run(config, workdir)
+    assert started(toys) == ["none-1", "games"]
+    assert study.run(config, workdir) is None
+    assert started(toys) == [], "nothing of it is made again"
+    assert [row["method"] for row in lines.read_rows(workdir / "rows.jsonl")] == ["none"]
+    assert not [path.name for path in workdir.iterdir() if path.is_dir()]
+
+
 def test_what_is_kept_is_not_taken_for_what_other_flags_would_make(toys: Path, tmp_path: Path) -> None:
     workdir = tmp_path / "study"
     kept = small(only="motif", seeds=1, keep_runs=True)

@@ -1,0 +1,172 @@
+"""What must come out of a run whatever was done to it: of scenarios.py."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Compared(NamedTuple):
+    """What must be the same whatever was done to a run.
+
+    Attributes:
+      what: in words.
+      of: of a finished run folder and the trial's own folder, JSON-able; AssertionError where something is wrong in itself.
+    """
+
+    what: str
+    of: Callable[[Path, Path], Any]
+
+
+def _digest(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+
+def files(*patterns: str) -> Compared:
+    """Digests of the files that the patterns name."""
+
+    def outcome(workdir: Path, trial: Path) -> dict[str, str]:
+        found = {
+            str(path.relative_to(workdir)): _digest(path) for name in patterns for path in workdir.glob(name)
+        }
+        assert found, f"{workdir} holds none of {patterns}"
+        return found
+
+    return Compared(f"bytes of {', '.join(f'`{name}`' for name in patterns)}", outcome)
+
+
+def params(*patterns: str) -> Compared:
+    """The digest of the newest checkpoint's parameters, and those of files."""
+    more = files(*patterns)
+
+    def outcome(workdir: Path, trial: Path) -> dict[str, str]:
+        import jax
+        import numpy as np
+
+        from motif_jax.support import digests
+        from motif_jax.support.checkpoint_items import ANY
+        from motif_jax.support.checkpoints import Checkpoints
+
+        with Checkpoints(workdir / "checkpoints", read_only=True) as checkpoints:
+            step = checkpoints.latest()
+            tree = checkpoints.restore(step, {"params": ANY})["params"]
+        named = {
+            jax.tree_util.keystr(path): np.asarray(leaf)
+            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        }
+        found = {"params": digests.of_tensors(str(step), named)}
+        return {**found, **more.of(workdir, trial)} if patterns else found
+
+    return Compared(f"parameters, {more.what}" if patterns else "parameters", outcome)
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def episodes(*summaries: str) -> Compared:
+    """The rows of all journals of episodes without what depends on the clock, each episode once."""
+
+    def outcome(workdir: Path, trial: Path) -> Any:
+        found = {}
+        for journal in workdir.rglob("episodes.jsonl"):
+            rows = rows_of(journal)
+            assert len({row["index"] for row in rows}) == len(rows), f"{journal} holds an episode twice"
+            kept = [{k: v for k, v in row.items() if not k.startswith("session")} for row in rows]
+            found[str(journal.relative_to(workdir))] = sorted(kept, key=lambda row: row["index"])
+        for name in summaries:
+            found[name] = json.loads((workdir / name).read_text())["measures"]
+        assert found
+        return found
+
+    return Compared(", ".join(["each episode's row", *(f"means of `{name}`" for name in summaries)]), outcome)
+
+
+def counters(steps: int) -> Compared:
+    """Of a training whose course hangs on timing: it came to its end, and nothing is counted or played twice."""
+
+    def outcome(workdir: Path, trial: Path) -> Any:
+        reached = [row["step"] for row in rows_of(workdir / "metrics.jsonl")]
+        assert reached == sorted(set(reached)), "steps go back"
+        played = [(row["env"], row["episode"]) for row in rows_of(workdir / "episodes.jsonl")]
+        assert len(set(played)) == len(played), "an episode stands there twice"
+        return {"reached": reached[-1] >= steps}
+
+    return Compared("all steps done, none and no episode twice", outcome)
+
+
+def labels(trained: Compared) -> Compared:
+    """Besides `trained`: no question has two labels."""
+
+    def outcome(workdir: Path, trial: Path) -> Any:
+        from motif_jax.support.checked_lines import read_lines
+
+        said: dict[str, Any] = {}
+        for path in (trial / "store").glob("*.jsonl"):
+            for key, answer in read_lines(path):
+                assert said.setdefault(key, answer["label"]) == answer["label"], "two labels for one question"
+        assert said
+        return trained.of(workdir, trial)
+
+    return Compared(f"{trained.what}, one label a question", outcome)
+
+
+def inside(name: str, *patterns: str) -> Compared:
+    """What was written into a trial's own copy of an input."""
+    compared = files(*patterns)
+    return Compared(compared.what, lambda workdir, trial: compared.of(trial / name, trial))
+
+
+def rows(name: str, *without: str) -> Compared:
+    """The lines of a file in their order, each without what hangs on the clock or the machine."""
+
+    def outcome(workdir: Path, trial: Path) -> Any:
+        return [{k: v for k, v in row.items() if k not in without} for row in rows_of(workdir / name)]
+
+    return Compared(f"lines of `{name}`", outcome)
+
+
+def first_lines(name: str, most: int) -> Compared:
+    """The first lines of a file that may have more of them after a second start."""
+
+    def outcome(workdir: Path, trial: Path) -> Any:
+        found = rows_of(workdir / name)
+        assert [row["game"] for row in found] == [*range(len(found))], (
+            "a game is missing, or stands there twice"
+        )
+        return found[:most]
+
+    return Compared(f"each line of `{name}`", outcome)
+
+
+# A page says when it was made.
+_TIMES = re.compile(r'\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?|data-value="[^"]*">[^<]* ago')
+
+
+def page(name: str, *patterns: str) -> Compared:
+    """A page without its times and the trial's own folder, and files beside it."""
+    more = files(*patterns)
+
+    def outcome(workdir: Path, trial: Path) -> Any:
+        text = (workdir / name).read_text(encoding="utf-8")
+        plain = _TIMES.sub("", text).replace(str(trial), "")
+        found = {"page": hashlib.blake2b(plain.encode(), digest_size=16).hexdigest()}
+        return {**found, **more.of(workdir, trial)} if patterns else found
+
+    return Compared(f"`{name}` but for its times" + f", {more.what}" * bool(patterns), outcome)
+
+
+def dialogues(name: str) -> Compared:
+    """The dialogues in a folder of the trial's own; whom they were held with stands beside them."""
+
+    def outcome(workdir: Path, trial: Path) -> str:
+        from motif_jax.datasets.dialogues import parquet
+
+        found = list(parquet.read(trial / name / "dialogues.parquet"))
+        return hashlib.blake2b(repr(found).encode(), digest_size=16).hexdigest()
+
+    return Compared("all dialogues", outcome)

@@ -1,0 +1,153 @@
+"""What the scenarios of scenarios.py read."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from pathlib import Path
+
+from tests import stage_inputs
+from tests.reward_fixtures import launch, make_dataset
+
+ONE = "--config.num_devices=1"
+RECALL = (
+    "--config.environment.name=Recall-v0", "--config.network.hidden_size=16", "--config.network.flat_sizes=(16,)",
+    "--config.log_every_seconds=0.2", "--config.save_every_steps=256", "--config.devices.learner=0",
+)  # fmt: skip
+
+
+class Inputs(stage_inputs.Inputs):
+    """What scenarios read, made once."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, self._trained)
+
+    def _trained(self) -> Path:
+        """A run of train_reward."""
+        folder = self.folder / "reward"
+        launch("train_reward", folder, f"--config.dataset_dir={self.dataset}", "--config.annotator=test", ONE)
+        return folder
+
+    def copied(self, name: str, trial: Path) -> Path:
+        """An input that is written into, as a copy of the trial's own."""
+        place = trial / name
+        if not place.exists():
+            shutil.copytree(getattr(self, name), place)
+        return place
+
+    @functools.cached_property
+    def pairs(self) -> Path:
+        """More pairs than `dataset` has, with questions for some hundred writes."""
+        make_dataset(self.folder / "pairs", pairs=400, messages=300)
+        return self.folder / "pairs"
+
+    @functools.cached_property
+    def reward_file(self) -> Path:
+        """The reward in one file."""
+        from motif_jax.rewards.exchange import write_safetensors
+        from motif_jax.rewards.trained import read_trained
+
+        path = self.folder / "reward.safetensors"
+        write_safetensors(read_trained(self.reward), path)
+        return path
+
+    @functools.cached_property
+    def learned_reward(self) -> Path:
+        """A run of oni.py with a few labels."""
+        folder = self.folder / "learned_reward"
+        launch("oni", folder, *RECALL, "--config.serial=True", "--config.train_for_env_steps=512")
+        return folder
+
+    @functools.cached_property
+    def torch_reward(self) -> Path:
+        """A reward of the published system."""
+        from tests.conftest import load_golden
+        from tests.stages.import_torch_test import write_reward
+
+        return write_reward(self.folder / "reward.pth", load_golden)
+
+    @functools.cached_property
+    def torch_agent(self) -> Path:
+        """An agent of GLAM."""
+        from tests.published.glam_test import checkpoint
+
+        checkpoint(self.folder / "agent.checkpoint", self.model)
+        return self.folder / "agent.checkpoint"
+
+    @functools.cached_property
+    def torch_text_agent(self) -> Path:
+        """An agent of the published ILQL."""
+        from tests import torch_files
+        from tests.stages.import_ilql_test import ilql
+
+        tensors = {name: torch_files.tensor(array) for name, array in ilql().items()}
+        return torch_files.write(self.folder / "model.pkl", tensors)
+
+    @functools.cached_property
+    def dialogue_lines(self) -> Path:
+        """Dialogues of others."""
+        from tests.stages.import_dialogues_test import LINES
+
+        path = self.folder / "dialogues.jsonl"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in LINES) * 5_000)
+        return path
+
+    @functools.cached_property
+    def recorded(self) -> Path:
+        """Two evaluations of games with players beside them."""
+        for folder in self.evaluations:
+            (folder / "recordings").mkdir()
+            for place in range(4):
+                text = f"<title>{place}</title>" + "x" * 200_000
+                (folder / "recordings" / f"episode-{place:05d}.html").write_text(text)
+        return self.evaluations[0].parent
+
+    @functools.cached_property
+    def scenes(self) -> Path:
+        """Talks about synthetic pictures, and these."""
+        folder = self.folder / "scenes"
+        launch(
+            "collect_text", folder, "--config.scenes.num_train=30", "--config.scenes.num_val=40", "--config.scenes.num_test=2",
+            "--config.workers=2", variant="scenes",
+        )  # fmt: skip
+        return folder
+
+    @functools.cached_property
+    def recordings(self) -> Path:
+        """Games to be played again."""
+        import numpy as np
+
+        from motif_jax.actors.rerecording import record_actions
+
+        folder = self.folder / "recordings"
+        folder.mkdir()
+        for seed in range(12):
+            actions = np.random.default_rng(seed).integers(0, 20, 300)
+            game = record_actions("NetHackScore-v1", {"max_episode_steps": 300}, seed, actions)
+            game.save(folder / f"episode-{seed:05d}.json")
+        return folder
+
+    @functools.cached_property
+    def runs(self) -> Path:
+        """A folder of runs, made up, of which one is an agent's with curves."""
+        from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
+
+        folder = self.folder / "runs"
+        write_agent_run(folder / "agent", episodes=100)
+        for number in range(30):
+            write_evaluation(folder / f"games_{number}", "random", evaluation_rows(4, 0.0, number))
+            (folder / f"games_{number}" / "config.json").write_text('{"stage": "evaluate"}')
+        return folder
+
+    @functools.cached_property
+    def many_prompts(self) -> Path:
+        path = self.folder / "many_prompts.jsonl"
+        words = ("red", "green", "blue", "purple", "yellow", "grey")
+        rows = [
+            {"prompt": f"go to the {a} ball then the {b} key", "candidates": ["turn left", "turn right"]}
+            for a in words
+            for b in words
+        ]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
