@@ -19,13 +19,16 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 # Above those that Linux gives to outgoing connections: nobody gets one of them by accident before it is used. Of the processes
-# that run tests side by side (gw0, gw1, ...) each has ports of its own.
+# that run tests side by side (gw0, gw1, ...) each has ports of its own, and gives each of them once: whoever has one may not
+# listen on it yet.
 _PORTS = range(61_440 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8 * 512, 65_536)[:512]
+_not_given = random.sample(_PORTS, len(_PORTS))
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    for port in random.sample(_PORTS, len(_PORTS)):
+    """A TCP port that nobody listens on, and that nobody was given before."""
+    while _not_given:
+        port = _not_given.pop()
         with contextlib.suppress(OSError), socket.create_server(("", port)):
             return port
     raise AssertionError("no port is free")

@@ -47,10 +47,12 @@ def _costs(orders: str, sizes: tuple[int, ...]) -> Mapping[int, float]:
 
 
 def _cost(config: ActorsConfig) -> float:
-    """Plays random actions for a while."""
+    """Plays random actions for a while, and so long at least that what was counted was played in the time that is measured."""
     spec, rng = registry.spec(config.env, **config.options), np.random.default_rng(config.seed)
     drawn = rng.random((64, config.envs_per_group, spec.num_actions), np.float32)
-    played, spent, start = 0, 0.0, None
+    played, spent = 0, 0.0
+    up: float | None = None
+    begun: float | None = None
     with ActorPool(config, listeners=[lambda slot: pool.release(slot)]) as pool:
         masks = None if spec.mask_field is None else pool.slots.observation[spec.mask_field]
 
@@ -61,16 +63,18 @@ def _cost(config: ActorsConfig) -> float:
             return chances.argmax(axis=1)
 
         pool.start()
-        while start is None or time.monotonic() - start < _WARM_UP_SECONDS + _SECONDS:
+        # One answer of each group may have been there before.
+        while begun is None or played <= config.groups or time.monotonic() - begun < _SECONDS:
             for entry in (ready := pool.ready(1.0)):
                 pool.slots.action[entry.slot, entry.row] = choose(entry)
                 played += 1
             pool.act(ready)
-            if start is None and ready:
-                start = time.monotonic()
-            if start is not None and not spent and time.monotonic() - start > _WARM_UP_SECONDS:
-                played, spent = 0, processor_seconds(pool.pids())
-        return (processor_seconds(pool.pids()) - spent) / (max(played, 1) * config.envs_per_group)
+            now = time.monotonic()
+            if up is None and ready:
+                up = now
+            if up is not None and begun is None and now - up > _WARM_UP_SECONDS:
+                played, spent, begun = 0, processor_seconds(pool.pids()), now
+        return (processor_seconds(pool.pids()) - spent) / (played * config.envs_per_group)
 
 
 def processor_seconds(pids: Sequence[int]) -> float:

@@ -38,7 +38,7 @@ def config(**changes: object) -> ActorsConfig:
     return ActorsConfig(**{**values, **changes})
 
 
-def play(actors: Rollouts, until: Callable[[], bool], seconds: float = 60.0) -> list[int]:
+def play(actors: Rollouts, until: Callable[[], bool], seconds: float = 240.0) -> list[int]:
     """Plays action 1 everywhere; returns the finished slots in order. They are released at once."""
     finished: list[int] = []
 
@@ -79,7 +79,7 @@ def collect(actors: Rollouts, slots_per_group: int) -> dict[int, list[dict[str, 
         actors.release(slot)
 
     actors.listeners = (on_finished,)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while min(len(slots) for slots in content.values()) < slots_per_group:
         assert time.monotonic() < deadline
         ready = actors.ready(0.2)
@@ -257,7 +257,7 @@ def test_backpressure_stops_the_actors_until_a_slot_comes_back() -> None:
     finished: list[int] = []
     with ActorPool(config(workers=1, slots_per_group=2), listeners=[finished.append]) as pool:
         pool.start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while len(finished) < 4:
             assert time.monotonic() < deadline
             ready = pool.ready(0.2)

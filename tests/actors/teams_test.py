@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import itertools
 import os
+from types import SimpleNamespace
 
 import pytest
 
-from motif_jax.actors import tuning
+from motif_jax.actors import cores, tuning
 from motif_jax.actors.cores import Cores
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.teams import members
-from tests.actors.pool_test import config
+from tests.actors.pool_test import config, wait_for_groups
 
 
 @pytest.mark.parametrize(
@@ -29,16 +30,19 @@ def test_a_ring_plays_every_game_once_with_as_few_processes_as_allowed(envs: int
         assert {m.worker for m in found} == {group // 2}
 
 
-def test_trainings_side_by_side_keep_to_different_cores() -> None:
-    """Others may run beside the test: what is promised is that a core is given once, and given back."""
+def test_trainings_side_by_side_keep_to_different_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core is given once, and given back."""
+    # Names of the test's own: trainings of other tests come and go meanwhile.
+    monkeypatch.setattr(cores, "os", SimpleNamespace(**{**vars(os), "getuid": lambda: f"test_{os.getpid()}"}))
     usable = os.sched_getaffinity(0)
     first, second = Cores(1), Cores(1)
     assert set(first.numbers) <= usable
+    assert len(first.numbers) == (1 if len(usable) > 1 else 0)
     assert not set(first.numbers) & set(second.numbers)
     taken = first.numbers
     first.close()
     third = Cores(1)
-    assert not taken or third.numbers
+    assert third.numbers == taken
     assert Cores(len(usable)).numbers == (), "one core is left for everything else"
     second.close()
     third.close()
@@ -48,10 +52,20 @@ def test_actors_keep_to_the_cores_that_they_are_given() -> None:
     core = min(os.sched_getaffinity(0))
     with ActorPool(config(cores=[core, core])) as pool:
         pool.start()
-        while not pool.ready(0.2):
-            pass
+        wait_for_groups(pool, 4)
         assert {frozenset(os.sched_getaffinity(pid)) for pid in pool.pids()} == {frozenset({core})}
         assert os.sched_getaffinity(0) >= {core}
+
+
+def test_a_cost_is_that_of_rounds_that_were_played_while_it_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where this process comes to its turn only when the time is over."""
+    seconds, readings = itertools.count(0.0, 100.0), iter([0.0, 6.0])
+    monkeypatch.setattr(tuning, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(tuning, "processor_seconds", lambda pids: next(readings))
+    one = config(workers=1)
+    assert 0 < tuning._cost(one) <= 6.0 / ((one.groups + 1) * one.envs_per_group)
 
 
 def test_auto_tries_sizes_and_takes_the_best_of_them(

@@ -46,11 +46,11 @@ def test_a_stuck_worker_does_not_outlive_a_killed_parent(tmp_path: Path) -> None
     parent = Program([sys.executable, str(script)], tmp_path / "log", {"PYTHONPATH": str(REPOSITORY)})
     workers: set[int] = set()
     try:
-        wait_until(stuck.exists, "a worker that is stuck", 60)
+        wait_until(stuck.exists, "a worker that is stuck")
         workers = descendants(parent.pid)
         parent.send(signal.SIGKILL)
         parent.wait()
-        wait_until(lambda: not still_there(workers), "the worker's end", 60)
+        wait_until(lambda: not still_there(workers), "the worker's end")
     finally:
         for pid in still_there({parent.pid, *workers}):
             os.kill(pid, signal.SIGKILL)
@@ -98,7 +98,7 @@ def test_an_answer_that_a_kill_has_cut_off_is_a_death() -> None:
         (count,) = struct.unpack("i", fcntl.ioctl(worker.connection.fileno(), termios.FIONREAD, bytes(4)))
         return count
 
-    wait_until(lambda: unread() > 1_000, "a part of the answer", 60)
+    wait_until(lambda: unread() > 1_000, "a part of the answer")
     worker.process.kill()
     worker.process.join()
     with pytest.raises(EOFError):

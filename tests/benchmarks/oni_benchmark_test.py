@@ -26,12 +26,14 @@ def test_both_sides_play_and_each_message_is_asked_about_once(monkeypatch: pytes
     oni.check(config)
     line = json.loads(json.dumps(oni.run(config)))
     assert line["value"] > 0
-    assert 0 < line["baseline"]["value"] <= line["table_steps_per_second"]
+    assert 0 < line["baseline"]["value"] <= 1.000001 * line["table_steps_per_second"]
     assert line["labels"] >= 5
     assert line["questions_by_texts_met"] <= 1
     assert 0 < line["steps_labelled_share"] <= 1
     assert 0 <= line["lost_share"] < 1
-    assert line["gradient_step_seconds"] > 0 < line["client_milliseconds"]
+    assert line["gradient_step_seconds"] > 0
+    # The system counts it in hundredths of a second.
+    assert line["client_milliseconds"] >= 0
     assert 0 < line["annotator_megabytes"] < 200
     queues = line["queues"]
     assert queues["frequent"]["asked_by_distinct"] == queues["newest"]["asked_by_distinct"] == 1

@@ -14,11 +14,16 @@ from tests.scenarios import SCENARIOS
 @pytest.mark.slow
 def test_a_stage_that_is_killed_ends_as_undisturbed_and_leaves_nothing(tmp_path: Path) -> None:
     inputs = chaos.open_inputs(tmp_path / "inputs")
-    line = chaos.attack("collect_text", tmp_path, inputs, random.Random(32), kills=3)
-    assert line["problem"] is None
-    assert line["equal"]
-    assert not line["left"]
-    assert line["hits"][0]["hit"], "the first kill comes before anything can have ended"
+    rng = random.Random(32)
+    for _ in range(20):
+        line = chaos.attack("collect_text", tmp_path, inputs, rng, kills=3)
+        assert line["problem"] is None
+        assert line["equal"]
+        assert not line["left"]
+        if line["hits"][0]["hit"]:
+            return
+        # This process was held up so long that the program had ended by itself.
+    pytest.fail("it is never killed")
 
 
 def test_every_stage_that_writes_something_has_a_scenario() -> None:

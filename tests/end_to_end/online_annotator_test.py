@@ -30,9 +30,9 @@ def make(tmp_path):
         config.annotator.store_dir = str(tmp_path / "store")
         config.annotator.openai.base_url = url
         config.annotator.openai.model = "judge"
-        config.annotator.openai.timeout_seconds = 5.0
+        config.annotator.openai.timeout_seconds = 60.0
         config.annotator.openai.concurrency = 4
-        config.annotator.wait_seconds = 20.0
+        config.annotator.wait_seconds = 120.0
         config.update_from_flattened_dict({key.replace("__", "."): value for key, value in values.items()})
         online.check(config, form)
         source = online.make_source(config, form)
