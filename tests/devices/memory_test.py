@@ -31,7 +31,7 @@ def test_blocks_that_were_freed_are_used_again() -> None:
     faults = {}
     for mode in ("default", "keep"):
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, mode], capture_output=True, text=True, check=True, timeout=60
+            [sys.executable, "-c", PROGRAM, mode], capture_output=True, text=True, check=True, timeout=240
         )
         faults[mode] = int(done.stdout)
     # 64 MiB are 16,384 pages (32 of them where pages are huge).
@@ -111,6 +111,6 @@ print(before - psutil.Process().memory_info().rss)
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="says something about glibc's heap alone")
 def test_freed_blocks_can_be_given_back() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", RETURN_PROGRAM], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", RETURN_PROGRAM], capture_output=True, text=True, check=True, timeout=240
     )
     assert int(done.stdout) > 200 << 20

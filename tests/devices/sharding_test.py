@@ -28,9 +28,6 @@ STEPS, ROWS = 20, 8
 GPT2 = config.parse({**recipes.CONFIGS["gpt2"], "n_layer": 1})
 MESHES = [
     (1, 1, 1),
-    (2, 1, 1),
-    (1, 2, 1),
-    (1, 1, 2),
     (4, 1, 1),
     (1, 4, 1),
     (1, 1, 4),
@@ -118,16 +115,25 @@ def alone(architecture: str) -> tuple[Any, Any, Any]:
     settings = small(architecture)
     sums_of, update = update_of(settings)
 
+    @jax.jit
     @functools.partial(jax.vmap, in_axes=(None, 0), axis_name="device")
-    def run(state: TrainState, batches: Batch) -> Any:
-        gradient, _ = training.gradient_sums(sums_of, state.params, None, batches)
-        losses = []
-        for _ in range(STEPS):
-            state, metrics = step(state, batches)
-            losses.append(metrics["loss"])
-        return gradient, jnp.stack(losses), state
+    def gradient_of(state: TrainState, batches: Batch) -> Any:
+        return training.gradient_sums(sums_of, state.params, None, batches)[0]
 
-    step = jax.jit(lambda state, batches: update(state, None, batches))
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(0, 0), axis_name="device")
+    def step(state: TrainState, batches: Batch) -> Any:
+        state, metrics = update(state, None, batches)
+        return state, metrics["loss"]
+
+    def run(state: TrainState, batches: Batch) -> Any:
+        gradient, losses = gradient_of(state, batches), []
+        state = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], state)
+        for _ in range(STEPS):
+            state, loss = step(state, batches)
+            losses.append(loss)
+        return gradient, jnp.stack(losses, axis=1), state
+
     found = run(first_state(settings), jax.tree.map(lambda leaf: leaf[None], batch(settings)))
     return jax.device_get(jax.tree.map(lambda leaf: leaf[0], found))
 
