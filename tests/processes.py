@@ -35,7 +35,7 @@ def free_port() -> int:
 
 
 def wait_until(
-    condition: Callable[[], object], what: str, seconds: float = 240.0, interval: float = 0.1
+    condition: Callable[[], object], what: str, seconds: float = 500.0, interval: float = 0.1
 ) -> None:
     """Returns when `condition` holds, which is asked every `interval` seconds."""
     deadline = time.monotonic() + seconds
@@ -135,7 +135,7 @@ class Program:
         """Sends a signal to the program alone, not to what it has started."""
         os.kill(self.pid, number)
 
-    def wait(self, seconds: float = 240.0) -> int:
+    def wait(self, seconds: float = 500.0) -> int:
         """The exit code, negative for the signal that ended it."""
         return self.process.wait(seconds)
 

@@ -229,7 +229,7 @@ def test_a_parent_that_was_killed_while_it_gave_the_orders_leaves_nothing(
         text=True,
         cwd=REPOSITORY,
         env={**os.environ, "TMPDIR": str(own)},
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -258,7 +258,7 @@ def test_the_last_worker_removes_the_pools_folder_unless_the_pool_is_there_to_do
         worker.stdin.flush()
         if not dismissed:
             worker.stdin.close()
-        assert worker.wait(60) == 0
+        assert worker.wait(240) == 0
     assert [path.name for path in tmp_path.rglob("*")] == (["pool", "lock"] if dismissed else [])
 
 

@@ -24,7 +24,7 @@ def test_the_line(games, repository):
         capture_output=True,
         text=True,
         cwd=repository,
-        timeout=200,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -38,7 +38,7 @@ def command(workdir, *flags):
 
 def collect(workdir, *flags, code=0):
     done = subprocess.run(
-        command(workdir, *flags), cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False
+        command(workdir, *flags), cwd=REPOSITORY, capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
@@ -161,7 +161,7 @@ def test_stopped_on_request(whole, tmp_path):
     while process.poll() is None and len(chunks.scan(tmp_path / ".staging" / "chunks")) < 3:
         time.sleep(0.002)
     process.send_signal(signal.SIGTERM)
-    assert "the same command continues" in process.communicate(timeout=240)[1]
+    assert "the same command continues" in process.communicate(timeout=500)[1]
     assert process.returncode == 75
     refused = collect(tmp_path, *SMALL, "--config.seed=5", code=2)
     assert "seed: 1 before, 5 now" in refused

@@ -27,7 +27,7 @@ def collect(workdir, variant, *flags, code=0):
     command = [sys.executable, "-m", "motif_jax.launch", f"--config=configs/collect_text.py:{variant}"]
     done = subprocess.run(
         [*command, f"--workdir={workdir}", *flags],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False,
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr

@@ -24,7 +24,7 @@ def find_python(tmp_path: Path, version: tuple[int, int]) -> subprocess.Complete
     return subprocess.run(
         ["bash", "-c", ". launch/environment.sh; find_python"],
         cwd=REPOSITORY, env={"PATH": "/usr/bin:/bin", "MOTIF_JAX_PYTHON": str(fake)},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def test_a_folder_is_where_the_caller_means_it(tmp_path: Path) -> None:
         script = "launch/environment.sh" if caller == REPOSITORY else f"{REPOSITORY}/launch/environment.sh"
         done = subprocess.run(
             ["bash", "-c", f'. "{script}"; folder_of "$1" runs/quickstart', "bash", given],
-            cwd=caller, env={"PATH": "/usr/bin:/bin", "CDPATH": "."}, capture_output=True, text=True, timeout=60, check=True,
+            cwd=caller, env={"PATH": "/usr/bin:/bin", "CDPATH": "."}, capture_output=True, text=True, timeout=240, check=True,
         )  # fmt: skip
         return done.stdout.rstrip("\n")
 
@@ -66,7 +66,7 @@ def test_an_environment_without_pip_keeps_what_is_in_it(tmp_path: Path) -> None:
     python.chmod(0o755)
     (tmp_path / "environment" / "mine").touch()
     line = f'. "{REPOSITORY}/launch/environment.sh"; make_environment "{tmp_path}/environment"'
-    subprocess.run(["bash", "-c", line], timeout=60, check=True)
+    subprocess.run(["bash", "-c", line], timeout=240, check=True)
     assert (tmp_path / "environment" / "mine").exists()
     assert (python.parent / "python.pip").exists()
 
@@ -101,7 +101,7 @@ def start(clone: Path, script: str, caller: Path, *given: str) -> str:
     """Starts a script of the clone; returns what its Python has noted down."""
     environment = {"PATH": "/usr/bin:/bin"}
     command = ["bash", str(clone / "launch" / script), *given]
-    subprocess.run(command, cwd=caller, env=environment, capture_output=True, timeout=60, check=False)
+    subprocess.run(command, cwd=caller, env=environment, capture_output=True, timeout=240, check=False)
     notes = sorted((clone / ".venv" / "bin").glob("python.*"))
     return "".join(note.read_text() for note in notes)
 

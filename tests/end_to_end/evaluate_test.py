@@ -16,6 +16,7 @@ import pytest
 
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import replay
+from motif_jax.playing.policies import RandomPolicy
 from motif_jax.reports import evaluation_files
 from tests.reward_fixtures import load_config
 
@@ -38,7 +39,7 @@ def start(repository: Path, workdir: Path, *flags: str) -> subprocess.Popen:
 
 def evaluate(repository: Path, workdir: Path, *flags: str) -> subprocess.CompletedProcess:
     process = start(repository, workdir, *flags)
-    out, error = process.communicate(timeout=240)
+    out, error = process.communicate(timeout=500)
     return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
 
@@ -78,11 +79,23 @@ def test_random_policy_on_nethack(repository, tmp_path):
     assert rows_of(tmp_path / "c")[0]["seed"] != rows[0]["seed"]
 
 
+class Patient(RandomPolicy):
+    """Takes its time before an episode."""
+
+    def player(self, seed, spec):
+        time.sleep(0.06)
+        return super().player(seed, spec)
+
+
 @pytest.mark.slow
 def test_a_killed_evaluation_continues_and_says_the_same(repository, tmp_path):
-    # So many that it is still playing when this process comes to send the signal.
-    episodes = 240
-    flags = (f"--config.episodes={episodes}", "--config.environment.max_episode_steps=1000")
+    # It takes seconds on any machine, so that it is still playing when this process comes to send the signal.
+    episodes = 120
+    flags = (
+        f"--config.episodes={episodes}",
+        "--config.environment.max_episode_steps=50",
+        f"--config.policy={__name__}:Patient",
+    )
     whole = evaluate(repository, tmp_path / "whole", *flags)
     assert whole.returncode == 0, whole.stderr
     killed = tmp_path / "killed"
@@ -90,12 +103,12 @@ def test_a_killed_evaluation_continues_and_says_the_same(repository, tmp_path):
         # New ones: it is hit while it plays, however many episodes the kill before came after.
         wanted = len(rows_of(killed)) + 10
         process = start(repository, killed, *flags)
-        deadline = time.monotonic() + 200
+        deadline = time.monotonic() + 500
         while len(rows_of(killed)) < wanted and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGKILL if number == 0 else signal.SIGTERM)
-        out, error = process.communicate(timeout=240)
+        out, error = process.communicate(timeout=500)
         assert process.returncode == (-signal.SIGKILL if number == 0 else 75), out + error
         assert not (killed / evaluation_files.SUMMARY).exists()
         before = len(rows_of(killed))

@@ -50,7 +50,7 @@ def ask(source, *texts):
     source.meet([(text,) for text in texts], [1] * len(texts), None, 0)
 
 
-def answers(source, count, seconds=240.0):
+def answers(source, count, seconds=500.0):
     told = []
     wait_until(lambda: told.extend(source.poll()) or len(told) >= count, "labels", seconds, 0.01)
     return {entry.item: entry for entry in told}
@@ -181,11 +181,11 @@ def test_a_slow_answer_holds_up_no_other(make, server):
 
     def behave(number, request):
         if slow in request["messages"][-1]["content"]:
-            free.wait(60)
+            free.wait(240)
         return None
 
     server.behave = behave
-    source = make(server.url, annotator__openai__timeout_seconds=60.0)
+    source = make(server.url, annotator__openai__timeout_seconds=240.0)
     try:
         ask(source, slow)
         wait_until(lambda: len(server.requests) > 1, "it is asked")

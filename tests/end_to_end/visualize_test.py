@@ -26,7 +26,7 @@ def launch(repository: Path, *flags: str) -> subprocess.CompletedProcess:
     # Titles of tables are in several lines where these are short.
     wide = {**os.environ, "COLUMNS": "100"}
     return subprocess.run(
-        [*LAUNCH, *flags], cwd=repository, env=wide, capture_output=True, text=True, timeout=200
+        [*LAUNCH, *flags], cwd=repository, env=wide, capture_output=True, text=True, timeout=500
     )
 
 
@@ -88,7 +88,7 @@ class Terminal:
                 break
             self.output += data
         os.close(self.descriptor)
-        return self.process.wait(240)
+        return self.process.wait(500)
 
 
 def test_live_on_a_terminal_keys_work(repository, tmp_path):

@@ -75,7 +75,9 @@ def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
     assert (reward.calls[0], reward.calls[-1]) == ("start", "close")
     env_steps, state = saved(tmp_path, "reward")
     assert 0 < env_steps < 2_000
-    assert 0 < state["version"] < reward.version, "what came after the checkpoint is lost"
+    assert 0 < state["version"] <= reward.version
+    if serial:  # else batches may have waited for the checkpoint
+        assert state["version"] < reward.version, "what came after the checkpoint is lost"
 
     monkeypatch.setattr(Learner, "step", step)
     run = training(tmp_path, **FAMILIAR, serial=serial, train_for_env_steps=1_000, log_every_seconds=1e-9)

@@ -27,7 +27,7 @@ def run(folder: Path, body: str, ignored: bool = False) -> subprocess.CompletedP
     return subprocess.run(
         with_sigint(signal.SIG_IGN if ignored else signal.SIG_DFL, "-B", "-m", "program"),
         cwd=folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True, text=True, timeout=240, check=False,
+        capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
 
 

@@ -143,7 +143,7 @@ def test_a_stage_below_a_limit_is_one_line(tmp_path: Path) -> None:
     flags = (f"--config.dataset_dir={folder}", "--config.annotator=test")
     done = subprocess.run(
         [*with_memory(1 << 28), *command("train_reward", tmp_path / "run", *flags)],
-        cwd=REPOSITORY, env={**environment(), "OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=240, check=False,
+        cwd=REPOSITORY, env={**environment(), "OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
