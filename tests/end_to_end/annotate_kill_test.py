@@ -27,8 +27,8 @@ from tests.end_to_end.annotate_datasets import (
 NAME = "lexicon_msg_defaultgoal"
 # Every answer is written on its own, so that a kill finds a write under way.
 SLOW = "--config.flush_seconds=0"
-# About as many questions, which take 10 seconds on any machine (`on_a_slow_disk`).
-PAIRS = drawn_pairs(1_200, length=160)
+# About as many questions, which take 6 seconds on any machine (`on_a_slow_disk`).
+PAIRS = drawn_pairs(800, length=160)
 
 
 def size(folder):
@@ -78,12 +78,12 @@ def test_killed_many_times(tmp_path, shards):
             )
             for index in waiting
         }
-        if kills < 8:
+        if kills < 5:
             kills += sum([kill_soon(process, dataset, rng) for process in processes.values()])
-        codes = {index: process.wait(200) for index, process in processes.items()}
+        codes = {index: process.wait(500) for index, process in processes.items()}
         assert set(codes.values()) <= {0, -signal.SIGKILL}
         waiting = [index for index, code in codes.items() if code != 0]
-    assert kills >= 6
+    assert kills >= 4
     assert (np.load(dataset / "preference" / f"{NAME}.npy") == undisturbed(tmp_path, PAIRS)).all()
     # A kill loses what was being written and no more.
     lines = sum(1 for path in (tmp_path / "store").glob("*.jsonl") for _ in read_lines(path))
@@ -118,11 +118,11 @@ def test_asked_to_stop_it_writes_and_says_so(tmp_path, number):
     process = subprocess.Popen(
         line, cwd=REPOSITORY, env=on_a_slow_disk(tmp_path), stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 500
     while size(dataset) == 0 and time.monotonic() < deadline:
         time.sleep(0.005)
     process.send_signal(number)
-    error = process.communicate(timeout=240)[1]
+    error = process.communicate(timeout=500)[1]
     assert process.returncode == EXIT_CODE, error
     stopped = summary(tmp_path / "run")
     assert not stopped["finished"]
@@ -153,11 +153,11 @@ def test_slurm_task_hands_the_signal_on_and_asks_to_be_queued_again(tmp_path):
     environment["PATH"] = f"{tmp_path / 'bin'}:{environment['PATH']}"
     line = ["bash", "launch/annotate.sbatch", "--config.annotator=lexicon"]
     task = subprocess.Popen([*line, SLOW], cwd=REPOSITORY, env=environment)
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + 500
     while size(dataset) == 0 and time.monotonic() < deadline:
         time.sleep(0.005)
     task.send_signal(signal.SIGUSR1)
-    assert task.wait(240) == EXIT_CODE
+    assert task.wait(500) == EXIT_CODE
     assert (tmp_path / "told").read_text() == "requeue 7_0\n"
     stopped = summary(tmp_path / "runs" / "shard-00000")
     assert not stopped["finished"]

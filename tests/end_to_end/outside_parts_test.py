@@ -14,6 +14,7 @@ from motif_jax.playing.episodes import How, play_episodes
 from motif_jax.playing.policies import RandomPolicy
 from motif_jax.reports.evaluation_files import decode_actions, read_rows
 from motif_jax.support.errors import UserError
+from tests.reward_fixtures import environment
 from tests.toys import ACTIONS, LENGTH, Flyer
 
 CORRIDOR = "tests.toys:Corridor"
@@ -21,7 +22,9 @@ CORRIDOR = "tests.toys:Corridor"
 
 def launch(repository, config, workdir, *flags):
     command = [sys.executable, "-m", "motif_jax.launch", f"--config=configs/{config}", f"--workdir={workdir}"]
-    return subprocess.run([*command, *flags], cwd=repository, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [*command, *flags], cwd=repository, env=environment(), capture_output=True, text=True, check=False
+    )
 
 
 def actions_of(folder):
