@@ -57,6 +57,7 @@ def run(name: str, **options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("name", list(TINY))
 def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(importlib.import_module("motif_jax.benchmarks._agents")._PEAK_SIZE, "cpu", 256)

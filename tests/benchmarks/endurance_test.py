@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -134,7 +136,12 @@ def test_a_killed_benchmark_leaves_no_training_and_no_temporary_folder(tmp_path:
     program = Program(
         [sys.executable, "-m", "motif_jax.launch", "--config=configs/benchmark.py:endurance", *flags],
         tmp_path / "log",
-        {"TMPDIR": str(temporary), "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"},
+        {
+            "TMPDIR": str(temporary),
+            "JAX_PLATFORMS": "cpu",
+            "JAX_NUM_CPU_DEVICES": "1",
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+        },
     )
     left: set[int] = set()
     try:
@@ -157,12 +164,23 @@ def test_a_short_training_is_watched_plotted_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    begun: list[float] = []
+
+    def monotonic() -> float:
+        """Stands still until the actors have played, however long that takes."""
+        if not begun and not any(read_metrics(tmp_path / "out" / "run")):
+            return 0.0
+        begun.append(time.monotonic())
+        return begun[-1] - begun[0]
+
+    monkeypatch.setattr(endurance, "time", SimpleNamespace(monotonic=monotonic, sleep=time.sleep))
     options = endurance.options()
     options.update(
         {
-            "minutes": 0.5,
-            "sample_seconds": 1.0,
-            "warmup_share": 0.7,
+            "minutes": 0.15,
+            "sample_seconds": 0.5,
+            "warmup_share": 0.3,
             "folder": str(tmp_path / "out"),
             **OPTIONS,
         }
@@ -178,7 +196,8 @@ def test_a_short_training_is_watched_plotted_and_leaves_nothing(
     assert line["largest_memory_mb"]["all together"] >= line["largest_memory_mb"]["learner"] > 0
     assert line["value"] == pytest.approx(line["ratio"] * line["baseline"]["value"])
     assert line["value"] > 50
-    assert 0 < line["disk_mb"][0] <= line["disk_mb"][1]
+    # At either end an old checkpoint may have gone, or a new one may be half there.
+    assert min(line["disk_mb"]) > 0
     samples = json.loads((tmp_path / "out" / "samples.json").read_text())
     assert len(samples) >= 10
     assert (tmp_path / "out" / "disk.png").read_bytes().startswith(b"\x89PNG")

@@ -17,6 +17,8 @@ from motif_jax.support.interruption import Interruption
 from tests.playing.agent_runs import recall_config
 from tests.reward_fixtures import make_dataset, reward_config, train
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 def evaluations(reward: Path) -> Path:
     return reward / "checkpoints"
