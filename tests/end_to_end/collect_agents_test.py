@@ -24,6 +24,7 @@ from motif_jax.networks.agent import make_agent_network
 from motif_jax.online import agent_checkpoints
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
+from tests.reward_fixtures import environment
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -65,9 +66,10 @@ def collect(agent, workdir, *flags):
     done = subprocess.run(
         command(agent, workdir, *flags),
         cwd=REPOSITORY,
+        env=environment(),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -84,7 +86,9 @@ def test_agents_take_part_and_a_kill_changes_nothing(agent, tmp_path):
     assert players == {f"{agent}@100", f"{agent}@200", "uniform"}
 
     tapes = killed / ".staging" / "tapes"
-    process = subprocess.Popen(command(agent, killed), cwd=REPOSITORY, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command(agent, killed), cwd=REPOSITORY, env=environment(), stderr=subprocess.DEVNULL
+    )
     while process.poll() is None and len(list(tapes.glob("*.npy"))) < 2:
         time.sleep(0.002)
     assert process.poll() is None, "it was over before it could be killed"

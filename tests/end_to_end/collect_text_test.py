@@ -82,10 +82,7 @@ def test_killed_again_and_again(whole, tmp_path):
                 time.sleep(0.001)
             if program.wait() == 0:
                 break
-            deadline = time.monotonic() + 20
-            while still_there(workers) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert not still_there(workers)
+            wait_until(lambda: not still_there(workers), "the workers' end")  # noqa: B023
     assert kills >= 2
     collect(tmp_path, "wordle", GAMES, "--config.workers=4")
     assert digest(tmp_path) == digest(whole)

@@ -91,6 +91,7 @@ class Job:
             "WORKDIR": str(self.folder / "run"),
             "JAX_PLATFORMS": "cpu",
             "JAX_NUM_CPU_DEVICES": "1",
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
             **environment,
         }
         log = self.folder / f"log_{len(self.programs)}"
@@ -302,9 +303,9 @@ def test_a_signal_reaches_the_stage(job: Job, script: str, number: signal.Signal
     """Ahead of the end of its time a job is queued again; Slurm sees to one that it takes the node from."""
     program = job.start(script, FAKE_CODE="wait", DATASET="data", SLURM_JOB_ID="8")
     with ended([program]):
-        wait_until(lambda: (job.folder / "waiting").exists(), "the stage's start", 60)
+        wait_until(lambda: (job.folder / "waiting").exists(), "the stage's start")
         program.send(number)
-        assert program.wait(60) == 75, program.text()
+        assert program.wait(240) == 75, program.text()
     assert job.requeued() == (["requeue 8"] if again else [])
 
 
@@ -313,9 +314,9 @@ def test_slurms_own_signal_reaches_the_step_alone(job: Job, script: str) -> None
     """Pre-emption and scancel: Slurm queues the one again itself, and nobody wants the other back."""
     program = job.start(script, FAKE_CODE="wait", DATASET="data", SLURM_JOB_ID="8")
     with ended([program]):
-        wait_until(lambda: (job.folder / "waiting").exists(), "the stage's start", 60)
+        wait_until(lambda: (job.folder / "waiting").exists(), "the stage's start")
         os.kill(int((job.folder / "pid").read_text()), signal.SIGTERM)
-        assert program.wait(60) == 75, program.text()
+        assert program.wait(240) == 75, program.text()
     assert job.requeued() == []
 
 

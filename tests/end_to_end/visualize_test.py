@@ -18,6 +18,7 @@ import pytest
 
 from motif_jax.envs.replay import Recording
 from motif_jax.reports import evaluation_files
+from tests.refusals import refusal
 
 LAUNCH = [sys.executable, "-m", "motif_jax.launch"]
 
@@ -169,8 +170,13 @@ def test_replay_of_an_evaluation_and_of_recordings(repository, tmp_path):
         ),
     ],
 )
-def test_mistakes_are_told_in_one_line(repository, tmp_path, flags, said):
-    done = launch(repository, *flags, f"--workdir={tmp_path}")
+def test_mistakes_are_told_before_any_work(tmp_path, flags, said):
+    config, *given = flags
+    assert said in refusal(config.rpartition("/")[2], tmp_path, *given)
+
+
+def test_a_mistake_is_told_in_one_line(repository, tmp_path):
+    done = launch(repository, "--config=configs/replay.py", f"--workdir={tmp_path}")
     assert done.returncode == 2
-    assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert "config.evaluation=None: must be given, or recordings" in line

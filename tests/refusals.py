@@ -1,0 +1,34 @@
+"""What stages refuse before any work, by the flags of a command line, without a process for each of them."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+from absl import flags
+from ml_collections import config_flags
+
+from motif_jax import launch
+from motif_jax.support.config import check_values
+from motif_jax.support.errors import UserError
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+def refusal(config: str, workdir: Path, *given: str) -> str:
+    """The line that `--config=configs/CONFIG --workdir=WORKDIR GIVEN...` ends with."""
+    valued, cleared = launch.split_none(["launch", f"--config={CONFIGS / config}", *given])
+    values = flags.FlagValues()
+    holder = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=valued, lock_config=True)
+    values(valued)
+    launch.set_none(holder.value, cleared)
+    stage = importlib.import_module(f"motif_jax.stages.{holder.value.stage}")
+
+    def check() -> None:
+        check_values(holder.value)
+        stage.check(holder.value, workdir)
+
+    with pytest.raises(UserError) as caught:
+        check()
+    return " ".join(str(caught.value).split())
