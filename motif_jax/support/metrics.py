@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import json
 import math
 import os
@@ -118,7 +119,10 @@ class _Events:
 
     def __init__(self, folder: Path, purge_step: int | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+        # What a start before wrote within the same second stays.
+        number = next(n for n in itertools.count() if not (folder / f"{name}.{n}").exists())
+        self._path = folder / f"{name}.{number}"
         self._writer = RecordWriter(str(self._path))
         self._flush_at = 0.0
         self._write(file_version="brain.Event:2")
