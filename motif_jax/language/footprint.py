@@ -21,6 +21,7 @@ from jax.extend.core import Literal
 from motif_jax.language.chunks import log_probs
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.model import LanguageModel
+from motif_jax.language.network import Remat
 from motif_jax.language.sharding import AXES, BATCH, DATA, split_bytes
 from motif_jax.support.errors import UserError
 
@@ -95,11 +96,13 @@ def of_training(
     learned = params if trained is None else trained
     state = jax.eval_shape((optimizer or optax.adam(1e-3)).init, learned)
     rows = -(-batch // math.prod(sizes[axis] for axis in BATCH))
-    kept = functools.partial(_kept_by_layers, length=length, written=written, chunked=chunk is not None)
-    fixed, a_row = kept(model)
+    kept = functools.partial(
+        _kept_by_layers, config, model.dtype, length=length, written=written, chunked=chunk is not None
+    )
+    fixed, a_row = kept(remat=model.remat, drops=model.dropout is not None)
     layers = config.layers + config.encoder_layers
     if model.remat:  # a layer at a time is computed again
-        plain_fixed, plain_row = kept(dataclasses.replace(model, remat=False, dropout=None))
+        plain_fixed, plain_row = kept(remat=False, drops=False)
         fixed += max(0, plain_fixed - fixed) // layers
         a_row += max(0, plain_row - a_row) // layers
     tokens = rows * (written if config.encoder_layers else length)
@@ -147,6 +150,7 @@ def of_writing(
     )
 
 
+@functools.cache
 def _params(config: ModelConfig, dtype: Any) -> Any:
     shapes = jax.eval_shape(LanguageModel(config).init, jax.random.key(0))
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), shapes)
@@ -156,9 +160,12 @@ def _bytes(tree: Any) -> int:
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def _kept_by_layers(model: LanguageModel, length: int, written: int, chunked: bool) -> tuple[int, int]:
+@functools.cache
+def _kept_by_layers(
+    config: ModelConfig, dtype: Any, length: int, written: int, chunked: bool, remat: Remat, drops: bool
+) -> tuple[int, int]:
     """Bytes that a backward pass keeps: of what has no rows, and of each row."""
-    config = model.config
+    model = LanguageModel(config, dtype, remat, jax.random.key(0) if drops else None)
 
     def kept(rows: int, layers: int = 1, encoder_layers: int = 1) -> int:
         smaller = dataclasses.replace(

@@ -127,9 +127,10 @@ class TextAgent:
     def init(self, key: jax.Array) -> dict[str, Any]:
         """Fresh parameters, float32; targets are copies of what they follow, heads and trunks alike."""
         keys = jax.random.split(key, 4)
+        fresh = jax.jit(self.model.init)
         trunks = {}
         for name, each in zip(self.design.roles.trunks, keys[:2], strict=False):
-            trunks[name] = jax.jit(self.model.init)(each)
+            trunks[name] = fresh(each)
         if TARGET in self.design.roles.trunks:
             trunks[TARGET] = trunks[VALUES]
         params: dict[str, Any] = {"trunks": trunks}

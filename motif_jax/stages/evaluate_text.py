@@ -59,7 +59,8 @@ def _play(
 
     lineup = text_lineups.open_lineup(config)
     _pin(workdir, lineup.plan)
-    missing = [index for index in range(config.episodes) if index not in journal.done]
+    there = journal.done
+    missing = [index for index in range(config.episodes) if index not in there]
     started, actions, session, told_failures = time.monotonic(), 0, journal.session, 0
     done, failed = config.episodes - len(missing), sum(row.get(FAILED, 0) for row in journal.rows)
     with Progress(config.episodes, "episodes", f"evaluate {lineup.plan['policy']}", done) as progress:
