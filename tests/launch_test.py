@@ -20,7 +20,7 @@ TOO_LONG = "a/" * 3000
 def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "motif_jax.launch", *arguments],
-        cwd=repository, capture_output=True, text=True, timeout=120, check=False,
+        cwd=repository, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def interrupted(repository: Path, *arguments: str) -> subprocess.Popen[str]:
 def test_ctrl_c_before_the_stage_is_one_line(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import os, signal, time; os.kill(os.getpid(), 2); time.sleep(60)")
     process = interrupted(repository, f"--config={tmp_path / 'mine.py'}")
-    assert process.communicate(timeout=60) == ("", f"{INTERRUPTED}\n")
+    assert process.communicate(timeout=240) == ("", f"{INTERRUPTED}\n")
     assert process.returncode == 130
 
 
@@ -86,7 +86,7 @@ def test_ctrl_c_in_a_stage_is_one_line(repository: Path, tmp_path: Path) -> None
     process = interrupted(repository, "--config=configs/report.py:smoke", *flags)
     with open(tmp_path / "reward/summary.json", "w"):  # returns when the stage reads
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60) == ("", f"{INTERRUPTED}\n")
+        assert process.communicate(timeout=240) == ("", f"{INTERRUPTED}\n")
     assert process.returncode == 130
     assert not (tmp_path / "report").exists()
 
@@ -171,6 +171,6 @@ def test_what_a_killed_game_left_goes_with_the_next_command(repository: Path, tm
         f"--config.runs={tmp_path / 'runs'}",
     ]
     subprocess.run(
-        command, cwd=repository, env={**os.environ, "TMPDIR": str(temporary)}, timeout=120, check=True
+        command, cwd=repository, env={**os.environ, "TMPDIR": str(temporary)}, timeout=240, check=True
     )
     assert not (temporary / left).exists()

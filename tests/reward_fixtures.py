@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -65,6 +66,16 @@ def launch(stage: str, workdir: Path, *flags: str, variant: str = "smoke", code:
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+def run_stage(stage: str, workdir: Path, variant: str = "smoke", **values: object) -> Path:
+    """Runs a stage in this process with `values` by dotted key; returns its folder."""
+    config = load_config(stage, variant)
+    config.update_from_flattened_dict(values)
+    module = importlib.import_module(f"motif_jax.stages.{config.stage}")
+    module.check(config, workdir)
+    assert not module.run(config, workdir)
+    return workdir
 
 
 def environment() -> dict[str, str]:

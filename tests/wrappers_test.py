@@ -155,6 +155,7 @@ def test_nles_own_environment_is_paid_by_a_trained_reward(trained: Path) -> None
         gymnasium.make("NetHackScore-v0"), trained, wrappers.Terms(quantile=None, intrinsic_coefficient=1.0)
     )
     observation, _ = env.reset(seed=1)
+    env.action_space.seed(1)
     for _ in range(20):
         text = bytes(observation["message"])
         observation, _, _, _, info = env.step(int(env.action_space.sample()))

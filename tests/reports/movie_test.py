@@ -48,7 +48,7 @@ def test_nles_player_reads_it(tmp_path):
     ttyrec.write(path, film())
     reader = Path(sys.executable).with_name("nle-read-tty")
     done = subprocess.run(
-        [str(reader), "--no_pager", "--end", "5", str(path)], capture_output=True, timeout=60
+        [str(reader), "--no_pager", "--end", "5", str(path)], capture_output=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
     assert b"Agent" in done.stdout

@@ -136,7 +136,7 @@ def test_keys_buttons_and_jumps(opened):
     driver.execute_script("document.getElementById('speed').value = '10'")
     press(driver, " ")
     deadline = time.monotonic() + 60
-    while step() < 20:
+    while step() < 3:
         assert time.monotonic() < deadline, "it plays"
         time.sleep(0.02)
     press(driver, " ")

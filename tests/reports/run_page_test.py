@@ -12,6 +12,7 @@ from motif_jax.reports.charts import Series, line_chart
 from motif_jax.reports.measures import format_value
 from tests import browser
 from tests.made_up_runs import HOSTILE, run_data
+from tests.processes import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -124,8 +125,8 @@ def test_charts_show_values_under_the_pointer(opened):
 
     chart = driver.find_element("css selector", "#training svg[data-chart]")
     ActionChains(driver).scroll_to_element(chart).move_to_element(chart).perform()
-    tip = driver.find_element("css selector", ".tip").text
-    assert tip.startswith("environment steps: ")
+    tip = driver.find_element("css selector", ".tip")
+    wait_until(lambda: tip.text.startswith("environment steps: "), "the values are shown", 60)
 
 
 def chart_with(driver, lines):

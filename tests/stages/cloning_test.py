@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 
@@ -17,8 +16,8 @@ from motif_jax.stages import clone_behaviour, collect_trajectories
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests.language import talkers
-from tests.processes import wait_until
-from tests.reward_fixtures import REPOSITORY, command, environment, launch, load_config
+from tests.processes import killed, wait_until
+from tests.reward_fixtures import REPOSITORY, command, environment, load_config, run_stage
 
 
 @pytest.fixture(scope="module")
@@ -94,66 +93,71 @@ def test_what_cannot_be_cloned_is_refused(collected, model, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+# It dies between the second evaluation and the third.
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from motif_jax.offline.cloning_task import CloningTask
+from tests.reward_fixtures import run_stage
+made = CloningTask.batches
+def batches(self, first, count):
+    if first == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return made(self, first, count)
+CloningTask.batches = batches
+run_stage("clone_behaviour", Path(sys.argv[1]), **json.loads(sys.argv[2]), save_every_seconds=0.000001)
+"""
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
 def test_a_cloning_is_killed_goes_on_with_the_same_bits_and_plays(collected, model, tmp_path):
-    flags = (
-        f"--config.trajectories={collected}",
-        f"--config.network.model={model}",
-        "--config.network.prompt_tokens=200",
-        "--config.epochs=3",
-        "--config.optimizer.learning_rate=0.02",
-    )
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
-    process = subprocess.Popen(
-        command("clone_behaviour", killed, *flags, "--config.save_every_seconds=0.001"),
-        cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    wait_until(
-        lambda: process.poll() is not None or len([*(killed / "checkpoints").glob("[0-9]*")]) > 1,
-        "two evaluations",
-    )
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait(60)
-    for folder in (killed, whole):
-        launch("clone_behaviour", folder, *flags)
-    one, two = (learned(folder) for folder in (killed, whole))
+    values = {
+        "trajectories": str(collected),
+        "network.model": str(model),
+        "network.prompt_tokens": 200,
+        "num_devices": 1,
+        "epochs": 2,
+        "optimizer.learning_rate": 0.02,
+    }
+    whole, stopped = run_stage("clone_behaviour", tmp_path / "whole", **values), tmp_path / "killed"
+    killed(KILLED, str(stopped), json.dumps(values))
+    # The second evaluation waited for this one to be written; itself it may have been on its way.
+    assert (stopped / "checkpoints" / "0").exists()
+    run_stage("clone_behaviour", stopped, **values)
+    one, two = (learned(folder) for folder in (stopped, whole))
     jax.tree.map(np.testing.assert_array_equal, one, two)
     rows = [json.loads(row) for row in (whole / "metrics.jsonl").read_text().splitlines()]
     losses = [row["validation/loss"] for row in rows if "validation/loss" in row]
     assert losses[-1] < losses[0]
-    launch("evaluate", tmp_path / "played", f"--config.policy={whole}", "--config.episodes=2")
+    run_stage("evaluate", tmp_path / "played", policy=str(whole), episodes=2)
     assert json.loads((tmp_path / "played" / "evaluation.json").read_text())["episodes"] == 2
 
 
 @pytest.mark.slow
 def test_a_collection_is_killed_and_ends_with_the_same_trajectories(tmp_path):
-    flags = (
-        "--config.environment.name=BabyAI-GoToLocal-v0",
-        "--config.environment.babyai_text.observations=1",
-        "--config.steps=400",
-        "--config.policy=random",
-        "--config.lanes=4",
-    )
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    values = {"environment.babyai_text.observations": 1, "steps": 400, "policy": "random", "lanes": 4}
+    flags = [f"--config.{key}={value}" for key, value in {**values, "steps": 10**6}.items()]
+    stopped, whole = tmp_path / "killed", tmp_path / "whole"
     process = subprocess.Popen(
-        command("collect_trajectories", killed, *flags, f"--config.steps={10**6}"),
+        command("collect_trajectories", stopped, *flags),
         cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    journal = killed / ".episodes" / "episodes.jsonl"
+    journal = stopped / ".episodes" / "episodes.jsonl"
     wait_until(
         lambda: process.poll() is not None or (journal.exists() and journal.read_text().count("\n") > 4),
         "five episodes",
     )
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait(60)
-    assert not (killed / parquet.META).exists()
+    process.send_signal(signal.SIGKILL)
+    assert process.wait(60) == -signal.SIGKILL
+    assert not (stopped / parquet.META).exists()
     played = journal.read_text().splitlines()
     # How many steps are asked for is part of the run: the killed one is asked for as many as it had.
-    config = json.loads((killed / "config.json").read_text())
-    (killed / "config.json").write_text(json.dumps({**config, "steps": 400}))
-    for folder in (killed, whole):
-        launch("collect_trajectories", folder, *flags)
-    one, two = (parquet.read(folder / parquet.FILE) for folder in (killed, whole))
+    config = json.loads((stopped / "config.json").read_text())
+    (stopped / "config.json").write_text(json.dumps({**config, "steps": 400}))
+    for folder in (stopped, whole):
+        run_stage("collect_trajectories", folder, **values)
+    one, two = (parquet.read(folder / parquet.FILE) for folder in (stopped, whole))
     assert (one.prompts, one.actions) == (two.prompts, two.actions)
     assert len(played) > 4
     assert journal.read_text().splitlines()[: len(played) - 1] == played[:-1]

@@ -5,9 +5,6 @@ from __future__ import annotations
 import io
 import json
 import pickle
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +22,8 @@ from motif_jax.stages import collect_text, compare, evaluate_text, rank_text, re
 from motif_jax.support.errors import UserError
 from tests import text_agents
 from tests.language.conftest import compiled_quickly  # noqa: F401
-from tests.processes import REPOSITORY, wait_until
-from tests.reward_fixtures import environment, load_config
+from tests.processes import killed
+from tests.reward_fixtures import load_config
 
 SMALL = {"episodes": 6, "lanes": 4, "show": 2, "resamples": 50}
 
@@ -60,6 +57,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if not k.startswith("session")} for row in rows]
 
 
+@pytest.mark.slow
 def test_an_agents_games_are_counted_and_kept(evaluated: Path) -> None:
     found = evaluation_files.read_evaluation(evaluated)
     dialogues = parquet.read(evaluated / "dialogues.parquet")
@@ -80,6 +78,7 @@ def test_an_agents_games_are_counted_and_kept(evaluated: Path) -> None:
     assert "6 episodes, return" in log.told()
 
 
+@pytest.mark.slow
 def test_an_episode_is_the_same_beside_any_others_and_in_any_number_of_sessions(
     agent: Path, evaluated: Path, tmp_path: Path
 ) -> None:
@@ -96,7 +95,7 @@ def test_an_episode_is_the_same_beside_any_others_and_in_any_number_of_sessions(
         np.testing.assert_allclose(a["divergence"], b["divergence"], rtol=1e-3, atol=1e-3)
 
 
-def test_an_agent_that_was_trained_anew_does_not_go_on(agent: Path, evaluated: Path, tmp_path: Path) -> None:
+def test_an_agent_that_was_trained_anew_does_not_go_on(agent: Path, tmp_path: Path) -> None:
     workdir = tmp_path / "pinned"
     workdir.mkdir()
     (workdir / "plan.json").write_text(json.dumps({"digest": "another"}), encoding="utf-8")
@@ -104,6 +103,7 @@ def test_an_agent_that_was_trained_anew_does_not_go_on(agent: Path, evaluated: P
         evaluate(workdir, agent=str(agent))
 
 
+@pytest.mark.slow
 def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
     agent: Path, evaluated: Path, tmp_path: Path
 ) -> None:
@@ -129,26 +129,32 @@ def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
     np.testing.assert_allclose(scores["published"], scores["ilql"])
 
 
+# It dies when it writes its 41st episode.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from motif_jax.reports.evaluation_files import Journal
+from tests.stages.evaluate_text_test import evaluate
+append = Journal.append
+def dies(self, row):
+    if len(self.rows) == 40:
+        os.kill(os.getpid(), signal.SIGKILL)
+    append(self, row)
+Journal.append = dies
+evaluate(Path(sys.argv[1]), agent=sys.argv[2], policy="fitting", episodes=200, lanes=8)
+"""
+
+
 @pytest.mark.slow
 def test_a_killed_evaluation_goes_on(agent: Path, tmp_path: Path) -> None:
     workdir = tmp_path / "killed"
-    command = [
-        sys.executable, "-m", "motif_jax.launch", "--config=configs/evaluate_text.py:wordle", f"--workdir={workdir}",
-        f"--config.agent={agent}", "--config.policy=fitting", "--config.episodes=20000", "--config.lanes=8",
-        "--config.resamples=50",
-    ]  # fmt: skip
-    process = subprocess.Popen(command, cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL)
-    journal = workdir / evaluation_files.JOURNAL
-    wait_until(lambda: journal.exists() and journal.stat().st_size > 20_000, "episodes are written")
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    before = evaluation_files.read_rows(journal)
-    assert 0 < len(before) < 20_000
-    config = config_of(agent=str(agent), policy="fitting", episodes=len(before) + 3, show=8)
-    evaluate_text.check(config, workdir)
-    assert evaluate_text.run(config, workdir) is None
+    killed(KILLED, str(workdir), str(agent))
+    before = evaluation_files.read_rows(workdir / evaluation_files.JOURNAL)
+    assert len(before) == 40
+    # Some of those that it had begun are asked for, and some that it had not.
+    evaluate(workdir, agent=str(agent), policy="fitting", episodes=60)
     after = {row["index"]: row for row in evaluation_files.read_evaluation(workdir)["rows"]}
-    assert len(after) == len(before) + 3
+    assert len(after) == 60
     assert all(after[row["index"]] == row for row in before if row["index"] in after)
 
 
@@ -207,6 +213,7 @@ def test_what_an_agent_says_that_is_no_text_of_the_task_has_its_tokens() -> None
     assert tokenizer.encode("abc") == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_values_rank_what_was_said(agent: Path, tmp_path: Path) -> None:
     games = tmp_path / "games"
     config = load_config("collect_text", "branch")

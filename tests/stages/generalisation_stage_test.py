@@ -15,7 +15,7 @@ from motif_jax.stages import test_language_agent
 from motif_jax.support.errors import UserError
 from tests.language import talkers
 from tests.processes import wait_until
-from tests.reward_fixtures import REPOSITORY, command, environment, launch, load_config
+from tests.reward_fixtures import REPOSITORY, command, environment, load_config, run_stage
 
 LOCAL = "BabyAI-GoToLocal-v0"
 
@@ -89,6 +89,7 @@ def test_what_cannot_be_tested_is_refused(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_words_that_a_vocabulary_does_not_tell_apart_are_refused_by_name(tmp_path):
     model = talkers.write(tmp_path / "model")
     asked = {"policy": "zero_shot", "network.model": str(model), "tests": "action_names"}
@@ -99,18 +100,20 @@ def test_words_that_a_vocabulary_does_not_tell_apart_are_refused_by_name(tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
 def test_a_model_that_was_never_trained_is_tested_through_a_kill(tmp_path):
     model = talkers.write(tmp_path / "model")
-    flags = (
-        "--config.policy=zero_shot",
-        f"--config.network.model={model}",
-        "--config.network.prompt_tokens=160",
-        f"--config.environment.name={LOCAL}",
-        "--config.environment.max_episode_steps=8",
-        "--config.environment.babyai_text.observations=1",
-        "--config.tests=adj_synonym,actions_3,french",
-        "--config.episodes=2",
-    )
+    values = {
+        "policy": "zero_shot",
+        "network.model": str(model),
+        "network.prompt_tokens": 160,
+        "environment.name": LOCAL,
+        "environment.max_episode_steps": 8,
+        "environment.babyai_text.observations": 1,
+        "tests": "adj_synonym,actions_3,french",
+        "episodes": 2,
+    }
+    flags = [f"--config.{key}={value}" for key, value in values.items()]
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     process = subprocess.Popen(
         command("test_language_agent", killed, *flags),
@@ -120,8 +123,8 @@ def test_a_model_that_was_never_trained_is_tested_through_a_kill(tmp_path):
     wait_until(lambda: process.poll() is not None or (journal.exists() and journal.read_text()), "an episode")
     process.send_signal(signal.SIGKILL)
     process.wait(60)
-    launch("test_language_agent", killed, *flags)
-    launch("test_language_agent", whole, *flags)
+    for folder in (killed, whole):
+        run_stage("test_language_agent", folder, **values)
     one, two = (generalisation_files.read(folder)["tests"] for folder in (killed, whole))
     assert one == two
     assert {test["name"] for test in one} == {"no_modification_test", "adj_synonym", "actions_3", "french"}

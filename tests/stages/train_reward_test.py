@@ -7,9 +7,7 @@ import dataclasses
 import itertools
 import json
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import jax
@@ -22,10 +20,9 @@ from motif_jax.rewards.trained import read_trained
 from motif_jax.stages import train_reward
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import EXIT_CODE
+from tests.processes import killed
 from tests.reward_fixtures import (
-    REPOSITORY,
-    command,
-    environment,
     launch,
     load_config,
     make_dataset,
@@ -37,7 +34,7 @@ from tests.reward_fixtures import (
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 MEASURED = ("loss", "accuracy", "score_accuracy", "calibration_error")
-SMALL = ("--config.annotator=test", "--config.network.hidden_dim=32", "--config.chunk_steps=1")
+STEPS_PER_EPOCH = -(-(461 * 8 // 10 + 1) // 32)
 
 
 @pytest.fixture(scope="module")
@@ -47,29 +44,34 @@ def dataset(tmp_path_factory) -> Path:
     return folder
 
 
-def flags(dataset: Path, *more: str) -> tuple[str, ...]:
-    return (f"--config.dataset_dir={dataset}", *SMALL, *more)
-
-
 def rows(path: Path) -> list[dict[str, str]]:
     with open(path, encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def kill_when(process: subprocess.Popen, condition, number: int) -> None:
-    """Sends a signal as soon as `condition` holds."""
-    deadline = time.monotonic() + 600
-    while not condition() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert process.poll() is None, "it ended before the signal"
-    process.send_signal(number)
+def long_config(dataset: Path):
+    small = {"network.hidden_dim": 32, "chunk_steps": 1, "epochs": 3, "save_every_seconds": 0.000001}
+    return reward_config(dataset, **small)
 
 
-def start(workdir: Path, *more: str) -> subprocess.Popen:
-    return subprocess.Popen(
-        command("train_reward", workdir, *more), cwd=REPOSITORY, env=environment(),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+# Its signal comes when the batch of a step is made.
+STOPPED = """
+import os, sys
+from pathlib import Path
+from motif_jax.offline.reward_task import RewardTask
+from motif_jax.stages import train_reward
+from tests.stages.train_reward_test import long_config
+number, place, dataset, workdir = sys.argv[1:]
+made = RewardTask.batches
+def batches(self, first, count):
+    if first == int(place):
+        os.kill(os.getpid(), int(number))
+    return made(self, first, count)
+RewardTask.batches = batches
+config = long_config(Path(dataset))
+train_reward.check(config, Path(workdir))
+sys.exit(train_reward.run(config, Path(workdir)))
+"""
 
 
 def complete_steps(folder: Path) -> list[int]:
@@ -77,41 +79,37 @@ def complete_steps(folder: Path) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_killed_in_the_middle_of_an_epoch_it_ends_with_the_same_bits(dataset, tmp_path):
-    given = flags(dataset, "--config.save_every_seconds=0.000001", "--config.epochs=3")
-    whole = tmp_path / "whole"
-    launch("train_reward", whole, *given)
-    steps_per_epoch = -(-(461 * 8 // 10 + 1) // 32)
-    killed = tmp_path / "killed"
-    places = (steps_per_epoch // 2, steps_per_epoch + 3)
-    for number, place in zip((signal.SIGKILL, signal.SIGTERM), places, strict=True):
-        # One more than there is already at the least: the process is at work then, and hears the signal.
-        wanted = max(place, max(complete_steps(killed / "resume"), default=0) + 1)
-        process = start(killed, *given)
-        kill_when(process, lambda: max(complete_steps(killed / "resume"), default=0) >= wanted, number)  # noqa: B023
-        code = process.wait(timeout=300)
-        assert code == (-signal.SIGKILL if number == signal.SIGKILL else 75)
-        assert read_trained(killed).step < 3
-    launch("train_reward", killed, *given)
-    one, other = read_trained(whole), read_trained(killed)
+    whole = train(tmp_path / "whole", long_config(dataset))
+    stopped = tmp_path / "killed"
+    for number, place, returns in (
+        (signal.SIGKILL, STEPS_PER_EPOCH // 2, -signal.SIGKILL),
+        (signal.SIGTERM, STEPS_PER_EPOCH + 3, EXIT_CODE),
+    ):
+        killed(STOPPED, str(int(number)), str(place), str(dataset), str(stopped), returns=returns)
+        # What is written beside the training may be a step or two behind it.
+        assert place - 3 < max(complete_steps(stopped / "resume")) < place + 3
+    assert read_trained(stopped).step == 1
+    train(stopped, long_config(dataset))
+    one, other = read_trained(whole), read_trained(stopped)
     assert one.step == other.step == 3
     for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(other.params), strict=True):
         np.testing.assert_array_equal(a, b)
     assert one.statistics == other.statistics
     for name in ("train_metrics.csv", "val_metrics.csv", "reward_metrics/train_norm_quantiles.csv"):
-        assert (whole / name).read_text() == (killed / name).read_text()
-    steps = [json.loads(line)["step"] for line in (killed / "metrics.jsonl").read_text().splitlines()]
-    assert steps == [0, *itertools.accumulate([steps_per_epoch] * 3)]
+        assert (whole / name).read_text() == (stopped / name).read_text()
+    steps = [json.loads(line)["step"] for line in (stopped / "metrics.jsonl").read_text().splitlines()]
+    assert steps == [0, *itertools.accumulate([STEPS_PER_EPOCH] * 3)]
     # Done is done: the same command again changes nothing.
-    before = (killed / "summary.json").read_bytes()
-    launch("train_reward", killed, *given)
-    assert (killed / "summary.json").read_bytes() == before
+    before = (stopped / "summary.json").read_bytes()
+    train(stopped, long_config(dataset))
+    assert (stopped / "summary.json").read_bytes() == before
 
 
 @pytest.mark.slow
 def test_wrong_input_is_one_line_and_code_2(dataset, tmp_path):
-    printed = launch("train_reward", tmp_path / "r", *flags(dataset, "--config.batch_size=0"), code=2)
+    given = (f"--config.dataset_dir={dataset}", "--config.annotator=test", "--config.batch_size=0")
+    printed = launch("train_reward", tmp_path / "r", *given, code=2)
     assert printed.strip().splitlines()[-1] == "error: config.batch_size=0: must be a number above 0"
 
 
