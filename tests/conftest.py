@@ -12,27 +12,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+
 # Before jax is imported anywhere: tests of data parallelism need several devices on any machine.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 
-import numpy as np
-import pytest
+# What one test, or a process that it starts, has compiled, all others find; it is theirs alone, and nothing stays. The processes
+# of xdist are started later, and find the folder in their environment; conftest.py files of folders may import jax.
+PROGRAMS = None
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    PROGRAMS = os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="motif-programs-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 GOLDEN = Path(__file__).parent / "golden"
 REPOSITORY = Path(__file__).parent.parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What one test, or a process that it starts, has compiled, all others find; it is theirs alone, and nothing stays.
-
-    jax is not imported yet. The processes of xdist are started later, and find the folder in their environment.
-    """
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        folder = tempfile.mkdtemp(prefix="motif-programs-")
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
-        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    """What was compiled goes with the run that made it."""
+    if PROGRAMS is not None:
+        config.add_cleanup(functools.partial(shutil.rmtree, PROGRAMS, ignore_errors=True))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
