@@ -34,7 +34,7 @@ def write(
         }
     )  # fmt: skip
     network = TextAgent(LanguageModel(config), design or Design())
-    params = jax.tree.map(np.asarray, network.init(jax.random.key(seed)))
+    params = jax.tree.map(np.asarray, jax.jit(network.init)(jax.random.key(seed)))
     folder.mkdir(parents=True, exist_ok=True)
     agent_folder.write(folder / "agent", network, params, method, {}, task, options, tokenizer)
     return folder

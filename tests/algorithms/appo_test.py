@@ -20,6 +20,8 @@ from tests.agents import (
     random_batch,
 )
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 
 @functools.cache
 def plain_update() -> tuple[Any, appo.TrainState, Any]:

@@ -68,7 +68,8 @@ def test_one_step_equals_golden(network: MessageClassifier, golden: Any) -> None
 
 @pytest.mark.slow
 def test_fresh_parameters_are_pytorchs_own() -> None:
-    tensors = layout.to_torch(MessageClassifier().init(jax.random.key(3)))
+    params = jax.jit(MessageClassifier().init)(jax.random.key(3))
+    tensors = layout.to_torch(params)
     for name, tensor in tensors.items():
         if name == "embedding/weight":
             assert np.std(tensor) == pytest.approx(1, abs=0.05)
@@ -77,11 +78,8 @@ def test_fresh_parameters_are_pytorchs_own() -> None:
         assert np.abs(tensor).max() <= 1 / np.sqrt(fan_in)
         if tensor.size > 50:
             assert np.abs(tensor).max() > 0.9 / np.sqrt(fan_in)
-    values = np.asarray(
-        MessageClassifier().probability(
-            MessageClassifier().init(jax.random.key(3)), np.random.default_rng(0).integers(32, 99, (9, 256), np.uint8)
-        )
-    )  # fmt: skip
+    messages = np.random.default_rng(0).integers(32, 99, (9, 256), np.uint8)
+    values = np.asarray(jax.jit(MessageClassifier().probability)(params, messages))
     assert np.all((values > 0.45) & (values < 0.55))
 
 
@@ -94,9 +92,10 @@ def test_members_learn_as_each_would_alone_and_soft_targets_pull_halfway() -> No
     batch = LabelBatch(messages, np.linspace(0, 1, 8, dtype=np.float32), np.ones(8, np.float32))
     together = classification.init_state(network, optimizer, jax.random.key(1), 2)
     after, _ = jax.jit(classification.make_train_step(network, optimizer, 2, 96))(together, batch, None)
+    step = jax.jit(classification.make_train_step(network, optimizer, 1, 96))
     for member in range(2):
         one: Any = jax.tree.map(lambda leaf, m=member: leaf[m], together)
-        alone, _ = jax.jit(classification.make_train_step(network, optimizer, 1, 96))(one, batch, None)
+        alone, _ = step(one, batch, None)
         jax.tree.map(
             lambda a, b, m=member: np.testing.assert_allclose(a[m], b, rtol=1e-4, atol=2e-5),
             after.params,

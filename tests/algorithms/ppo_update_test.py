@@ -18,6 +18,7 @@ from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 STEPS, ROLLOUTS, WIDTH, ACTIONS = 6, 4, 5, 3
 
 

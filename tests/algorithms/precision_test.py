@@ -20,6 +20,7 @@ from tests.agents import (
     random_params,
 )
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 LENGTH, ROLLOUTS = 8, 4
 
 

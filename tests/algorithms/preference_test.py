@@ -16,6 +16,7 @@ from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from tests.golden_numbers import GRADIENT, UPDATE, assert_golden, recipe_reward
 from tests.reward_fixtures import load_config
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 # A pair's loss does not change with the head's bias: its gradient is rounding and nothing else.
 NOISE = 1e-7
 HEAD_BIAS = "reward_head/bias"
@@ -71,7 +72,8 @@ def without_noise(tree):
 def test_train_step_equals_golden(step_case):
     g, network, optimizer, state, messages, batch = step_case
     length = used_length(np.asarray(messages))
-    rewards = preference.step_rewards(network, state.params, messages, batch, length)[..., 0]
+    rewards_of = jax.jit(lambda params: preference.step_rewards(network, params, messages, batch, length))
+    rewards = rewards_of(state.params)[..., 0]
     np.testing.assert_allclose(rewards, g["rewards"], rtol=1e-5, atol=1e-5)
     loss = preference.make_loss(network, 1, length, None)
     (value, metrics), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(
@@ -147,14 +149,16 @@ def test_members_of_an_ensemble_train_as_if_alone(step_case):
     optimizer = optax.chain(optax.clip_by_global_norm(CLIP), optax.sgd(1.0))
     batch = batch._replace(weights=np.concatenate([batch.weights, np.linspace(0, 2, 48)[None]]).astype("f"))
 
+    steps = {members: jax.jit(preference.make_train_step(network, optimizer, members)) for members in (1, 2)}
+
     def train(state, batch, members=1):
-        step, losses = jax.jit(preference.make_train_step(network, optimizer, members)), []
+        losses = []
         for _ in range(3):
-            state, metrics = step(state, messages, batch)
+            state, metrics = steps[members](state, messages, batch)
             losses.append(float(metrics["loss"]))
         return state, losses
 
-    both = preference.init_state(network, optimizer, jax.random.key(3), members=2)
+    both = jax.jit(lambda key: preference.init_state(network, optimizer, key, members=2))(jax.random.key(3))
     trained, losses = train(both, batch, members=2)
     assert losses[2] < losses[0]
     for member in range(2):

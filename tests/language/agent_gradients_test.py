@@ -50,7 +50,7 @@ def apart() -> Any:
     flat = lambda x: jnp.swapaxes(jnp.asarray(x), 0, 1).reshape(-1, *x.shape[2:])  # noqa: E731
     reward = jnp.asarray(batch.reward) * config.reward.extrinsic_scale
     tokens = batch.observation["tokens"]
-    bootstrap = other.rows(params, jnp.asarray(tokens[-1]))[1]
+    bootstrap = jax.jit(other.rows)(params, jnp.asarray(tokens[-1]))[1]
     discount = config.algorithm.gamma * (1.0 - trajectory.done(batch))
     found = ppo.targets(
         batch.behaviour_value, bootstrap, reward, discount, batch.last[:-1], config.algorithm.gae_lambda
@@ -69,6 +69,7 @@ def apart() -> Any:
     return params, logits, rows, gradient
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_every_action_as_a_row() -> None:
     _, network, batch = subject()
     params, wanted, _, _ = apart()
@@ -77,7 +78,8 @@ def test_scores_are_those_of_every_action_as_a_row() -> None:
     np.testing.assert_allclose(logits, wanted, rtol=TOLERANCE, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("devices", [1, 4, pytest.param("split", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [4, "split"])
 def test_losses_and_gradients_are_too_on_any_devices(devices: Any) -> None:
     chosen, network, batch = subject()
     params, _, rows, gradient = apart()

@@ -75,13 +75,17 @@ def test_logits_are_the_scores_of_the_actions_and_values_come_from_the_first_sta
     assert value.shape == (2, 2)
     model = language.load(folder)
     valid = tokens >= 0
-    states, prompt = model.model.prefill(model.params, np.maximum(tokens, 0), valid)
-    if name == "t5":
-        start = np.zeros((4, 1, 1), np.int32)
-        first = model.model.extend(model.params, prompt, start, np.ones_like(start, bool))[0].after[:, 0, 0]
-    else:
-        first = states.after[np.arange(4), valid.sum(1) - 1]
-    wanted = one.heads.apply(params["heads"], "value", first)
+
+    def first_value(read):
+        states, prompt = model.model.prefill(read, jnp.maximum(tokens, 0), valid)
+        if name == "t5":
+            start = jnp.zeros((4, 1, 1), jnp.int32)
+            first = model.model.extend(read, prompt, start, jnp.ones_like(start, bool))[0].after[:, 0, 0]
+        else:
+            first = states.after[jnp.arange(4), valid.sum(1) - 1]
+        return one.heads.apply(params["heads"], "value", first)
+
+    wanted = jax.jit(first_value)(model.params)
     np.testing.assert_allclose(value.reshape(-1), wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -96,7 +100,8 @@ def test_a_head_can_be_the_policy(folders, name):
     assert (logits.shape, value.shape) == ((4, 6), (4,))
     assert not np.allclose(logits[0], logits[1])
     by_score = agent.make(settings(model=str(folder)), spec(folder))
-    scored = by_score.rows({"model": params["model"], "heads": {"value": params["heads"]["value"]}}, tokens)
+    both = {"model": params["model"], "heads": {"value": params["heads"]["value"]}}
+    scored = jax.jit(by_score.rows)(both, tokens)
     np.testing.assert_allclose(value, scored[1], rtol=1e-4, atol=1e-5)
 
 
@@ -124,9 +129,9 @@ def _at(tree, path):
 def test_a_row_of_nothing_is_finite(folders):
     folder = folders["gpt2"]
     one = agent.make(settings(model=str(folder)), spec(folder))
-    params = one.init(jax.random.key(1))
+    params, rows = one.init(jax.random.key(1)), jax.jit(one.rows)
     for tokens in (jnp.zeros((1, 160), jnp.int32), jnp.full((1, 160), -1)):
-        logits, value = one.rows(params, tokens)
+        logits, value = rows(params, tokens)
         assert np.isfinite(logits).all()
         assert np.isfinite(value).all()
 
@@ -208,13 +213,17 @@ def test_the_published_scores_are_the_policys_logits(folders, changes, form, pad
     params, (tokens, _) = one.init(jax.random.key(1)), prompts(folder)
     logits, _ = jax.jit(one.rows)(params, tokens)
     valid = tokens >= 0
-    _, context = one.model.prefill(params["model"], jnp.maximum(tokens, 0), valid)
     words, there = (jnp.broadcast_to(part, (4, *part.shape)) for part in one.candidates)
-    inputs = jnp.pad(words[..., :-1], ((0, 0), (0, 0), (1, 0)))  # the start token is 0
-    states, _ = one.model.extend(params["model"], context, inputs, jnp.ones(inputs.shape, bool))
-    each = one.model.logits(params["model"], states.after)
-    chosen = jnp.take_along_axis(each, words[..., None], axis=-1)[..., 0]
-    wanted = candidate_scores(chosen, jax.nn.logsumexp(each, axis=-1), there, form, pad_plus_one=pad)
+
+    def by_hand(read):
+        _, context = one.model.prefill(read, jnp.maximum(tokens, 0), valid)
+        inputs = jnp.pad(words[..., :-1], ((0, 0), (0, 0), (1, 0)))  # the start token is 0
+        states, _ = one.model.extend(read, context, inputs, jnp.ones(inputs.shape, bool))
+        each = one.model.logits(read, states.after)
+        chosen = jnp.take_along_axis(each, words[..., None], axis=-1)[..., 0]
+        return candidate_scores(chosen, jax.nn.logsumexp(each, axis=-1), there, form, pad_plus_one=pad)
+
+    wanted = jax.jit(by_hand)(params["model"])
     assert not there.all()
     np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
 
@@ -261,8 +270,8 @@ def test_a_prompt_may_have_its_own_actions(folders, name):
     candidates[1, 3] = -1
     params = plain.init(jax.random.key(1))
     rows = {"tokens": tokens[None, :2], "candidates": jnp.asarray(candidates)[None]}
-    logits, value, _ = own.apply(params, rows, own.initial_state(2), jnp.zeros((1, 2), bool))
-    wanted, values = plain.rows(params, tokens[:2])
+    logits, value, _ = jax.jit(own.apply)(params, rows, own.initial_state(2), jnp.zeros((1, 2), bool))
+    wanted, values = jax.jit(plain.rows)(params, tokens[:2])
     expected = np.take_along_axis(np.asarray(wanted), order, axis=1)
     expected[1, 3] = MASKED
     np.testing.assert_allclose(logits[0], expected, rtol=1e-4, atol=1e-5)
@@ -277,7 +286,8 @@ def test_prompts_are_cropped_to_few_lengths(folders):
         assert one.cropped({"tokens": tokens})["tokens"].shape == (2, 3, wanted)
 
 
-@pytest.mark.parametrize("base", ["float32", pytest.param("int8", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("base", ["float32", "int8"])
 def test_low_rank_additions_are_learned_to_a_frozen_base(folders, base):
     folder = folders["t5"]
     changes = {"patterns": "*/attention/query, */cross_attention/value", "rank": 2, "base": base}

@@ -71,37 +71,37 @@ def test_length_normalisation_divides_by_a_candidates_tokens(loaded: Any) -> Non
 def test_a_cache_gives_what_the_whole_text_gives(loaded: Any) -> None:
     """Also for texts that grow by turns of different length."""
     model, params = loaded("llama")
-    whole, _ = model.prefill(params, TOKENS, VALID)
-    _, prompt = model.prefill(params, TOKENS[:, :5], VALID[:, :5])
+    prefill, extend = jax.jit(model.prefill), jax.jit(model.extend)
+    whole, _ = prefill(params, TOKENS, VALID)
+    _, prompt = prefill(params, TOKENS[:, :5], VALID[:, :5])
     cache, parts = model.start(recipes.BATCH, 1, 8), []
     for start, stop in ((5, 7), (7, 8), (8, 10)):
-        states, cache = model.extend(
-            params, prompt, TOKENS[:, None, start:stop], VALID[:, None, start:stop], cache
-        )
+        states, cache = extend(params, prompt, TOKENS[:, None, start:stop], VALID[:, None, start:stop], cache)
         parts.append(states.after[:, 0])
     np.testing.assert_allclose(jnp.concatenate(parts, axis=1), whole.after[:, 5:], rtol=2e-4, atol=2e-5)
 
     # Padding inside a text's own slots, where one row has said less than another, changes nothing.
     more = jnp.array([[7, 8], [9, 0], [11, 12]])[:, None]
     good = jnp.array([[True, True], [True, False], [True, True]])[:, None]
-    _, cache = model.extend(params, prompt, more, good, model.start(recipes.BATCH, 1, 8))
-    last, _ = model.extend(params, prompt, jnp.full((3, 1, 1), 13), jnp.ones((3, 1, 1), bool), cache)
+    _, cache = extend(params, prompt, more, good, model.start(recipes.BATCH, 1, 8))
+    last, _ = extend(params, prompt, jnp.full((3, 1, 1), 13), jnp.ones((3, 1, 1), bool), cache)
     alone = jnp.concatenate([TOKENS[1:2, :5], jnp.array([[9, 13]])], axis=1)
     seen = jnp.concatenate([VALID[1:2, :5], jnp.ones((1, 2), bool)], axis=1)
-    expected, _ = model.prefill(params, alone, seen)
+    expected, _ = prefill(params, alone, seen)
     np.testing.assert_allclose(last.after[1, 0, 0], expected.after[0, -1], rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.slow
 def test_embeddings_stand_in_for_tokens_and_stacked_parameters_run_as_one_program(loaded: Any) -> None:
     model, params = loaded("gpt2")
-    states, _ = model.prefill(params, TOKENS, VALID)
-    given, _ = model.prefill(params, None, VALID, embeddings=model.embed(params, TOKENS))
-    np.testing.assert_array_equal(states.after, given.after)
+    prefill = jax.jit(model.prefill)
+    states, _ = prefill(params, TOKENS, VALID)
+    given, _ = prefill(params, None, VALID, embeddings=jax.jit(model.embed)(params, TOKENS))
+    np.testing.assert_allclose(states.after, given.after, rtol=1e-6, atol=1e-6)
     other = jax.tree.map(lambda leaf: leaf * 1.5, params)
     stacked = jax.tree.map(lambda a, b: jnp.stack([a, b]), params, other)
-    both, _ = jax.vmap(model.prefill, in_axes=(0, None, None))(stacked, TOKENS, VALID)
-    apart, _ = model.prefill(other, TOKENS, VALID)
+    both, _ = jax.jit(jax.vmap(model.prefill, in_axes=(0, None, None)))(stacked, TOKENS, VALID)
+    apart, _ = prefill(other, TOKENS, VALID)
     np.testing.assert_allclose(both.after[1], apart.after, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(both.before[0], states.before, rtol=1e-4, atol=1e-5)
 

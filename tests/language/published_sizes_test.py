@@ -50,6 +50,12 @@ def model_of(name: str, **changes: Any) -> LanguageModel:
     return LanguageModel(config.parse(SIZES[name][0]), jnp.bfloat16, **changes)
 
 
+def with_layers(model: LanguageModel, count: int) -> LanguageModel:
+    """Layers are alike: a few of them are enough of a program."""
+    few = {"layers": count, "encoder_layers": min(count, model.config.encoder_layers)}
+    return dataclasses.replace(model, config=dataclasses.replace(model.config, **few))  # type: ignore[arg-type]
+
+
 def shapes_of(model: LanguageModel, dtype: Any = jnp.float32) -> Any:
     made = jax.eval_shape(LanguageModel(model.config).init, jax.random.key(0))
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), made)
@@ -69,7 +75,7 @@ def for_cuda(program: Any, *arguments: Any) -> str:
 def test_a_step_of_training_is_lowered_for_gpus(name: str) -> None:
     """bfloat16 with float32 master weights, layers computed again, logits in chunks, dropout, over a mesh."""
     _, _, length, written, mesh = SIZES[name]
-    model, optimizer = model_of(name, remat=True), optax.adamw(1e-5)
+    model, optimizer = with_layers(model_of(name, remat=True), 3), optax.adamw(1e-5)
     sizes = dict(zip(sharding.AXES, mesh, strict=True))
     parallel = Sharded(sizes, functools.partial(sharding.spec_of, config=model.config, sizes=sizes))
 
@@ -111,10 +117,7 @@ def test_a_step_of_training_is_lowered_for_gpus(name: str) -> None:
 @published
 def test_scoring_and_writing_are_lowered_for_gpus(name: str) -> None:
     _, _, length, _, _ = SIZES[name]
-    model = model_of(name)
-    # Layers are alike: two of them are enough of a program that is not split.
-    settings = {"layers": 2, "encoder_layers": min(2, model.config.encoder_layers)}
-    model = LanguageModel(dataclasses.replace(model.config, **settings), jnp.bfloat16)  # type: ignore[arg-type]
+    model = with_layers(model_of(name), 2)
     params = shapes_of(model, jnp.bfloat16)
     prompt = jax.ShapeDtypeStruct((4, length - 16), jnp.int32)
     valid = jax.ShapeDtypeStruct(prompt.shape, bool)

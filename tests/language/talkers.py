@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,11 @@ GPT2 |= {"bos_token_id": 1, "eos_token_id": 1}
 CONFIGS: dict[str, dict[str, Any]] = {"t5": T5, "gpt2": GPT2}
 
 
+@functools.cache
+def _initialiser(settings: config.ModelConfig) -> Callable[[jax.Array], Any]:
+    return jax.jit(LanguageModel(settings).init)
+
+
 def write(path: Path, name: str = "t5", seed: int = 0) -> Path:
     """Writes a checkpoint of that architecture with fresh weights."""
     path.mkdir(parents=True, exist_ok=True)
@@ -34,5 +41,5 @@ def write(path: Path, name: str = "t5", seed: int = 0) -> Path:
     backend.save(str(path / "tokenizer.json"))
     (path / "config.json").write_text(json.dumps({**CONFIGS[name], "vocab_size": len(WORDS)}))
     settings = config.read(path)
-    folder.write(path, settings, LanguageModel(settings).init(jax.random.key(seed)))
+    folder.write(path, settings, _initialiser(settings)(jax.random.key(seed)))
     return path

@@ -19,7 +19,7 @@ from motif_jax.language.tokens import Tokenizer, bucket, padded
 from motif_jax.support.errors import UserError
 from tests.language import models as checkpoints
 from tests.processes import REPOSITORY
-from tests.reward_fixtures import launch
+from tests.reward_fixtures import run_stage
 
 TEXT = ["go to the red ball", "go forward", "turn left", "turn right", "pick up the key", "the door is open"]
 ACTIONS = ["turn left", "turn right", "go forward"]
@@ -177,19 +177,15 @@ def test_stages_go_on_where_they_were(folder: Path, tmp_path: Path) -> None:
     rows = [{"prompt": text, "candidates": ACTIONS} for text in TEXT]
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for stage, output in (("score_text", "scores.jsonl"), ("generate_text", "generated.jsonl")):
-        more = [f"--config.model={folder}", f"--config.file={questions}", "--config.batch=2"]
-        more += (
-            ["--config.most=6", "--config.sampling.greedy=False"]
-            if stage == "generate_text"
-            else ["--config.page=2"]
-        )
+        values: dict[str, Any] = {"model": str(folder), "file": str(questions), "batch": 2}
+        values |= {"most": 6, "sampling.greedy": False} if stage == "generate_text" else {"page": 2}
         whole, cut = tmp_path / stage, tmp_path / f"{stage}_cut"
         for workdir in (whole, cut):
             if workdir == cut:
                 shutil.copytree(whole, cut)
                 lines = (whole / output).read_bytes().split(b"\n")
                 (cut / output).write_bytes(b"\n".join(lines[:3]) + b"\n" + lines[3][:7])
-            launch(stage, workdir, *more, variant="")
+            run_stage(stage, workdir, "", **values)
         assert (cut / output).read_bytes() == (whole / output).read_bytes()
         found = [json.loads(line) for line in (whole / output).read_text().splitlines()]
         assert [row["prompt"] for row in found] == TEXT
@@ -198,15 +194,8 @@ def test_stages_go_on_where_they_were(folder: Path, tmp_path: Path) -> None:
     assert page == (tmp_path / "score_text_cut" / "tokens.html").read_text()
     assert page.count('class="tokens"') == 2 * len(ACTIONS)
     questions.write_text("".join(json.dumps(row) + "\n" for row in reversed(rows)))
-    refused = launch(
-        "score_text",
-        tmp_path / "score_text",
-        f"--config.model={folder}",
-        f"--config.file={questions}",
-        variant="",
-        code=2,
-    )
-    assert "answers another prompt" in refused
+    with pytest.raises(UserError, match="answers another prompt"):
+        run_stage("score_text", tmp_path / "score_text", "", model=str(folder), file=str(questions))
 
 
 @pytest.mark.parametrize("content", ["", '{"prompt": 3}\n', "{\n", '{"prompt": "a", "candidates": []}\n'])

@@ -23,6 +23,7 @@ from tests.agents import (
 )
 from tests.golden_numbers import GRADIENT, Closeness, assert_golden, recipe_params
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 VARIANTS: dict[str, dict[str, Any]] = {
     "lstm": {"core": "lstm"},
     "no_rnn": {"core": "none"},
@@ -38,7 +39,8 @@ def features_of(network: agent.AgentNetwork, params: Any, observation: dict[str,
     def encode(module: Any, fields: Any) -> Any:
         return module.actor.encoder(fields)
 
-    return np.asarray(network.module.apply({"params": params}, observation, method=encode))
+    apply = jax.jit(lambda params, fields: network.module.apply({"params": params}, fields, method=encode))
+    return np.asarray(apply(params, observation))
 
 
 @pytest.mark.slow
@@ -52,7 +54,8 @@ def test_one_step_is_the_golden_one(golden: Any) -> None:
     rows = {name: x[None] for name, x in observation.items()}
     first = np.zeros((1, 8), bool)
     # Prepared parameters look the first convolution up; bare ones draw so few pictures.
-    for apply, given in ((network.apply, params), (jax.jit(network.apply), network.prepare(params))):
+    apply = jax.jit(network.apply)
+    for given in (params, jax.jit(network.prepare)(params)):
         logits, value, state = apply(given, rows, numbers["state_in"], first)
         np.testing.assert_allclose(logits[0], numbers["logits"], rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(value[0], numbers["value"], rtol=1e-5, atol=1e-5)

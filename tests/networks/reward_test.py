@@ -12,6 +12,7 @@ from motif_jax.networks.reward import RewardArchitecture, RewardNetwork, hero_wi
 from motif_jax.networks.status import scale_status
 from tests.golden_numbers import GRADIENT, assert_golden, recipe_reward
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 VARIANTS = {
     "small": {"message": "lt_cnn_small"},
     "blstats": {"status": True},

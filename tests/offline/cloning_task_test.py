@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -47,16 +48,17 @@ def test_losses_are_those_of_the_experts_tokens(network):
     params = network.init(jax.random.key(3))
     prompts = jnp.array([[5, 6, 7, 8, -1, -1], [9, 10, 11, 12, 13, 14], [5, 5, 5, -1, -1, -1]])
     batch = Batch(prompts, jnp.array([0, 3, 5]), jnp.array([True, True, False]))
-    logits, _ = network.rows(params, prompts)
-    among = cloning_task.sums(network, None, params, batch)
+    logits, _ = jax.jit(network.rows)(params, prompts)
+    among = jax.jit(functools.partial(cloning_task.sums, network, None))(params, batch)
     expected = -jax.nn.log_softmax(logits)[jnp.arange(3), batch.actions][:2].sum()
     np.testing.assert_allclose(among.loss, expected, rtol=1e-5)
     assert (among.weight, among.rows) == (2, 2)
 
     words, there = (np.asarray(part) for part in network.candidates)
+    score = jax.jit(functools.partial(scoring.score, network.model))
     for length, pads in ((None, 0), (4, 1)):
         spoken, counts = cloning_task.targets(network, 1, 0, length)
-        found = cloning_task.sums(spoken, jnp.asarray(counts), params, batch)
+        found = jax.jit(functools.partial(cloning_task.sums, spoken, jnp.asarray(counts)))(params, batch)
         expected, tokens = 0.0, 0
         for row in range(2):
             action = int(batch.actions[row])
@@ -64,8 +66,8 @@ def test_losses_are_those_of_the_experts_tokens(network):
             target += [0] * (length - len(target)) if length else []
             assert bool(pads) == (0 in target)
             valid = prompts[row : row + 1] >= 0
-            by_itself = scoring.score(
-                network.model, params["model"], jnp.maximum(prompts[row : row + 1], 0), valid,
+            by_itself = score(
+                params["model"], jnp.maximum(prompts[row : row + 1], 0), valid,
                 jnp.array([target]), jnp.ones((1, len(target)), bool),
             )  # fmt: skip
             expected, tokens = expected - float(by_itself.total[0, 0]), tokens + len(target)
@@ -77,7 +79,8 @@ def test_tokens_are_predicted_by_their_probabilities_whatever_it_acts_by(network
     acting = dataclasses.replace(network, form="raw_logit", by_length=True, pad_plus_one=True)
     wanted, given = (cloning_task.targets(each, 1, 0, None)[0] for each in (network, acting))
     params, prompts = network.init(jax.random.key(3)), jnp.array([[5, 6, 7]])
-    np.testing.assert_array_equal(given.rows(params, prompts)[0], wanted.rows(params, prompts)[0])
+    one, other = (jax.jit(each.rows)(params, prompts)[0] for each in (given, wanted))
+    np.testing.assert_array_equal(one, other)
 
 
 def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):

@@ -15,6 +15,7 @@ from motif_jax.offline.reward_task import RewardTask
 from motif_jax.rewards.trained import architecture_of, read_trained
 from tests.reward_fixtures import load_config, make_dataset, train
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 BATCH, EPOCHS, SEED = 32, 2, 777
 LEARNING_RATE, B1, B2, EPS = 1e-5, 0.9, 0.999, 1e-8
 

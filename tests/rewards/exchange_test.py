@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import struct
@@ -23,9 +24,13 @@ from tests.reward_fixtures import launch, load_config
 ARCHITECTURE = RewardArchitecture(message="lt_cnn_small", hidden_dim=8)
 
 
+@functools.cache
+def fresh(seed):
+    return jax.tree.map(np.asarray, jax.jit(RewardNetwork(ARCHITECTURE).init)(jax.random.key(seed)))
+
+
 def make_reward(folder, seed=0, **values):
-    network = RewardNetwork(ARCHITECTURE)
-    params = jax.tree.map(np.asarray, jax.jit(network.init)(jax.random.key(seed)))
+    network, params = RewardNetwork(ARCHITECTURE), fresh(seed)
     parts = {
         "statistics": exchange.statistics_of(0.5, 2.0, np.linspace(-1, 1, 19).tolist()),
         "config": {"stage": "train_reward", "compat": {"glyph_crop_centre": False}},

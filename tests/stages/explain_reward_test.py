@@ -121,7 +121,7 @@ def test_no_threshold_through_the_flags(runs, tmp_path):
     assert (tmp_path / "r" / "report.html").exists()
 
 
-def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message(tmp_path, capsys):
+def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message(runs, tmp_path, capsys):
     make_dataset(tmp_path / "dataset", pairs=60, messages=10)
     train(
         tmp_path / "a",
@@ -156,10 +156,16 @@ def test_a_reward_that_reads_more_is_averaged_over_the_steps_that_show_a_message
             {"text": "Hello"},
             "config.text='Hello': must be empty: .* reads message, blstats, not the message alone",
         ),
-        ({"other.dir": str(tmp_path / "a"), "reward.dir": str(tmp_path / "plain")}, "blstats.npy is missing"),
+        (
+            {
+                "other.dir": str(tmp_path / "a"),
+                "reward.dir": str(runs / "a"),
+                "dataset_dir": str(tmp_path / "dataset"),
+            },
+            "blstats.npy is missing",
+        ),
     ):
         if "other.dir" in values:
-            train(tmp_path / "plain", reward_config(tmp_path / "dataset", **{"network.hidden_dim": 32}))
             (tmp_path / "dataset" / "data" / "blstats.npy").unlink()
         refuses(tmp_path, tmp_path / "refused", values, words)
 

@@ -59,6 +59,7 @@ def test_pictures_of_a_run_are_written(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
 def test_a_reward_of_more_than_the_message_has_a_page(tmp_path):
     make_dataset(tmp_path / "dataset", pairs=40, glyphs=True)
     network = {"network.status": True, "network.crop": True, "network.embedding_dim": 8}
