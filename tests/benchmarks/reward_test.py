@@ -11,6 +11,7 @@ from tests import reward_fixtures
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
 def test_a_small_run_agrees_with_its_yardstick():
     options = reward.options()
     options.update(

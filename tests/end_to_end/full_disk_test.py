@@ -24,11 +24,11 @@ def run(stage: str, workdir: Path, *flags: str, limit: int | None = None) -> tup
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    # The tests' own folder of programs is no part of a run; it would warn of the limit, too.
-    alone = {**environment(), "JAX_COMPILATION_CACHE_DIR": ""}
+    # The tests' own folder of programs would warn of the limit, too.
+    own = {**environment(), "JAX_COMPILATION_CACHE_DIR": ""} if limit is not None else environment()
     done = subprocess.run(
-        command(stage, workdir, *flags), cwd=REPOSITORY, env=alone, capture_output=True, text=True,
-        timeout=240, check=False, preexec_fn=limit_files,
+        command(stage, workdir, *flags), cwd=REPOSITORY, env=own, capture_output=True, text=True,
+        timeout=500, check=False, preexec_fn=limit_files,
     )  # fmt: skip
     return done.returncode, done.stderr.splitlines()
 
@@ -77,7 +77,7 @@ def test_a_reward_training_below_a_limit_of_file_sizes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [400_000, 4_500_000], ids=["in a file", "in a checkpoint"])
 def test_an_agents_training_on_a_full_disk(tmp_path: Path, size: int) -> None:
     folder = tmp_path / "disk" / "run"
-    flags = ("--config.record_every=1", "--config.log_every_seconds=1.0")
+    flags = ("--config.record_every=1", "--config.log_every_seconds=1.0", "--config.compile_cache=")
     with small_disk(folder.parent, size) as resize:
         told_in_one_line(*run("train_agent", folder, *flags), "No space left on device", folder)
         resize(100_000_000)

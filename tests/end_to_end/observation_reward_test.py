@@ -23,6 +23,10 @@ def test_an_agent_learns_from_a_reward_of_whole_observations(tmp_path: Path) -> 
         "reward__intrinsic_coefficient": 0.1,
         "save_every_steps": 256,
         "log_every_seconds": 0.1,
+        # An agent that is compiled fast: this is about what it is paid.
+        "network__encoder": "flat",
+        "network__flat_sizes": "(16,)",
+        "network__hidden_size": 16,
     }
     seen = 0
     for steps in (512, 1_024):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax.stages import probe_language_agent
+from tests import reward_fixtures
 from tests.language import talkers
 from tests.processes import REPOSITORY, wait_until
 from tests.reward_fixtures import load_config
@@ -32,7 +32,7 @@ def command(config: str, workdir: Path, **flags: object) -> list[str]:
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, "JAX_NUM_CPU_DEVICES": "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return {**reward_fixtures.environment(), "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
 
 def launch(tmp_path: Path, config: str, workdir: Path, **flags: object) -> subprocess.CompletedProcess[str]:
@@ -54,7 +54,7 @@ def test_it_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
         lambda: process.poll() is not None or len([*checkpoints.glob("[0-9]*")]) > 1, "two checkpoints"
     )
     process.send_signal(signal.SIGKILL)
-    said = process.communicate(timeout=240)[1]
+    said = process.communicate(timeout=500)[1]
     assert process.returncode == -signal.SIGKILL, said[-2000:]
     saved = max(int(path.name) for path in checkpoints.glob("[0-9]*"))
     done = launch(tmp_path, "train_language_agent.py:smoke", agent, **flags, train_for_env_steps=saved + 100)

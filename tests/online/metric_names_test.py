@@ -64,6 +64,8 @@ def test_rows_of_a_training_with_a_reward(tmp_path: Path) -> None:
     config.serial, config.log_every_seconds, config.train_for_env_steps = True, 1e-9, 512
     config.environment.max_episode_steps = 40
     config.devices.learner, config.compile_cache = "0", ""
+    # A network that is compiled fast.
+    config.network.encoder, config.network.flat_sizes, config.network.hidden_size = "flat", (16,), 16
     assert Training(settings.resolved(config), tmp_path / "agent").run(Interruption())
     rows = list(read_metrics(tmp_path / "agent"))
     for row in rows:
