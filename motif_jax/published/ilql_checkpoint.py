@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors.numpy import save_file
 
+from motif_jax.envs.nethack import scratch
 from motif_jax.language import folder as folders
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
@@ -163,7 +164,8 @@ def _trunk(part: Mapping[str, np.ndarray], heads: int) -> tuple[ModelConfig, Any
         "n_inner": plain["h.0.mlp.c_fc.bias"].shape[0],
         "tie_word_embeddings": tied,
     }
-    with tempfile.TemporaryDirectory() as folder:
+    # In the folder of this process: where it is killed the next command removes what it leaves.
+    with scratch.game_folders(), tempfile.TemporaryDirectory() as folder:
         named = {
             f"transformer.{name}": np.ascontiguousarray(_float32(array)) for name, array in plain.items()
         }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.envs.nethack import scratch
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES
 from motif_jax.offline import agent_folder
 from motif_jax.published import ilql_checkpoint
@@ -83,6 +86,14 @@ def imported(tmp_path, content, **values):
     stage.check(config, tmp_path / "run")
     stage.run(config, tmp_path / "run")
     return agent_folder.load(tmp_path / "run")
+
+
+def test_a_killed_import_leaves_nothing_for_long(tmp_path, monkeypatch):
+    """What is unpacked lies where the next command removes it."""
+    read, places = ilql_checkpoint.folders.read, []
+    monkeypatch.setattr(ilql_checkpoint.folders, "read", lambda folder: places.append(folder) or read(folder))
+    imported(tmp_path, chai())
+    assert scratch.has_lock(Path(places[0]).parent)
 
 
 def test_every_part_lands_where_it_belongs(tmp_path, capsys):
