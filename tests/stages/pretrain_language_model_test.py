@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +28,11 @@ from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests import texts
-from tests.processes import REPOSITORY
-from tests.reward_fixtures import environment, load_config
+from tests.processes import REPOSITORY, killed
+from tests.reward_fixtures import load_config
 from tests.stages.pretraining import SPANS, TINY, config_of, train
 
-
-@pytest.fixture(autouse=True, scope="module")
-def compiled_quickly() -> Iterator[None]:
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +48,37 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         tmp_path_factory.mktemp("run") / "r",
         **{"model.width": 64, "tokenizer.vocab_size": 290, "steps": 30, "evaluate_every": 15},
     )
+
+
+LEARNED: dict[str, tuple[str, dict[str, Any]]] = {
+    "t5": ("t5", {"objective": "spans", "length": 24}),
+    "t5 of items": ("t5", {"objective": "prefix", "packing": "items"}),
+    "t5 of prefixes": ("t5", {"objective": "prefix"}),
+    "roberta": ("roberta", {}),
+    "roberta of items": ("roberta", {"packing": "items", "accumulate": 2}),
+    "llama": ("llama", {"packing": "items", "dtype": "bfloat16", "remat": True, "logits_chunk": 7}),
+    "qwen2": ("qwen2", {"model.key_value_heads": 1, "dropout": 0.1}),
+}
+
+
+@pytest.fixture(scope="module")
+def learned(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The run of each of `LEARNED`, made where it is asked for first."""
+    folder = tmp_path_factory.mktemp("learned")
+
+    @functools.cache
+    def make(name: str) -> Path:
+        architecture, given = LEARNED[name]
+        prompts = given.get("packing") == "items" and architecture != "roberta"
+        path = texts.write(folder / f"prompts of {name}", prompts=True) if prompts else text
+        more = {
+            "tokenizer.vocab_size": 370,
+            "optimizer.learning_rate": 0.01,
+            "model.architecture": architecture,
+        }
+        return train(path, folder / name, **more, **({"length": 48} if prompts else {}), **given)
+
+    return make
 
 
 def perplexities(run: Path) -> list[float]:
@@ -99,33 +123,9 @@ def test_the_report_shows_its_curves(trained: Path, tmp_path: Path) -> None:
         report.check(config, tmp_path / "other")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("architecture", "given"),
-    [
-        ("t5", {"objective": "spans", "length": 24}),
-        pytest.param("t5", {"objective": "prefix", "packing": "items"}, marks=pytest.mark.slow),
-        pytest.param("t5", {"objective": "prefix"}, marks=pytest.mark.slow),
-        ("roberta", {"packing": "items", "accumulate": 2}),
-        pytest.param("roberta", {}, marks=pytest.mark.slow),
-        pytest.param("llama", {"packing": "items", "dtype": "bfloat16", "remat": True, "logits_chunk": 7}, marks=pytest.mark.slow),
-        pytest.param("qwen2", {"model.key_value_heads": 1, "dropout": 0.1}, marks=pytest.mark.slow),
-    ],
-)  # fmt: skip
-def test_every_architecture_and_objective_learns(
-    text: Path, tmp_path: Path, architecture: str, given: dict[str, Any]
-) -> None:
-    prompts = given.get("packing") == "items" and architecture != "roberta"
-    path = texts.write(tmp_path / "prompts", prompts=True) if prompts else text
-    more = {"length": 48} if prompts else {}
-    overrides = {
-        "tokenizer.vocab_size": 370,
-        "optimizer.learning_rate": 0.01,
-        **more,
-        **given,
-        "model.architecture": architecture,
-    }
-    run = train(path, tmp_path / "r", **overrides)
+@pytest.mark.parametrize("name", LEARNED)
+def test_every_architecture_and_objective_learns(learned: Callable[[str], Path], name: str) -> None:
+    run, (architecture, given) = learned(name), LEARNED[name]
     curve = perplexities(run)
     assert curve[-1] < curve[0]
     opened = folders.read(run / "model")
@@ -135,7 +135,7 @@ def test_every_architecture_and_objective_learns(
     assert np.isfinite(language.load(run / "model").states(["the red key"])[0]).all()
 
 
-@pytest.mark.parametrize("base", ["float32", pytest.param("nf4", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("base", ["float32", "nf4"])
 def test_additions_alone_are_learned_and_merged(trained: Path, text: Path, tmp_path: Path, base: str) -> None:
     given = {
         "model.folder": str(trained / "model"),
@@ -168,7 +168,6 @@ def test_additions_alone_are_learned_and_merged(trained: Path, text: Path, tmp_p
     assert found.row["validation/perplexity"] == pytest.approx(curve[-1], rel=1e-4)
 
 
-@pytest.mark.slow
 def test_a_model_split_over_devices_takes_the_same_steps_and_goes_on_elsewhere(
     text: Path, tmp_path: Path
 ) -> None:
@@ -198,7 +197,6 @@ def test_a_model_split_over_devices_takes_the_same_steps_and_goes_on_elsewhere(
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5)
 
 
-@pytest.mark.slow
 def test_micro_batches_and_devices_take_the_same_steps(text: Path, tmp_path: Path) -> None:
     """Items of unequal lengths, so that parts weigh unequally."""
 
@@ -228,42 +226,44 @@ def test_micro_batches_and_devices_take_the_same_steps(text: Path, tmp_path: Pat
 OPEN = """
 import json, sys
 import numpy as np, torch, transformers
-folder, out = sys.argv[1:]
-tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-kind = {"gpt2": "AutoModelForCausalLM", "roberta": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM"}
-kind = kind[json.load(open(folder + "/config.json"))["model_type"]]
-model, info = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
-assert not info["missing_keys"] and not info["unexpected_keys"], info
-tokens = tokenizer("the red key opens the old door.", return_tensors="pt").input_ids
-more = {"decoder_input_ids": tokens} if kind == "AutoModelForSeq2SeqLM" else {}
-np.savez(out, tokens=tokens.numpy(), logits=model.eval()(input_ids=tokens, **more).logits.detach().numpy())
+kinds = {"gpt2": "AutoModelForCausalLM", "roberta": "AutoModelForMaskedLM", "t5": "AutoModelForSeq2SeqLM"}
+for folder in sys.argv[2:]:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    name = json.load(open(folder + "/config.json"))["model_type"]
+    model, info = getattr(transformers, kinds[name]).from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"], info
+    tokens = tokenizer("the red key", return_tensors="pt").input_ids
+    more = {"decoder_input_ids": tokens} if name == "t5" else {}
+    logits = model.eval()(input_ids=tokens, **more).logits.detach().numpy()
+    np.savez(f"{sys.argv[1]}/{name}.npz", tokens=tokens.numpy(), logits=logits)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.vllm
-@pytest.mark.parametrize("architecture", ["gpt2", "roberta", "t5"])
 def test_transformers_opens_what_was_trained_and_says_the_same(
-    text: Path, tmp_path: Path, architecture: str
+    trained: Path, learned: Callable[[str], Path], tmp_path: Path
 ) -> None:
     python = REPOSITORY / ".venv-vllm" / "bin" / "python"
     if not python.exists():
         pytest.skip("the environment with transformers is not there: bash launch/setup_vllm_cpu.sh makes it")
-    given = {"model.architecture": architecture, "tokenizer.vocab_size": 370, "length": 24}
-    model = train(text, tmp_path / "r", **given) / "model"
-    out = tmp_path / "said.npz"
+    models = {"gpt2": trained / "model", **{name: learned(name) / "model" for name in ("roberta", "t5")}}
     done = subprocess.run(
-        [str(python), "-c", OPEN, str(model), str(out)],
+        [str(python), "-c", OPEN, str(tmp_path), *map(str, models.values())],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    with np.load(out) as said:
-        tokens, logits = said["tokens"], said["logits"]
+    for architecture, model in models.items():
+        with np.load(tmp_path / f"{architecture}.npz") as said:
+            assert_says(model, architecture, said["tokens"], said["logits"])
+
+
+def assert_says(model: Path, architecture: str, tokens: np.ndarray, logits: np.ndarray) -> None:
+    """The loss of these tokens is that of transformers' logits."""
     opened = language.load(model)
-    assert opened.tokenizer.encode(["the red key opens the old door."]) == tokens.tolist()
+    assert opened.tokenizer.encode(["the red key"]) == tokens.tolist()
     adaptation = Adaptation(opened.model)
     there = np.ones(tokens.shape, bool)
     batch = training.Batch(tokens, there, tokens, there.astype(np.float32), tokens, there)
@@ -294,7 +294,7 @@ if where == "tokens":
     writer.TokensWriter.save = lambda self: die() if len(calls) > 4 else (calls.append(1), save(self))
 elif where == "export":
     language_run.masked_head.add = language_run.atomic_write_json = die
-elif where != "never":
+else:
     made = language_task.LanguageTask.batches
     language_task.LanguageTask.batches = lambda self, first, count: die() if first >= int(where) else made(self, first, count)
 stage.check(config, Path(workdir))
@@ -302,21 +302,11 @@ sys.exit(stage.run(config, Path(workdir)))
 """
 
 
-def start(where: str, text: Path, workdir: Path, code: int = -signal.SIGKILL) -> None:
-    given = {**environment(), "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-c", KILLED, where, str(text), str(workdir)]
-    done = subprocess.run(
-        command, env=given, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == code, done.stderr[-2000:]
-
-
-@pytest.mark.slow
 def test_killed_at_any_place_it_ends_with_the_same_bits(text: Path, tmp_path: Path) -> None:
-    for where in ("tokens", "2", "4", "export"):
-        start(where, text, tmp_path / "killed")
-    start("never", text, tmp_path / "killed", code=0)
-    start("never", text, tmp_path / "whole", code=0)
+    train(text, tmp_path / "whole", **SPANS)
+    for where in ("tokens", "4", "export"):
+        killed(KILLED, where, str(text), str(tmp_path / "killed"))
+    train(text, tmp_path / "killed", **SPANS)
     task = language_run.build(
         config_of(text, **SPANS), tmp_path / "whole", DataParallel(jax.local_devices()[:1])
     ).task
