@@ -81,7 +81,7 @@ class Slow(Recall):
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_process_that_does_not_answer_is_cut_out_of_its_ring_wherever_it_is(place: int) -> None:
-    slow = config(workers=1, timeout_seconds=2.0, games_per_process=1, env="tests.actors.lives_test:Slow")
+    slow = config(workers=1, timeout_seconds=4.0, games_per_process=1, env="tests.actors.lives_test:Slow")
     with ActorPool(slow) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
@@ -94,7 +94,7 @@ def test_a_process_that_does_not_answer_is_cut_out_of_its_ring_wherever_it_is(pl
 @pytest.mark.parametrize("has_turn", [False, True])
 def test_a_process_that_hangs_where_it_waits_for_its_turn_is_cut_out_too(has_turn: bool) -> None:
     """Nobody else waits for it then, or everybody else does."""
-    with ActorPool(config(workers=1, timeout_seconds=2.0, games_per_process=1)) as pool:
+    with ActorPool(config(workers=1, timeout_seconds=4.0, games_per_process=1)) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
         before, turn = pool.pids(), pool.slots.turn
