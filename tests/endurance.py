@@ -104,7 +104,7 @@ _TRAINS_TEXT = "--config.network.width=96 --config.network.layers=3 --config.net
 STAGES: dict[str, str] = {
     "train_agent": "train_agent.py:quickstart --config.reward.dir={at.quickstart}/reward --config.train_for_env_steps={endless}",
     "oni": "oni.py --config.annotator.store_dir={at.folder}/oni_answers --config.train_for_env_steps={endless}",
-    "collect": "collect.py --config.num_pairs=3000000 --config.screens=False",
+    "collect": "collect.py --config.num_pairs=6000000 --config.screens=False",
     "annotate": "annotate.py --config.dataset_dir={at.dataset} --config.store_dir={at.folder}/answers --config.annotator=openai "
     "--config.openai.base_url={at.address} --config.openai.model=lexicon --config.captions.status=True",
     "serve_annotator": "serve_annotator.py --config.port={at.port}",
@@ -170,7 +170,7 @@ def watch(name: str, at: Inputs, minutes: float) -> str | None:
 def _server(at: Inputs) -> Iterator[None]:
     """The stand-in of a language model's server, so slow that questions last."""
     server = subprocess.Popen(
-        [*_program("serve_annotator.py"), f"--config.port={at.port}", "--config.latency_seconds=2"],
+        [*_program("serve_annotator.py"), f"--config.port={at.port}", "--config.latency_seconds=4"],
         stdout=subprocess.PIPE,
     )
     try:
