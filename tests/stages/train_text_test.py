@@ -32,8 +32,7 @@ TINY = {
     "max_steps": 4, "evaluate_every": 2, "chunk_steps": 2, "evaluation_batches": 1, "num_devices": 1, "optimizer.learning_rate": 1e-2,
     "held_out.share": 0.25, "method.double_q": False,
 }  # fmt: skip
-# Programs that compile in half the time.
-ONE_TRUNK = {"method.separate_policy": False, "method.separate_target": False}
+ONE_TRUNK = {"method.separate_policy": False, "method.separate_target": False}  # compiled in half the time
 CLONED = {"initial.policy": "cloned", "method.separate_target": False}
 
 
@@ -268,10 +267,8 @@ def test_micro_batches_devices_and_a_mesh_take_the_same_steps(
         "two": {"num_devices": 2, "accumulate": 2},
         "mesh": {"num_devices": 4, "sharding.fsdp": 2, "sharding.tensor": 2},
     }
-    agents = {
-        name: agent_folder.load(train(tmp_path / name, "ilql", **more, **way)).params
-        for name, way in ways.items()
-    }
+    folders = {name: train(tmp_path / name, "ilql", **more, **way) for name, way in ways.items()}
+    agents = {name: agent_folder.load(folder).params for name, folder in folders.items()}
 
     def flat(params: Any) -> np.ndarray:
         return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
