@@ -248,7 +248,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 def _remove_abandoned_games() -> None:
     """Of commands that were killed; one that finds its work done starts no game that would do it."""
-    from motif_jax.envs.nethack import scratch
+    from motif_jax.support import scratch
 
     scratch.remove_abandoned(Path(tempfile.gettempdir()))
 

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from motif_jax.envs.nethack import scratch
+from motif_jax.support import scratch
 
 
 def _prefix() -> str:

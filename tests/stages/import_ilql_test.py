@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.envs.nethack import scratch
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES
 from motif_jax.offline import agent_folder
 from motif_jax.published import ilql_checkpoint
 from motif_jax.stages import import_ilql as stage
-from motif_jax.support import resources
+from motif_jax.support import resources, scratch
 from motif_jax.support.errors import UserError
 from tests import torch_files
 

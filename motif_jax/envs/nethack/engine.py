@@ -12,8 +12,8 @@ from nle.nethack.nethack import DLPATH
 from motif_jax.envs.nethack.actions import ESCAPE, SPACE
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.library import KeptLibrary, no_use_of_keeping, set_long
-from motif_jax.envs.nethack.scratch import game_folders
 from motif_jax.envs.spec import EngineError
+from motif_jax.support.scratch import own_folders
 
 _MAX_OPENING_PROMPTS = 1000
 # Files of an engine's folder that games add to. A death shows the best of `record`, the other two only grow.
@@ -41,7 +41,7 @@ class NetHackEngine:
 
     def __init__(self, buffers: Buffers | None = None, shared_code: bool = True) -> None:
         self.buffers = buffers if buffers is not None else Buffers()
-        with game_folders():
+        with own_folders():
             self._game = nethack.Nethack(observation_keys=(), ttyrec=None, fix_moon_phase=True)
         self._score_files = [Path(self._game._vardir, name) for name in _SCORE_FILES]
         self._library: KeptLibrary | None = None

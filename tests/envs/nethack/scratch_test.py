@@ -27,13 +27,13 @@ def start(repository, folder):
     return process
 
 
-def game_folders(folder):
+def own_folders(folder):
     return {path.name: list(path.glob("nle*")) for path in folder.glob("motif_jax_games_*")}
 
 
 def test_folders_go_with_their_process(repository, tmp_path):
     first, second = start(repository, tmp_path), start(repository, tmp_path)
-    folders = game_folders(tmp_path)
+    folders = own_folders(tmp_path)
     assert [len(games) for games in folders.values()] == [1, 1]
 
     first.send_signal(signal.SIGKILL)
@@ -41,8 +41,8 @@ def test_folders_go_with_their_process(repository, tmp_path):
     first.stdin.close()
     first.stdout.close()
     third = start(repository, tmp_path)
-    assert len(game_folders(tmp_path)) == 2
-    assert len(set(folders) & set(game_folders(tmp_path))) == 1
+    assert len(own_folders(tmp_path)) == 2
+    assert len(set(folders) & set(own_folders(tmp_path))) == 1
 
     for process in (second, third):
         process.communicate("")

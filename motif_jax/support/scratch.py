@@ -1,7 +1,8 @@
-"""Where the engines of a process keep the files of their games, so that no process leaves any behind for long.
+"""Temporary folders of a process, so that no process leaves any behind for long.
 
-Each engine has a folder of its own, made by nle, with the levels that the hero has left. They lie inside one folder of the
-process, which goes when the process ends; that of a process that was killed goes when the next process makes its own.
+Each engine of NetHack has one, made by nle, with the levels that the hero has left; imports have one while they read weights. They
+lie inside one folder of the process, which goes when the process ends; that of a process that was killed goes when the next
+process makes its own.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def hold(folder: Path) -> int | None:
 
 
 def remove_abandoned(parent: Path, prefix: str = "") -> None:
-    """Removes the folders in `parent` whose names begin with `prefix` (by default those of games) that nobody holds."""
+    """Removes the folders in `parent` whose names begin with `prefix` (by default those of processes) that nobody holds."""
     for folder in parent.glob(f"{prefix or _prefix()}*"):
         with contextlib.suppress(FileNotFoundError):
             if not has_lock(folder) and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
@@ -80,7 +81,7 @@ def _remove_own(folder: Path, process: int) -> None:
 
 
 @contextlib.contextmanager
-def game_folders() -> Iterator[None]:
+def own_folders() -> Iterator[None]:
     """Inside, folders that `tempfile` makes lie in the folder of this process."""
     previous = tempfile.tempdir
     folder = _process_folder(os.getpid())
