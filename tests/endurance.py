@@ -34,6 +34,7 @@ from tests.processes import free_port
 
 REPOSITORY = Path(__file__).parents[1]
 LINES = "endurance.jsonl"
+_QUICK_RUNS = ("quickstart", "quickstart_glam", "quickstart_ilql")
 _MODEL = "lexicon"
 _ASKERS = 8
 # Lines of prompts: more than any machine reads in the time.
@@ -137,11 +138,11 @@ def command(name: str, at: Inputs) -> str:
     return STAGES[name].format(at=at, endless=_ENDLESS)
 
 
-def watch(name: str, at: Inputs, minutes: float) -> str | None:
-    """Runs one stage and writes its line; returns what went wrong if it did not last so long, or did not end well."""
+def watch(name: str, told: str, at: Inputs, minutes: float) -> str | None:
+    """Runs one stage by its `command` and writes its line; returns what went wrong if it did not last so long, or did not end well."""
     folder = at.folder / name
     shutil.rmtree(folder, ignore_errors=True)
-    options = {"minutes": minutes, "folder": folder, "command": command(name, at)}
+    options = {"minutes": minutes, "folder": folder, "command": told}
     program = [
         *_program("benchmark.py:endurance"),
         *(f"--config.options.{key}={value}" for key, value in options.items()),
@@ -185,10 +186,8 @@ def _server(at: Inputs) -> Iterator[None]:
 @contextlib.contextmanager
 def _asked(at: Inputs) -> Iterator[None]:
     """Asks whoever listens at the port one question after the other, from several connections."""
-    prompt, over = (
-        load_prompt(prompt_path("default", "", PAIR), "defaultgoal", "verdict", PAIR),
-        threading.Event(),
-    )
+    prompt = load_prompt(prompt_path("default", "", PAIR), "defaultgoal", "verdict", PAIR)
+    over = threading.Event()
 
     def ask() -> None:
         for number in itertools.count():
@@ -287,7 +286,7 @@ def _refusal(given: argparse.Namespace) -> str | None:
         return f"no long stage {', '.join(unknown)}; there are {', '.join(STAGES)}"
     if not 0 < given.minutes < float("inf") or given.together < 1:
         return f"MINUTES={given.minutes}, --together={given.together}: must be above 0"
-    for name in ("quickstart", "quickstart_glam", "quickstart_ilql"):
+    for name in _QUICK_RUNS:
         if not (given.runs / name).is_dir():
             return f"{given.runs / name}: is not there: run bash launch/{name}.sh first, or name another folder with --runs"
     return None
@@ -315,21 +314,13 @@ def main() -> int:
         return 2
     folder.mkdir(parents=True, exist_ok=True)
     runs, names = given.runs.absolute(), given.stages or list(STAGES)
+    found = [runs / name for name in _QUICK_RUNS]
+    # What they read is made one by one, before any of them reads it.
+    inputs = {name: Inputs(*found, folder, free_port()) for name in names}
+    commands = {name: command(name, at) for name, at in inputs.items()}
     with ThreadPoolExecutor(given.together) as threads:
         watched = [
-            threads.submit(
-                watch,
-                name,
-                Inputs(
-                    runs / "quickstart",
-                    runs / "quickstart_glam",
-                    runs / "quickstart_ilql",
-                    folder,
-                    free_port(),
-                ),
-                given.minutes,
-            )
-            for name in names
+            threads.submit(watch, name, commands[name], inputs[name], given.minutes) for name in commands
         ]
     failures = [told for one in watched if (told := one.result())]
     for told in failures:
