@@ -67,7 +67,11 @@ def get_config(variant: str | None = None) -> ConfigDict:
         "--config.annotator=lexicon_msg_defaultgoal"
     )
     config.prepare_order = "dataset,labels,reward"
-    config.training = "configs/train_agent.py:quickstart --config.environment.max_episode_steps=1000"
+    # The smaller of the two published convolutions: a quarter of the arithmetic, and a third more steps in the same time.
+    config.training = (
+        "configs/train_agent.py:quickstart --config.environment.max_episode_steps=1000 "
+        "--config.network.image_encoder=convnet_impala"
+    )
     _methods(config, {"": 2_000_000})
     config.evaluation = (
         "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=300 "
