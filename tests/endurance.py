@@ -224,6 +224,7 @@ def _row(line: Line) -> dict[str, object]:
     return {
         "stage": f"`{line['stage']}`",
         "minutes": f"{line['minutes']:.0f}",
+        "of a processor": f"{line['processor_minutes']:.1f}" if "processor_minutes" in line else "",
         "processes": len(line["memory_mb"]),
         "MB when warm": f"{warm:,.0f}",
         "at the end": f"{line['value']:,.0f}",

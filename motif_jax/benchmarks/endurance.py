@@ -9,7 +9,7 @@ Value: memory of all processes together at the end, shared pages counted once an
 system drops and rereads those as it likes; yardstick: the same when the warm-up was over. The ends alone can hide what was
 between them: whoever quotes them also says the largest sum after the warm-up and the slope of the sum
 (`largest_memory_mb` and `slope_mb_per_hour` of "all together"). Besides: both of every process, the most threads and open
-files, what the run has on the disk, what it left behind. `options.folder` gets samples.json, memory.png, memory.pdf, disk.png and disk.pdf, and the run itself.
+files, what the run has on the disk, the processor's time that it took, what it left behind. `options.folder` gets samples.json, memory.png, memory.pdf, disk.png and disk.pdf, and the run itself.
 """
 
 from __future__ import annotations
@@ -136,6 +136,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         disk_mb=[float(fit.disk[0]), float(fit.disk[-1])],
         disk_slope_mb_per_hour=slope_per_hour(fit.seconds, fit.disk),
         minutes=float(table.seconds[-1]) / 60,
+        processor_minutes=max(_processor_seconds(sample) for sample in samples) / 60,
         steps=rows[-1].get("step", 0) if rows else 0,
         actor_restarts=rows[-1].get("actors/restarts", 0) if rows else 0,
         exit_code=code,
@@ -255,8 +256,14 @@ def _sample(parent: int, names: dict[int, str]) -> dict[str, Any]:
                     "memory": _memory(process.pid),
                     "threads": process.num_threads(),
                     "files": process.num_fds(),
+                    # Of the ones it has waited for, too, which are no longer there to be asked.
+                    "processor_seconds": sum(process.cpu_times()[:4]),
                 }
     return {"processes": found, "zombies": zombies}
+
+
+def _processor_seconds(sample: dict[str, Any]) -> float:
+    return sum(one["processor_seconds"] for one in sample["processes"].values())
 
 
 def _name(process: psutil.Process, names: dict[int, str]) -> str:

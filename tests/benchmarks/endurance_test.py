@@ -106,6 +106,20 @@ def test_shared_memory_of_other_programs_is_not_counted() -> None:
         Path(f"/dev/shm/{name}").unlink()
 
 
+def test_the_processors_time_of_processes_that_have_ended_counts() -> None:
+    burn = "import time\nwhile time.process_time() < 0.4: pass"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}]); print('done', flush=True); input()"
+    program = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"done\n"
+        sample = endurance._sample(program.pid, {program.pid: "program"})
+        assert endurance._processor_seconds(sample) >= 0.4
+        assert endurance._processor_seconds({"processes": {}}) == 0
+    finally:
+        program.communicate(b"\n")
+
+
 OPTIONS = {
     "variant": "recall",
     "env": "Recall-v0",
@@ -196,6 +210,7 @@ def test_a_short_training_is_watched_plotted_and_leaves_nothing(
     assert line["largest_memory_mb"]["all together"] >= line["largest_memory_mb"]["learner"] > 0
     assert line["value"] == pytest.approx(line["ratio"] * line["baseline"]["value"])
     assert line["value"] > 50
+    assert line["processor_minutes"] > 0
     # At either end an old checkpoint may have gone, or a new one may be half there.
     assert min(line["disk_mb"]) > 0
     samples = json.loads((tmp_path / "out" / "samples.json").read_text())
