@@ -44,6 +44,9 @@ def _methods(config: ConfigDict, steps: dict[str, int]) -> None:
             titles.append(f"{task}{suffix}")
             config.tables[titles[-1]] = ",".join(names)
     config.table_order = ",".join(titles)
+    # Learning curves under the tables: table -> measure of the training's episodes.
+    of_task = {"score": "score", "staircase": "success"}
+    config.curves = ConfigDict({title: of_task[title.split("_")[0]] for title in titles})
 
 
 def get_config(variant: str | None = None) -> ConfigDict:
@@ -102,7 +105,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
             }
         )
         config.tables = ConfigDict({"smoke": "score_task,staircase_task"})
-        config.table_order = "smoke"
+        config.table_order, config.curves = "smoke", ConfigDict({"smoke": "score"})
         config.evaluation = "configs/evaluate.py:smoke --config.policy=agent --config.reward.dir="
         config.resamples = 100
     return config

@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
 from motif_jax.annotation.lexicon import load_lexicon
-from motif_jax.reports import study
+from motif_jax.reports import study, study_curves
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, resources, run_folder
 from motif_jax.support.errors import UserError
@@ -67,6 +68,14 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.require(name in names, "only", name, f"of {', '.join(sorted(names))}")
     for name in _listed(config.measures):
         checks.require(name in study.MEASURES, "measures", name, f"of {', '.join(study.MEASURES)}")
+    for title, measure in config.curves.items():
+        checks.require(title in tables, "curves", title, f"of table_order: {', '.join(tables)}")
+        checks.require(
+            measure in study_curves.MEASURES,
+            f"curves.{title}",
+            measure,
+            f"of {', '.join(study_curves.MEASURES)}",
+        )
     for name in _listed(config.prepare_order):
         checks.require(name in config.prepare, "prepare_order", name, f"of {', '.join(config.prepare)}")
     for key in ("training", "evaluation", *(f"prepare.{name}" for name in _listed(config.prepare_order))):
@@ -216,6 +225,7 @@ class _Study:
             folder, folder / "games", load_lexicon(self._config.lexicon.file), self._config.goal
         )
         line = {"method": one.method, "seed": one.seed, "flags": self._key(one), **row}
+        line[study_curves.KEY] = study_curves.of_run(folder)
         if not self._config.keep_runs:
             folder.rename(self._going(one))
         study.append_row(self._rows, {**line, "revision": run_folder.git_revision(), "seconds": seconds})
@@ -260,11 +270,24 @@ class _Study:
         valid = [row for row in rows if keys.get((row["method"], row["seed"])) == row["flags"]]
         tables = {title: _listed(config.tables[title]) for title in _listed(config.table_order)}
         text = study.tables(valid, tables, config.seeds, config.resamples, _listed(config.measures))
+        text = "\n\n".join([text, *self._pictures(valid, tables)])
         if config.page:
             study.write_page(Path(config.page), text)
         else:
             atomic_write_text(self._workdir / "tables.md", text)
         print(text)
+
+    def _pictures(self, rows: Sequence[Mapping[str, Any]], tables: Mapping[str, Sequence[str]]) -> list[str]:
+        """Draws the curves that there are; returns a line of Markdown for each picture."""
+        page = Path(self._config.page) if self._config.page else self._workdir / "tables.md"
+        shown = []
+        for title, measure in self._config.curves.items():
+            if (picture := study_curves.plot(rows, tables[title], measure)) is not None:
+                path = page.parent / "images" / f"{page.stem}_{title}.png"
+                study_curves.write(path, picture)
+                what = f"{study_curves.MEASURES[measure]} over the steps of the training"
+                shown.append(f"![{title.replace('_', ' ')}: {what}](images/{path.name})")
+        return shown
 
 
 def _made_by(folder: Path) -> str | None:

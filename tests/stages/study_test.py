@@ -89,6 +89,12 @@ def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
     assert not (workdir / "none-1").exists()
     assert study.run(small(), workdir) is None
     assert started(toys) == []
+    assert not (workdir / "images").exists()
+    # Runs that are done are drawn without being made again.
+    assert study.run(small(curves=ConfigDict({"kinds": "score"})), workdir) is None
+    assert started(toys) == []
+    assert (workdir / "images" / "tables_kinds.png").read_bytes().startswith(b"\x89PNG")
+    assert "](images/tables_kinds.png)" in (workdir / "tables.md").read_text()
     workdir = tmp_path / "few"
     for most, expected in ((0, []), (1, ["none-1", "games"])):
         assert study.run(small(most_runs=most), workdir) is None
@@ -175,6 +181,8 @@ def test_a_program_that_fails_is_named(toys: Path, tmp_path: Path) -> None:
         ({"seeds": 0}, "config.seeds="),
         ({"most_runs": -1}, "config.most_runs="),
         ({"page": "absent.md"}, "config.page="),
+        ({"curves": {"nobody": "score"}}, "config.curves='nobody'"),
+        ({"curves": {"kinds": "fame"}}, "config.curves.kinds='fame'"),
     ],
 )
 def test_bad_values_end_a_study_before_it_begins(changes: dict, named: str, tmp_path: Path) -> None:

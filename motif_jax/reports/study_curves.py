@@ -1,0 +1,72 @@
+"""Learning curves of a study's runs: kept in a run's line as means over stretches of steps, drawn over seeds as `compare` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.reports.plots import Plot, draw
+from motif_jax.reports.smoothing import learning_curve, smooth
+from motif_jax.support.curves import Curve, read_episodes
+from motif_jax.support.files import atomic_write_bytes
+
+KEY = "curves"
+# Measure of the training's episodes -> what an axis says of it.
+MEASURES = {
+    "score": "score of a game",
+    "dlvl": "depth",
+    "scout": "map seen",
+    "kills": "kills",
+    "success": "share of games that succeed",
+}
+# Of a run's steps.
+_STRETCHES = 50
+
+
+def of_run(run: Path) -> dict[str, dict[str, list[float]]]:
+    """What is kept of a training's finished episodes.
+
+    Returns:
+      measure -> {"step": [stretches], "mean": [stretches]}, of those measures that its episodes have.
+    """
+    episodes = read_episodes(run)
+    kept: dict[str, dict[str, list[float]]] = {}
+    for name in MEASURES:
+        if name in episodes:
+            means = smooth(episodes[name], _STRETCHES, band=False)
+            kept[name] = {
+                "step": [round(float(step)) for step in means.x],
+                "mean": [round(float(mean), 4) for mean in means.mean],
+            }
+    return kept
+
+
+def plot(rows: Sequence[Mapping[str, Any]], methods: Sequence[str], measure: str) -> Plot | None:
+    """A line for each method that has runs with curves of `measure`, in the order of `methods`; None if there is none.
+
+    Args:
+      rows: lines of the runs; earlier versions kept no curves.
+      methods: of the table that the picture stands under.
+      measure: one of MEASURES.
+    """
+    lines = []
+    for name in methods:
+        curves = [
+            Curve(np.array(kept["step"], float), np.array(kept["mean"], float))
+            for row in rows
+            if row["method"] == name and (kept := row.get(KEY, {}).get(measure))
+        ]
+        if curves:
+            lines.append(learning_curve(name.replace("_", " "), curves, _STRETCHES))
+    if not lines:
+        return None
+    return Plot("environment steps", f"{MEASURES[measure]}, while it learns", tuple(lines))
+
+
+def write(path: Path, picture: Plot) -> None:
+    """Writes a PNG; the same lines write the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write_bytes(path, draw(picture)["png"])
