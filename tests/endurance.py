@@ -28,6 +28,7 @@ if __name__ == "__main__":
 
 from motif_jax.annotation.prompts import load_prompt, prompt_path
 from motif_jax.datasets.verdicts import PAIR
+from motif_jax.support.lifeline import told_of_parents_end
 from tests.outcomes import rows_of
 from tests.pages import table, write_between
 from tests.processes import free_port
@@ -151,7 +152,9 @@ def watch(name: str, told: str, at: Inputs, minutes: float) -> str | None:
         _server(at) if name == "annotate" else contextlib.nullcontext(),
         open(at.folder / f"{name}.log", "wb") as log,
     ):
-        running = subprocess.Popen(program, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=log)
+        running = subprocess.Popen(
+            program, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=log, preexec_fn=told_of_parents_end
+        )
         try:
             with _asked(at) if name == "serve_annotator" else contextlib.nullcontext():
                 said, _ = running.communicate()
@@ -173,6 +176,7 @@ def _server(at: Inputs) -> Iterator[None]:
     server = subprocess.Popen(
         [*_program("serve_annotator.py"), f"--config.port={at.port}", "--config.latency_seconds=4"],
         stdout=subprocess.PIPE,
+        preexec_fn=told_of_parents_end,
     )
     try:
         assert server.stdout is not None
