@@ -149,7 +149,7 @@ def watch(name: str, told: str, at: Inputs, minutes: float) -> str | None:
         *(f"--config.options.{key}={value}" for key, value in options.items()),
     ]
     with (
-        _server(at) if name == "annotate" else contextlib.nullcontext(),
+        _server(at, minutes) if name == "annotate" else contextlib.nullcontext(),
         open(at.folder / f"{name}.log", "wb") as log,
     ):
         running = subprocess.Popen(
@@ -171,10 +171,14 @@ def watch(name: str, told: str, at: Inputs, minutes: float) -> str | None:
 
 
 @contextlib.contextmanager
-def _server(at: Inputs) -> Iterator[None]:
-    """The stand-in of a language model's server, so slow that questions last."""
+def _server(at: Inputs, minutes: float) -> Iterator[None]:
+    """The stand-in of a language model's server, so slow that the quick run's questions last for twice the time."""
     server = subprocess.Popen(
-        [*_program("serve_annotator.py"), f"--config.port={at.port}", "--config.latency_seconds=4"],
+        [
+            *_program("serve_annotator.py"),
+            f"--config.port={at.port}",
+            f"--config.latency_seconds={minutes / 2}",
+        ],
         stdout=subprocess.PIPE,
         preexec_fn=told_of_parents_end,
     )

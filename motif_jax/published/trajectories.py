@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_ARRAY, atomic_write_json
+from motif_jax.support.files import NO_ARRAY, atomic_write_json, new_array
 
 NAMES = ("trajectories", "bot_trajectories")
 STATUS = "status.json"
@@ -73,8 +73,8 @@ def write(
     """Writes file 1 of prompts (texts of up to `longest` letters) and actions of `steps` steps, and status.json."""
     prompts, actions = paths(folder, name, 1)
     parts = [path.with_name(f".{path.name}.tmp") for path in (prompts, actions)]
-    texts = np.lib.format.open_memmap(parts[0], "w+", f"<U{max(1, longest)}", (steps,))
-    numbers = np.lib.format.open_memmap(parts[1], "w+", np.int64, (steps,))
+    texts = new_array(parts[0], f"<U{max(1, longest)}", (steps,))
+    numbers = new_array(parts[1], np.int64, (steps,))
     for place, (prompt, action) in enumerate(pairs):
         texts[place], numbers[place] = prompt, action
     texts.flush()

@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import sync
+from motif_jax.support.files import new_array, sync
 from motif_jax.support.progress import Progress
 
 HASHED_SIZE = 1024
@@ -153,7 +153,7 @@ def _write_arrays(file: BinaryIO, path: Path, folder: Path) -> None:
             f"config.reward.vectors={path}: its {count:,} vectors need {needed:,} bytes in {folder.parent}, which has "
             f"{free:,}: set XDG_CACHE_HOME to a folder with more room"
         )
-    vectors = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float32, (count, size))
+    vectors = new_array(folder / "vectors.npy", np.float32, (count, size))
     keys, ends = np.empty(count, np.uint64), np.empty(count, np.int64)
     row = end = 0
     with open(folder / "words.bin", "wb") as words, Progress(count, "words", "vectors") as progress:

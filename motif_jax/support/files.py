@@ -50,19 +50,22 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
-def reserve(path: str | os.PathLike[str]) -> None:
-    """Gives a file that has been made at its full size its room on the disk, before it is written through memory.
+def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) -> np.memmap:
+    """Makes a .npy file, which is written through memory and has all of its room on the disk from the start.
 
     Raises:
       OSError: there is no room; a write through memory would end the process instead.
     """
-    with naming(path), open(path, "r+b") as file:
-        size = os.fstat(file.fileno()).st_size
-        try:
-            os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:
-            error.strerror = f"{error.strerror}, {size / 1e6:,.1f} MB are needed for it"
-            raise
+    with naming(path):
+        array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
+        with open(path, "r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                error.strerror = f"{error.strerror}, {size / 1e6:,.1f} MB are needed for it"
+                raise
+    return array
 
 
 def no_room(error: BaseException | None, folder: str | os.PathLike[str]) -> str | None:

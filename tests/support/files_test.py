@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from motif_jax.support import files
 from motif_jax.support.checked_lines import LineWriter
 from motif_jax.support.errors import UserError
-from tests.processes import wait_until
+from tests.processes import REPOSITORY, wait_until
 
 WRITER = """
 import sys
@@ -124,6 +125,13 @@ def test_a_damaged_line_is_named_and_a_torn_end_is_none(tmp_path: Path, line: by
     path.write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 2}\n')
     with pytest.raises(UserError, match=rf"{path} is damaged in line 2 .*take out that line"):
         list(files.read_json_lines(path, ["step"]))
+
+
+def test_what_is_written_through_memory_has_its_room_from_the_start() -> None:
+    """On a full disk such a write would end the process: one function makes these files."""
+    calls = re.compile(r"\b(?:open_)?memmap\([^)]*\"[rw]\+\"")
+    found = {path.name: calls.findall(path.read_text()) for path in REPOSITORY.glob("motif_jax/**/*.py")}
+    assert [name for name, of in found.items() if of] == ["files.py"]
 
 
 LIMITED = """

@@ -13,7 +13,7 @@ import numpy as np
 
 from motif_jax.datasets.pairs import layout
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_save_npy, atomic_write_json, naming, reserve, sync
+from motif_jax.support.files import atomic_save_npy, atomic_write_json, new_array, sync
 
 # What a dataset consists of; a folder that has one of these holds somebody's work.
 PARTS = ("data", "info", "preference", "annotations")
@@ -80,11 +80,8 @@ class PairsWriter:
         """
         path = self._build / f"{name}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with naming(path):
-            array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), (self._num_pairs, 2, *shape))
-            reserve(path)
-        self._arrays[name] = array
-        return array
+        self._arrays[name] = new_array(path, dtype, (self._num_pairs, 2, *shape))
+        return self._arrays[name]
 
     def add(self, name: str, array: np.ndarray) -> None:
         """Writes an array that is no part of the pairs, such as 'preference/NAME', to be moved with the others."""
