@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -27,6 +28,8 @@ from motif_jax.support.progress import Progress
 
 # Of a step's metrics: whether all that it brought was finite.
 FINITE = "finite"
+# From here on a step is so long that nobody would wait for many of them.
+_LONG_STEP_SECONDS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,10 +132,24 @@ class OfflineTrainer:
         left = np.int32(max(0, self.settings.most_skips - skipped))
         return self.parallel.replicate(Carry(state, left, self.task.shared()))
 
-    def train_chunk(self, carry: Carry, batches: Any) -> tuple[Carry, list[dict[str, jax.Array]]]:
-        """Starts the steps of a chunk; returns (new carry, metrics [steps] of its parts), still being computed."""
-        steps, numbers = len(jax.tree.leaves(batches)[0]), []
+    def train_chunk(
+        self,
+        carry: Carry,
+        batches: Any,
+        goes_on: Callable[[list[dict[str, jax.Array]]], bool] = lambda started: True,
+    ) -> tuple[Carry, list[dict[str, jax.Array]]]:
+        """Starts the steps of a chunk; returns (new carry, metrics [steps] of its parts), still being computed.
+
+        Args:
+          carry: of the step before.
+          batches: [steps, ...].
+          goes_on: asked before every call but the first, with the metrics of the parts that were started: False ends the chunk there.
+        """
+        steps = len(jax.tree.leaves(batches)[0])
+        numbers: list[dict[str, jax.Array]] = []
         for start in range(0, steps, self.steps_per_call or steps):
+            if numbers and not goes_on(numbers):
+                break
             part = slice(start, start + (self.steps_per_call or steps))
             called = jax.tree.map(lambda leaf: leaf[part], batches)  # noqa: B023
             carry, metrics = self.train(carry, self.parallel.put_batch(called, self.task.batch_axes(called)))
@@ -185,6 +202,9 @@ class _Run:
     stop: Interruption
     # Chunks whose numbers were not read yet: the first step, the batches, and the numbers.
     waiting: deque[tuple[int, Any, list[dict[str, jax.Array]]]] = dataclasses.field(default_factory=deque)
+    # How long a step takes, and when the last numbers were read.
+    step_seconds: float = math.inf
+    read_at: float = dataclasses.field(default_factory=time.monotonic)
 
     def to_the_end(self) -> bool:
         steps = self.trainer.task.steps
@@ -212,9 +232,9 @@ class _Run:
             count = min(task.chunk_steps - (step - first) % task.chunk_steps, end - step)
             self.profiler.step(step // task.chunk_steps)
             batches = task.batches(step, count)
-            self.carry, numbers = self.trainer.train_chunk(self.carry, batches)
+            self.carry, numbers = self.trainer.train_chunk(self.carry, batches, self._goes_on)
             self.waiting.append((step, batches, numbers))
-            step += count
+            step += sum(len(part[FINITE]) for part in numbers)
             if len(self.waiting) > 1:
                 self._read()
             # At the end of an epoch its evaluation is saved instead.
@@ -225,6 +245,12 @@ class _Run:
                     return False
         self._read_all()
         return True
+
+    def _goes_on(self, started: list[dict[str, jax.Array]]) -> bool:
+        """Whether the next step of a chunk begins. Of long steps only two are under way: who asks it to stop waits for them."""
+        if self.step_seconds > _LONG_STEP_SECONDS and len(started) > 1:
+            jax.block_until_ready(started[-2])
+        return not self.stop.requested
 
     def _evaluate_and_save(self) -> None:
         start, position = time.monotonic(), self.position
@@ -246,7 +272,11 @@ class _Run:
         """Counts the numbers of the oldest chunk that was started."""
         first, batches, parts = self.waiting.popleft()
         task, position = self.trainer.task, self.position
-        for metrics in jax.device_get(parts):
+        numbers = jax.device_get(parts)
+        now = time.monotonic()
+        self.step_seconds = (now - self.read_at) / sum(len(metrics[FINITE]) for metrics in numbers)
+        self.read_at = now
+        for metrics in numbers:
             finite = metrics.pop(FINITE)
             left = max(0, self.trainer.settings.most_skips - position.skipped)
             bad = np.flatnonzero(~finite)

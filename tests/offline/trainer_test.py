@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -15,7 +16,7 @@ import pytest
 
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.offline.task import epoch_order
-from motif_jax.offline.trainer import OfflineTrainer, Settings
+from motif_jax.offline.trainer import OfflineTrainer, Settings, make_train_steps
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
@@ -73,6 +74,44 @@ def test_a_task_from_outside_is_killed_and_ends_with_the_same_bits(tmp_path):
         for folder in ("killed", "whole")
     ]
     assert curves == [[0, 8, 16, 20]] * 2
+
+
+def test_asked_to_stop_it_waits_for_two_steps_and_not_for_a_chunk(tmp_path):
+    """And goes on from the middle of a chunk to the same bits."""
+    done, begun = [], []
+
+    def trainer():
+        made = make(devices=1)
+        made.task.chunk_steps, step = 8, made.task.step
+
+        def told(state, shared, batch):
+            jax.debug.callback(lambda: done.append(time.sleep(0.05)))
+            return step(state, shared, batch)
+
+        made.train = made.parallel.wrap(make_train_steps(told), donate_state=True)
+        train = made.train
+
+        def counted(carry, batches):
+            begun.append(len(done))
+            if len(begun) == 5:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return train(carry, batches)
+
+        made.train = counted
+        return made
+
+    assert not trainer().run(tmp_path / "stopped")
+    assert len(begun) == 5, "of the eight of a chunk"
+    assert max(place - ended for place, ended in enumerate(begun)) <= 1, (
+        "that is not done yet when one begins"
+    )
+    _, position, _ = saved(tmp_path / "stopped", "resume")
+    assert position["step"] == 5
+    assert trainer().run(tmp_path / "stopped")
+    assert make(devices=1).run(tmp_path / "whole")
+    (one, *records), (other, *others) = saved(tmp_path / "stopped"), saved(tmp_path / "whole")
+    assert_equal(one, other)
+    assert records == others
 
 
 def test_many_steps_of_one_program_are_the_same_as_a_call_each():
