@@ -96,7 +96,7 @@ def tables(lines: Sequence[Line]) -> str:
     """A table of each force, with a row a scenario and one of all; where undisturbed runs differed there was no trial."""
     found = []
     for force in FORCES:
-        mine = [line for line in lines if line["force"] == force and line["hits"]]
+        mine = [line for line in lines if line["force"] == force and "tracebacks" in line]
         if mine:
             names = [*dict.fromkeys(line["stage"] for line in mine)]
             rows = [
