@@ -6,6 +6,7 @@ function of the captions alone, those of a pair symmetric in their order.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -25,6 +26,8 @@ from motif_jax.support.errors import UserError
 BUILT_IN = "nethack.yaml"
 # A single caption worth more than this is a yes, where the lexicon says nothing else.
 THRESHOLD = 3.0
+# Sentences, and captions, whose worth is remembered: a server, or a game that is annotated while it is played, meets new ones for ever.
+_REMEMBERED = 1 << 15
 # Messages on one line are separated by two spaces; a repeated line ends with its count, a status with its bracket.
 _TOO_LARGE = 1e300
 _SENTENCE_END = re.compile(r"(?<=[.!?\")\]])\s{2,}")
@@ -83,31 +86,26 @@ class Lexicon:
 
 
 class Judge:
-    """Judges captions by one goal of a lexicon; remembers sentences and captions it has seen."""
+    """Judges captions by one goal of a lexicon; remembers sentences and captions it has seen, the newest of them."""
 
     def __init__(self, lexicon: Lexicon, goal: str) -> None:
         self._lexicon = lexicon
         self._goal = goal
         self._weights = {event.name: event.weights[goal] for event in lexicon.events}
-        self._sentences: dict[str, float] = {}
-        self._captions: dict[str, float] = {}
+        self._caption = functools.lru_cache(_REMEMBERED)(self._judge_caption)
+        self._sentence = functools.lru_cache(_REMEMBERED)(self._judge_sentence)
 
     def worth(self, caption: str) -> float:
         """What a caption is worth: the sum over its distinct sentences."""
-        found = self._captions.get(caption)
-        if found is None:
-            parts = dict.fromkeys(sentences(caption))
-            found = sum(map(self._sentence, parts)) if parts else self._lexicon.blank[self._goal]
-            self._captions[caption] = found
-        return found
+        return self._caption(caption)
 
-    def _sentence(self, sentence: str) -> float:
-        found = self._sentences.get(sentence)
-        if found is None:
-            event = self._lexicon.event(sentence)
-            found = self._lexicon.unmatched[self._goal] if event is None else self._weights[event]
-            self._sentences[sentence] = found
-        return found
+    def _judge_caption(self, caption: str) -> float:
+        parts = dict.fromkeys(sentences(caption))
+        return sum(map(self._sentence, parts)) if parts else self._lexicon.blank[self._goal]
+
+    def _judge_sentence(self, sentence: str) -> float:
+        event = self._lexicon.event(sentence)
+        return self._lexicon.unmatched[self._goal] if event is None else self._weights[event]
 
     def answer(self, *captions: str) -> Answer:
         """Label and probabilities of an ordered pair of captions, or of one caption."""

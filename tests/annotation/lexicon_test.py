@@ -11,6 +11,7 @@ import pytest
 import yaml
 from ml_collections import ConfigDict
 
+from motif_jax.annotation import lexicon as lexicons
 from motif_jax.annotation.annotator import Question, make_annotator
 from motif_jax.annotation.captions import decode_message
 from motif_jax.annotation.lexicon import Judge, LexiconAnnotator, load_lexicon, preference, sentences
@@ -329,3 +330,15 @@ def test_most_of_what_the_game_really_says_is_known(lexicon):
     assert share > 0.99
     assert distinct > 0.85
     assert len(events) > 30
+
+
+def test_a_judge_remembers_only_so_many_captions(monkeypatch):
+    """What it is asked for days, in a server, must not stay in its memory."""
+    monkeypatch.setattr(lexicons, "_REMEMBERED", 8)
+    forgetful, judge = Judge(load_lexicon(), "gold"), Judge(load_lexicon(), "gold")
+    captions = [f"You see here {number} gold pieces.  It's a wall." for number in range(40)] * 2
+    assert [forgetful.worth(caption) for caption in captions] == [
+        judge.worth(caption) for caption in captions
+    ]
+    for remembered in (forgetful._caption, forgetful._sentence):
+        assert remembered.cache_info().currsize <= 8
