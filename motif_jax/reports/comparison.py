@@ -9,7 +9,6 @@ interval over games besides, paired where both methods played the same ones: it 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -18,7 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.reports.charts import Series
-from motif_jax.reports.statistics import Difference, Estimate, Games, bootstrap, difference, matched
+from motif_jax.reports.statistics import (
+    Difference,
+    Estimate,
+    Games,
+    bootstrap,
+    difference,
+    matched,
+    repeatable_rliable,
+)
 from motif_jax.support.errors import UserError
 
 RESAMPLES = 2000
@@ -157,18 +164,10 @@ def compare(scores: Scores, resamples: int = RESAMPLES, seed: int = 0) -> Compar
     from rliable import library, metrics
 
     result = Comparison(scores, resamples, min(resamples, PROFILE_RESAMPLES))
-    # rliable draws from numpy's global generator whatever random state it is given.
-    before = np.random.get_state()  # noqa: NPY002
-    np.random.seed(seed)  # noqa: NPY002
-    try:
-        with warnings.catch_warnings():
-            # rliable's way of calling arch is one that a later version of arch will not know.
-            warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)
-            _aggregate(result, library, metrics)
-            _contrast(result, library, metrics, seed)
-            result.profiles = _profiles(scores, result.profile_resamples, library)
-    finally:
-        np.random.set_state(before)  # noqa: NPY002
+    with repeatable_rliable(seed):
+        _aggregate(result, library, metrics)
+        _contrast(result, library, metrics, seed)
+        result.profiles = _profiles(scores, result.profile_resamples, library)
     for column, task in enumerate(scores.tasks):
         result.by_task[task] = {}
         for method, values in scores.by_method.items():
@@ -214,9 +213,7 @@ def _contrast(result: Comparison, library: Any, metrics: Any, seed: int) -> None
     if not methods:
         return
     pairs = {f"{a},{b}": (scores.by_method[a], scores.by_method[b]) for a, b in methods}
-    points, bounds = library.get_interval_estimates(
-        pairs, contrasts, reps=result.resamples, random_state=np.random.RandomState(seed)
-    )
+    points, bounds = library.get_interval_estimates(pairs, contrasts, reps=result.resamples)
     intervals = {
         name: [
             _estimate(value, bounds[name][:, row], min(map(len, pairs[name])))

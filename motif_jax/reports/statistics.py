@@ -9,7 +9,9 @@ differences Newcombe's, which is made of it. Where both sides played the same ga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
@@ -22,6 +24,20 @@ CONFIDENCE = 0.95
 _CHUNK = 8_000_000
 # The mean of more draws than this is normally distributed as far as anyone can tell, and is drawn as such.
 _NORMAL = 20_000
+
+
+@contextlib.contextmanager
+def repeatable_rliable(seed: int = 0) -> Iterator[None]:
+    """Lets the draws of rliable in the block depend on `seed` alone: it takes them from numpy's global generator, whatever it is given."""
+    before = np.random.get_state()  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        with warnings.catch_warnings():
+            # rliable's way of calling arch is one that a later version of arch will not know.
+            warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)
+            yield
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:

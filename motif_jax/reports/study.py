@@ -1,7 +1,7 @@
 """What the runs of a study came to: a line for each run in a file, and tables with intervals of these lines.
 
-Every run plays the same games, so that the numbers of a method are [runs, games]. Their interquartile mean has the interval
-that rliable's stratified bootstrap gives (Agarwal et al. 2021), each run a stratum of games: it speaks of these trainings. A
+Every run plays the same games, so that the numbers of a method are [runs, games]. Their interquartile mean, of what happens in few games
+the mean, has the interval that rliable's stratified bootstrap gives (Agarwal et al. 2021), each run a stratum of games: it speaks of these trainings. A
 difference of two methods has one of runs and games together: whole runs are drawn, the same seeds for both sides where they
 have some in common, then the games, the same for both sides.
 """
@@ -9,7 +9,6 @@ have some in common, then the games, the same for both sides.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ import numpy as np
 from motif_jax.annotation.lexicon import Judge, Lexicon
 from motif_jax.datasets.verdicts import YES
 from motif_jax.reports import evaluation_files, messages
-from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval
+from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval, repeatable_rliable
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text, read_json_lines
 
@@ -34,6 +33,8 @@ MEASURES = {
     "gold": "gold",
     "success": "success",
 }
+# What happens in so few games that the middle half of them says nothing of it: of these the mean is taken.
+MEANS = ("dlvl", "success")
 # What tables show where nothing else is asked for.
 USUAL = ("judged", "score", "dlvl", "scout")
 # Of the training's last row of metrics, those that it has.
@@ -110,7 +111,7 @@ def _short(value: float) -> float | int:
 
 
 class Cell(NamedTuple):
-    """A measure of a method: its interquartile mean, and by how much it lies above the first method's, None for itself."""
+    """A measure of a method: its interquartile mean (of MEANS the mean), and by how much it lies above the first method's, None for itself."""
 
     value: Estimate
     above: Estimate | None
@@ -131,13 +132,13 @@ def table(
     found: dict[str, dict[str, Cell]] = {name: {} for name in runs}
     for key in _shared(runs, measures):
         scores = {name: _scores(of, sorted(of), key) for name, of in runs.items()}
-        values = _interquartile_means(scores, resamples)
+        values = _averages(scores, resamples, key in MEANS)
         for name in runs:
             above = None
             if name != methods[0] and methods[0] in runs:
                 own, others = _compared(runs[name], runs[methods[0]])
                 sides = _scores(runs[name], own, key), _scores(runs[methods[0]], others, key)
-                above = _above(*sides, resamples, paired=own == others)
+                above = _above(*sides, resamples, own == others, key in MEANS)
             found[name][key] = Cell(values[name], above)
     return found
 
@@ -158,20 +159,16 @@ def _shared(runs: Mapping[str, Mapping[int, Mapping[str, Any]]], measures: Seque
     return [key for key in measures if all(key in games for of in runs.values() for games in of.values())]
 
 
-def _interquartile_means(scores: Mapping[str, np.ndarray], resamples: int) -> dict[str, Estimate]:
-    """rliable's, of [runs, games] each, the games drawn within each run; repeatable."""
+def _averages(scores: Mapping[str, np.ndarray], resamples: int, means: bool) -> dict[str, Estimate]:
+    """Interquartile means, or means, of [runs, games] each, the games drawn within each run by rliable; repeatable."""
     from rliable import library, metrics
 
     def statistic(values: np.ndarray) -> np.ndarray:
-        return np.array([metrics.aggregate_iqm(values)])
+        return np.array([(metrics.aggregate_mean if means else metrics.aggregate_iqm)(values)])
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)
+    with repeatable_rliable():
         points, bounds = library.get_interval_estimates(
-            {name: of.T for name, of in scores.items()},
-            statistic,
-            reps=resamples,
-            random_state=np.random.RandomState(0),
+            {name: of.T for name, of in scores.items()}, statistic, reps=resamples
         )
     return {
         name: Estimate(float(points[name][0]), *(float(bound) for bound in bounds[name][:, 0]))
@@ -179,12 +176,12 @@ def _interquartile_means(scores: Mapping[str, np.ndarray], resamples: int) -> di
     }
 
 
-def _above(first: np.ndarray, other: np.ndarray, resamples: int, paired: bool) -> Estimate:
-    """The difference of interquartile means of [runs, games] and [other runs, the same games]; `paired`: of the same seeds."""
+def _above(first: np.ndarray, other: np.ndarray, resamples: int, paired: bool, means: bool) -> Estimate:
+    """The difference of interquartile means, or means, of [runs, games] and [other runs, the same games]; `paired`: of the same seeds."""
     generator = np.random.default_rng(0)
 
     def mean(values: np.ndarray) -> float:
-        return float(interquartile_mean(values.reshape(-1)))
+        return float((np.mean if means else interquartile_mean)(values.reshape(-1)))
 
     drawn = np.empty(resamples)
     for place in range(resamples):
