@@ -63,7 +63,7 @@ def plot(rows: Sequence[Mapping[str, Any]], methods: Sequence[str], measure: str
             lines.append(learning_curve(name.replace("_", " "), curves, _STRETCHES))
     if not lines:
         return None
-    return Plot("environment steps", f"{MEASURES[measure]}, while it learns", tuple(lines))
+    return Plot("environment steps", MEASURES[measure], tuple(lines))
 
 
 def write(path: Path, picture: Plot) -> None:
