@@ -90,7 +90,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.lexicon = ConfigDict({"file": ""})
     # Columns of the tables: judged, score, dlvl, scout, kills, gold, success, those that all lines of a table have.
     config.measures = "judged,score,dlvl,scout"
-    # Learning curves under the tables: table -> measure of the training's episodes (score, dlvl, scout, kills, success).
+    # Learning curves under the tables: table -> measure of the training's episodes (those of `measures` but judged).
     config.curves = ConfigDict()
     config.resamples = 2000
     if variant == "smoke":

@@ -28,11 +28,14 @@ _OF_REWARD = {
     "both": f"{_MOTIF} --config.reward.intrinsic_coefficient=0.1 --config.reward.extrinsic_coefficient=None",
 }
 _TASKS = {"score": "NetHackScore-v1", "staircase": "NetHackStaircase-v1"}
+# What a task is about, among the numbers of the training's episodes.
+_CURVES = {"score": "score", "staircase": "success"}
 
 
 def _methods(config: ConfigDict, steps: dict[str, int]) -> None:
     """Each task with each reward, for each length of training (suffix -> steps)."""
     config.methods, config.tables, titles = ConfigDict(), ConfigDict(), []
+    config.curves = ConfigDict()  # learning curves under the tables: table -> measure
     for suffix, count in steps.items():
         for task, name in _TASKS.items():
             names = []
@@ -43,10 +46,8 @@ def _methods(config: ConfigDict, steps: dict[str, int]) -> None:
                 )
             titles.append(f"{task}{suffix}")
             config.tables[titles[-1]] = ",".join(names)
+            config.curves[titles[-1]] = _CURVES[task]
     config.table_order = ",".join(titles)
-    # Learning curves under the tables: table -> measure of the training's episodes.
-    of_task = {"score": "score", "staircase": "success"}
-    config.curves = ConfigDict({title: of_task[title.split("_")[0]] for title in titles})
 
 
 def get_config(variant: str | None = None) -> ConfigDict:

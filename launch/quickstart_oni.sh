@@ -20,4 +20,5 @@ for policy in agent random; do
     --config.reward.dir="$runs/agent" --config.seed=77003
 done
 stage check_reward.py:quickstart "$runs/check" --config.reward.dir="$runs/agent" --config.evaluation="$runs/evaluate_agent"
-stage report.py:quickstart "$runs/report" --config.agent.dir="$runs/agent" --config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"
+stage report.py:quickstart "$runs/report" --config.title="ONI quickstart" --config.agent.dir="$runs/agent" \
+  --config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"

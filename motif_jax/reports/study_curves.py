@@ -8,20 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.reports import study
 from motif_jax.reports.plots import Plot, draw
 from motif_jax.reports.smoothing import learning_curve, smooth
 from motif_jax.support.curves import Curve, read_episodes
 from motif_jax.support.files import atomic_write_bytes
 
 KEY = "curves"
-# Measure of the training's episodes -> what an axis says of it.
-MEASURES = {
-    "score": "score of a game",
-    "dlvl": "depth",
-    "scout": "map seen",
-    "kills": "kills",
-    "success": "share of games that succeed",
-}
+# Those that a training's episodes have; the annotator judges evaluated games alone.
+MEASURES = {name: what for name, what in study.MEASURES.items() if name != "judged"}
 # Of a run's steps.
 _STRETCHES = 50
 
