@@ -14,9 +14,6 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-import openai
-from openai.types.chat import ChatCompletion
-
 from motif_jax.annotation.annotator import Answer, Preview, Prices, Question
 from motif_jax.annotation.chat import (
     TOO_LONG,
@@ -26,6 +23,7 @@ from motif_jax.annotation.chat import (
     check_chat,
     json_option,
 )
+from motif_jax.annotation.chat_client import ChatClient, NoConnectionError, StatusError, is_address
 from motif_jax.annotation.openai_list import answers
 from motif_jax.annotation.openai_stream import OpenAIStream
 from motif_jax.annotation.replies import (
@@ -101,7 +99,7 @@ class OpenAIAnnotator(ChatAnnotator):
         check_chat(config, form)
         url = config.openai.base_url
         checks.require(
-            url.startswith(("http://", "https://")),
+            is_address(url),
             "openai.base_url",
             url,
             "a URL such as http://HOST:8000/v1",
@@ -142,14 +140,10 @@ class OpenAIAnnotator(ChatAnnotator):
         """
         return answers(self, questions, self._settings.concurrency, self._settings.retries)
 
-    def client(self) -> openai.AsyncOpenAI:
+    def client(self) -> ChatClient:
         """A client of the server; it sends nothing again by itself."""
-        return openai.AsyncOpenAI(
-            base_url=self._settings.base_url,
-            api_key=self._key,
-            timeout=self._settings.timeout_seconds,
-            max_retries=0,
-        )
+        settings = self._settings
+        return ChatClient(settings.base_url, self._key, settings.timeout_seconds, settings.concurrency)
 
     def rests(self) -> float:
         """For how many seconds from now the server wants to be left alone."""
@@ -159,7 +153,7 @@ class OpenAIAnnotator(ChatAnnotator):
         """See `Annotator`: as many requests at a time as the server bears, each sent once."""
         return OpenAIStream(self, deliver)
 
-    async def greet(self, client: openai.AsyncOpenAI) -> None:
+    async def greet(self, client: ChatClient) -> None:
         """Has the model say one token.
 
         Raises:
@@ -174,9 +168,7 @@ class OpenAIAnnotator(ChatAnnotator):
         except _Refused:
             return  # it was heard
 
-    async def ask(
-        self, client: openai.AsyncOpenAI, position: int, question: Question, retries: int
-    ) -> Answer:
+    async def ask(self, client: ChatClient, position: int, question: Question, retries: int) -> Answer:
         """One question's whole conversation; each turn is sent again at most `retries` times.
 
         Raises:
@@ -194,7 +186,7 @@ class OpenAIAnnotator(ChatAnnotator):
                 except Rubbish as error:
                     raise self._failure("cannot do what config.answer.mode=soft needs", error) from error
                 return self.soft(dialogue, masses, self._prefill)
-            answer = self.heard(dialogue, choice.message.content or "")
+            answer = self.heard(dialogue, choice["message"].get("content") or "")
             if answer is not None:
                 return answer
 
@@ -202,7 +194,7 @@ class OpenAIAnnotator(ChatAnnotator):
     def _prefill(self) -> str:
         return self.prompt.answer.prefix.rstrip()
 
-    async def _complete(self, client: openai.AsyncOpenAI, dialogue: Dialogue, retries: int) -> Any:
+    async def _complete(self, client: ChatClient, dialogue: Dialogue, retries: int) -> Any:
         """One turn, sent again after growing waits while the fault may pass.
 
         Raises:
@@ -225,9 +217,7 @@ class OpenAIAnnotator(ChatAnnotator):
                 return choice
         raise AssertionError
 
-    async def _send(
-        self, client: openai.AsyncOpenAI, request: dict[str, Any]
-    ) -> tuple[tuple[int, int, int], Any]:
+    async def _send(self, client: ChatClient, request: dict[str, Any]) -> tuple[tuple[int, int, int], Any]:
         """Sends a request once: tokens (prompt, completion, cached) and the choice.
 
         Raises:
@@ -239,38 +229,36 @@ class OpenAIAnnotator(ChatAnnotator):
                 request[self._limit] = most
         try:
             async with self._traffic.turn() as sent:
-                # The client's own time-out starts anew with every byte that comes.
-                async with asyncio.timeout(self._settings.timeout_seconds):
-                    usage, choice = checked(await _create(client, request))
-        except openai.APIStatusError as error:
-            if error.status_code in _MAY_PASS:
+                usage, choice = checked(await client.complete(request))
+        except StatusError as error:
+            if error.status in _MAY_PASS:
                 raise self._passing(error, sent) from error
             self._lasting(error, request)
             return await self._send(client, request)  # without what the server did not like
-        except (openai.APITimeoutError, TimeoutError) as error:
+        except TimeoutError as error:
             self._traffic.too_many(sent)
             what = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
             raise _Passing("no answer in time", self._failure(what, error, passing=True)) from error
-        except openai.APIConnectionError as error:
-            failure = self._failure("cannot be reached", error.__cause__ or error, passing=True)
+        except NoConnectionError as error:
+            failure = self._failure("cannot be reached", error, passing=True)
             raise _Passing("no connection", failure) from error
-        except (Rubbish, openai.APIResponseValidationError, ValueError, TypeError) as error:
+        except Rubbish as error:
             raise _Passing("rubbish", self._failure("returns rubbish", error)) from error
-        if getattr(choice, "finish_reason", None) == "content_filter":
+        if choice.get("finish_reason") == "content_filter":
             self._refuse("finish_reason content_filter")
         self._traffic.answer()
         return usage, choice
 
-    def _passing(self, error: openai.APIStatusError, sent: float) -> _Passing:
+    def _passing(self, error: StatusError, sent: float) -> _Passing:
         """The fault that an HTTP status says, after which the server may want to be left alone."""
-        cause, told = f"HTTP {error.status_code}", retry_after(error.response.headers)
+        cause, told = f"HTTP {error.status}", retry_after(error.headers)
         if told > LONGEST_TOLD_SECONDS:
             raise self._failure(f"asks to wait {format_seconds(told)}", error)
-        if error.status_code in _TOO_MANY or told:
+        if error.status in _TOO_MANY or told:
             self._traffic.too_many(sent, told)
         return _Passing(cause, self._failure(f"answers with {cause}", error, passing=True), told)
 
-    def _lasting(self, error: openai.APIStatusError, request: dict[str, Any]) -> None:
+    def _lasting(self, error: StatusError, request: dict[str, Any]) -> None:
         """Raises for an answer that will be the same the next time; returns if the answer is to be limited otherwise."""
         said = str(error)
         if any(name in said for name in _LIMITS):
@@ -283,19 +271,19 @@ class OpenAIAnnotator(ChatAnnotator):
             elif _LIMITS[1] in said and _LIMITS[0] in request:
                 self._limit = self._limit and _LIMITS[1]
                 return
-        if error.status_code == 400 and blames_length(said):
+        if error.status == 400 and blames_length(said):
             raise _Refused(TOO_LONG)
-        if error.status_code in (400, 403, 422) and blames_content(said):
+        if error.status in (400, 403, 422) and blames_content(said):
             self._refuse(error)
-        if error.status_code in (401, 403):
+        if error.status in (401, 403):
             what = f"refuses the key of the environment variable {self._settings.key_variable}"
-        elif error.status_code == 404:
+        elif error.status == 404:
             what = f"does not know config.openai.model={self._settings.model}"
         else:
-            what = f"refuses the request with HTTP {error.status_code}"
+            what = f"refuses the request with HTTP {error.status}"
         raise self._failure(what, error)
 
-    def _refuse(self, error: openai.APIStatusError | str) -> NoReturn:
+    def _refuse(self, error: StatusError | str) -> NoReturn:
         """Raises: this question is unknown, unless the server refuses every one."""
         traffic = self._traffic
         traffic.refused += 1
@@ -321,7 +309,7 @@ class OpenAIAnnotator(ChatAnnotator):
             request |= {"temperature": 0, "max_tokens": 2, "logprobs": True, "top_logprobs": 20}
             request["messages"] = [*dialogue.turns, {"role": "assistant", "content": self._prefill}]
             extra |= {"add_generation_prompt": False, "continue_final_message": True}
-            return {**request, "extra_body": extra}
+            return request | extra
         request |= {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -337,22 +325,13 @@ class OpenAIAnnotator(ChatAnnotator):
                 extra["structured_outputs"] = {"choice": list(self.prompt.answer.answers)}
             elif self._settings.structured == "response_format":
                 request["response_format"] = self.prompt.answer.schema
-        return {**request, "extra_body": extra}
+        return request | extra
 
     def preview(self, question: Question) -> Preview:
         """The turns as they are sent; the server's template and tokenizer are not at hand."""
         turns = self._request(self.open(0, question))["messages"]
         text = "\n".join(f"[{turn['role']}]\n{turn['content']}" for turn in turns)
         return Preview(text, math.ceil(len(text) / _CHARACTERS_PER_TOKEN), exact=False)
-
-
-async def _create(client: openai.AsyncOpenAI, request: dict[str, Any]) -> ChatCompletion:
-    """What `client.chat.completions.create` does, but for the check of each field's type: a fifth of a request's time."""
-    body = {name: value for name, value in request.items() if name != "extra_body"}
-    reply = await client.post(
-        "/chat/completions", cast_to=ChatCompletion, body={**body, **request.get("extra_body", {})}
-    )
-    return reply
 
 
 def _prices(config: Any) -> Prices | None:

@@ -16,8 +16,7 @@ from motif_jax.annotation.replies import ServerError
 from motif_jax.annotation.streams import Deliver, Failed, Greeted, Heard, Server
 
 if TYPE_CHECKING:
-    import openai
-
+    from motif_jax.annotation.chat_client import ChatClient
     from motif_jax.annotation.openai_client import OpenAIAnnotator
 
 _FIRST_PAUSE_SECONDS = 0.5
@@ -32,14 +31,15 @@ class OpenAIStream:
         self._loop = asyncio.new_event_loop()
         self._gate = Gate(self._loop, deliver)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._client: openai.AsyncOpenAI | None = None
+        self._client: ChatClient | None = None  # there before any question's task begins
+        self._closing = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="openai", daemon=True)
         self._thread.start()
 
     def ask(self, number: int, question: Question) -> None:
         """See `Stream`."""
 
-        async def work(client: openai.AsyncOpenAI) -> Heard:
+        async def work(client: ChatClient) -> Heard:
             start = time.monotonic()
             answer = await self._annotator.ask(client, number, question, retries=0)
             return Heard(number, question, answer, time.monotonic() - start)
@@ -49,7 +49,7 @@ class OpenAIStream:
     def greet(self, number: int) -> None:
         """See `Stream`: an answer of one token."""
 
-        async def work(client: openai.AsyncOpenAI) -> Greeted:
+        async def work(client: ChatClient) -> Greeted:
             await self._annotator.greet(client)
             return Greeted(number)
 
@@ -62,17 +62,15 @@ class OpenAIStream:
     def close(self) -> None:
         """See `Stream`."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: it is the second time
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
-    def _begin(self, number: int, work: Callable[[openai.AsyncOpenAI], Awaitable[Heard | Greeted]]) -> None:
+    def _begin(self, number: int, work: Callable[[ChatClient], Awaitable[Heard | Greeted]]) -> None:
         task = self._loop.create_task(self._answer(number, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(
-        self, number: int, work: Callable[[openai.AsyncOpenAI], Awaitable[Heard | Greeted]]
-    ) -> None:
+    async def _answer(self, number: int, work: Callable[[ChatClient], Awaitable[Heard | Greeted]]) -> None:
         assert self._client is not None
         try:
             await self._gate.turn()
@@ -93,20 +91,18 @@ class OpenAIStream:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._client = self._annotator.client()
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._end())
+            self._loop.run_until_complete(self._live())
         except BaseException as error:  # told to whoever opened the stream
             self._deliver(error)
         finally:
             self._loop.close()
 
-    async def _end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        assert self._client is not None
-        await self._client.close()
+    async def _live(self) -> None:
+        async with self._annotator.client() as self._client:
+            await self._closing.wait()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 class Gate:

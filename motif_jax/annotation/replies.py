@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from motif_jax.support.errors import UserError
@@ -71,7 +71,7 @@ def blames_answer_limit(said: str) -> bool:
     return any(word in said.lower() for word in _LIMIT_WORDS)
 
 
-def verdict_log_probabilities(choice: Any, verdicts: Sequence[str]) -> list[float]:
+def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]) -> list[float]:
     """Log-probabilities of the verdicts from the first two tokens behind a prefilled answer, -inf for those not listed.
 
     Where the likeliest first token is a blank, which some tokenizers put before a digit, what follows it counts with its
@@ -80,37 +80,50 @@ def verdict_log_probabilities(choice: Any, verdicts: Sequence[str]) -> list[floa
     Raises:
       Rubbish: the reply holds no log-probabilities.
     """
-    if choice.logprobs is None or not choice.logprobs.content:
+    tokens = _at(choice.get("logprobs"), "content")
+    if not isinstance(tokens, list) or not tokens:
         raise Rubbish("no log-probabilities in the reply")
     words = {verdict.lower(): place for place, verdict in enumerate(verdicts)}
     masses = [0.0] * len(verdicts)
     before = 1.0
-    for token in choice.logprobs.content[:2]:
-        for candidate in token.top_logprobs:
-            place = words.get(candidate.token.strip().lower())
-            if place is not None:
-                masses[place] += before * math.exp(candidate.logprob)
-        if token.token.strip():
-            break
-        before *= math.exp(token.logprob)
+    try:
+        for token in tokens[:2]:
+            for candidate in token["top_logprobs"]:
+                place = words.get(candidate["token"].strip().lower())
+                if place is not None:
+                    masses[place] += before * math.exp(candidate["logprob"])
+            if token["token"].strip():
+                break
+            before *= math.exp(token["logprob"])
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise Rubbish(f"log-probabilities of another form in the reply: {str(tokens)[:80]}") from error
     return [math.log(mass) if mass > 0 else -math.inf for mass in masses]
 
 
-def checked(reply: Any) -> tuple[tuple[int, int, int], Any]:
-    """Tokens (prompt, completion, cached) and the first choice of a reply.
+def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
+    """Tokens (prompt, completion, cached) and the first choice of a reply, which has a message.
 
     Raises:
       Rubbish: the reply holds no answer.
     """
-    choices = getattr(reply, "choices", None)
-    if not choices or getattr(choices[0], "message", None) is None:
+    choices = _at(reply, "choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = _at(choice, "message")
+    if not isinstance(choice, dict) or not isinstance(message, dict):
         raise Rubbish(f"no choices in the reply {str(reply)[:80]!r}")
-    content = choices[0].message.content
+    content = message.get("content")
     if content is not None and not isinstance(content, str):
         raise Rubbish(f"the reply's content is no text: {str(content)[:80]!r}")
-    usage = getattr(reply, "usage", None)
-    if usage is None:
-        return (0, 0, 0), choices[0]
-    details = getattr(usage, "prompt_tokens_details", None)
-    cached = getattr(details, "cached_tokens", None) or 0
-    return (int(usage.prompt_tokens or 0), int(usage.completion_tokens or 0), int(cached)), choices[0]
+    usage = _at(reply, "usage")
+    counts = [
+        _at(usage, "prompt_tokens"),
+        _at(usage, "completion_tokens"),
+        _at(_at(usage, "prompt_tokens_details"), "cached_tokens"),
+    ]
+    prompt, completion, cached = (count if isinstance(count, int) else 0 for count in counts)
+    return (prompt, completion, cached), choice
+
+
+def _at(value: Any, key: str) -> Any:
+    """What a JSON object holds; None where it is none or has no such key."""
+    return value.get(key) if isinstance(value, dict) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from ml_collections import ConfigDict
@@ -60,8 +59,7 @@ def test_log_probabilities_of_a_prefilled_answer(judge):
     prompt = load_prompt(prompt_path("default", "", SINGLE), "defaultgoal", "soft", SINGLE)
     turns = [*prompt.conversation(KILL), {"role": "assistant", "content": prompt.answer.prefix}]
     choice = ask(judge, turns, logprobs=True, top_logprobs=20)
-    said = json.loads(json.dumps(choice["logprobs"]), object_hook=lambda fields: SimpleNamespace(**fields))
-    no, yes = verdict_log_probabilities(SimpleNamespace(logprobs=said), prompt.answer.verdicts)
+    no, yes = verdict_log_probabilities(choice, prompt.answer.verdicts)
     assert no < yes <= 0
 
 

@@ -131,6 +131,7 @@ def test_both_orders_show_position_bias(run, server, dataset):
     ("values", "said"),
     [
         ({"openai__base_url": "127.0.0.1"}, "config.openai.base_url"),
+        ({"openai__base_url": "http://[::1/v1"}, "config.openai.base_url"),
         ({"openai__model": ""}, "config.openai.model"),
         ({"openai__extra_body": "[1]"}, "config.openai.extra_body"),
         ({"openai__concurrency": 0}, "config.openai.concurrency"),

@@ -1,0 +1,219 @@
+"""Requests to a server, as they are sent, and what is said of replies that are none; each from a socket that is really there."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+from motif_jax.annotation.chat_client import ChatClient, NoConnectionError, StatusError, is_address
+from motif_jax.annotation.replies import Rubbish
+from motif_jax.support.errors import UserError
+
+REPLY = b'{"choices": []}'
+LONG_SECONDS = 100.0
+
+
+class Listener:
+    """Takes one connection after the other, keeps what it reads of a request, and answers by `behave(connection)`."""
+
+    def __init__(self, behave):
+        self.requests, self._behave = [], behave
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self):
+        with contextlib.suppress(OSError):  # it is closed
+            while True:
+                connection, _ = self._socket.accept()
+                with connection, contextlib.suppress(ConnectionError):
+                    self.requests.append(read_request(connection))
+                    self._behave(connection)
+
+    def close(self):
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+def read_request(connection):
+    """The first line, headers and body."""
+    told = b""
+    while b"\r\n\r\n" not in told:
+        told += connection.recv(1 << 16)
+    head, body = told.split(b"\r\n\r\n", 1)
+    first, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    while len(body) < int(headers["content-length"]):
+        body += connection.recv(1 << 16)
+    return first, headers, json.loads(body)
+
+
+def answer(body, status="200 OK", length=None):
+    """Answers so, and closes the connection."""
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body) if length is None else length}\r\nX-Told: 3\r\nConnection: close\r\n\r\n"
+    return lambda connection: connection.sendall(head.encode() + body)
+
+
+WELL = answer(REPLY)
+
+
+@pytest.fixture
+def listen():
+    with contextlib.ExitStack() as stack:
+
+        def listen(behave=WELL):
+            listener = Listener(behave)
+            stack.callback(listener.close)
+            return listener
+
+        yield listen
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def complete(url, timeout_seconds=LONG_SECONDS, key="sk-1", request=None):
+    async def work():
+        async with ChatClient(url, key, timeout_seconds, most=2) as client:
+            return await client.complete(request or {"model": "m"})
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("end", ["/v1", "/v1/"])
+def test_a_request_as_it_is_sent(listen, end):
+    server, request = listen(), {"model": "m", "messages": [{"role": "user", "content": "Ünter — 話"}]}
+    assert complete(f"http://{server.address}{end}", request=request) == {"choices": []}
+    first, headers, body = server.requests[0]
+    assert first == "POST /v1/chat/completions HTTP/1.1"
+    assert (headers["authorization"], headers["content-type"]) == ("Bearer sk-1", "application/json")
+    assert body == request
+
+
+def test_a_user_in_the_address_is_sent_in_place_of_the_key(listen):
+    server = listen()
+    complete(f"http://me:word@{server.address}/v1")
+    assert server.requests[0][1]["authorization"] == "Basic " + base64.b64encode(b"me:word").decode()
+
+
+@pytest.mark.parametrize("scheme", ["", "http://"])
+@pytest.mark.parametrize("variable", ["http_proxy", "ALL_PROXY"])
+def test_the_environments_proxy_is_asked(listen, monkeypatch, scheme, variable):
+    proxy = listen()
+    monkeypatch.setenv(variable, scheme + proxy.address)
+    assert complete("http://judge.invalid:8000/v1") == {"choices": []}
+    first, headers, _ = proxy.requests[0]
+    assert first == "POST http://judge.invalid:8000/v1/chat/completions HTTP/1.1"
+    assert headers["host"] == "judge.invalid:8000"
+
+
+def test_an_address_that_is_excepted_is_asked_without_the_proxy(listen, monkeypatch):
+    server, proxy = listen(), listen()
+    monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    complete(f"http://{server.address}/v1")
+    assert (len(server.requests), len(proxy.requests)) == (1, 0)
+
+
+def test_a_proxy_of_another_kind_is_refused_without_its_password(monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "socks5://me:word@127.0.0.1:1080")
+    with pytest.raises(UserError, match=r"no_proxy=judge\.invalid") as caught:
+        complete("http://judge.invalid/v1")
+    assert "word" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://judge:8000/v1", "https://api.judge.org/v1", "http://me:word@[::1]:80"]
+)
+def test_addresses(url):
+    assert is_address(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1", "judge:8000/v1", "ftp://judge/v1", "http://", "http:///v1", "http://[::1/v1", "http://judge:port/v1",
+            "http://judge:0/v1", "http://judge:99999/v1"]
+)  # fmt: skip
+def test_what_is_no_address(url):
+    assert not is_address(url)
+
+
+def test_another_status_is_told_with_what_the_server_says(listen):
+    said = b'{"error": {"message": "slow down"}}'
+    server = listen(answer(said, "429 Too Many Requests"))
+    with pytest.raises(StatusError) as caught:
+        complete(f"http://{server.address}/v1")
+    assert (caught.value.status, caught.value.headers["x-told"]) == (429, "3")
+    assert str(caught.value) == said.decode()
+
+
+def test_a_status_without_a_word_is_told_by_its_number(listen):
+    server = listen(answer(b"", "502 Bad Gateway"))
+    with pytest.raises(StatusError, match=r"^HTTP 502$"):
+        complete(f"http://{server.address}/v1")
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        pytest.param(lambda connection: None, id="closed"),
+        pytest.param(lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Le"), id="head cut off"),
+        pytest.param(answer(REPLY, length=1000), id="body cut off"),
+    ],
+)  # fmt: skip
+def test_a_server_that_goes_away_is_no_connection(listen, behave):
+    server = listen(behave)
+    with pytest.raises(NoConnectionError) as caught:
+        complete(f"http://{server.address}/v1")
+    assert str(caught.value)
+
+
+def test_nobody_there_is_no_connection():
+    with socket.socket() as deaf:  # nobody listens on it, and nobody else can meanwhile
+        deaf.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        with pytest.raises(NoConnectionError, match=address):
+            complete(f"http://{address}/v1")
+
+
+@pytest.mark.parametrize(
+    "behave",
+    [
+        pytest.param(lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9\r\n\r\n"), id="no HTTP"),
+        pytest.param(answer(b"<html>It works!</html>"), id="HTML"),
+        pytest.param(answer(b'{"choices": ['), id="half a JSON"),
+        pytest.param(answer(b"\xff\xfe"), id="no text"),
+        pytest.param(answer(b"[" * 100_000), id="deep"),
+    ],
+)  # fmt: skip
+def test_what_is_no_reply_is_rubbish(listen, behave):
+    server = listen(behave)
+    with pytest.raises(Rubbish) as caught:
+        complete(f"http://{server.address}/v1")
+    assert str(caught.value)
+
+
+def test_a_reply_that_drips_in_is_not_waited_for(listen):
+    """The time counts from the request's start, not from the last byte."""
+    over = threading.Event()
+
+    def drip(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        while not over.is_set():
+            connection.sendall(b" ")
+            time.sleep(0.05)
+
+    server = listen(drip)
+    with pytest.raises(TimeoutError):
+        complete(f"http://{server.address}/v1", timeout_seconds=1.0)
+    over.set()
