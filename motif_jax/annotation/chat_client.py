@@ -63,7 +63,7 @@ class ChatClient:
         # A user in the address is sent as such, and a request can have one of the two.
         named = urllib.parse.urlsplit(base_url).username is not None
         self._headers = {} if named else {"Authorization": f"Bearer {key}"}
-        self._proxy = _proxy(self._url)
+        self._proxy = proxy_of(base_url)
         self._timeout_seconds, self._most = timeout_seconds, most
         self._session: aiohttp.ClientSession | None = None
 
@@ -122,7 +122,7 @@ def is_address(url: str) -> bool:
         return False
 
 
-def _proxy(url: str) -> str | None:
+def proxy_of(url: str) -> str | None:
     """The environment's proxy for an address; None where there is none, or the address is excepted from it.
 
     Raises:

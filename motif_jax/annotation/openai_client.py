@@ -23,7 +23,7 @@ from motif_jax.annotation.chat import (
     check_chat,
     json_option,
 )
-from motif_jax.annotation.chat_client import ChatClient, NoConnectionError, StatusError, is_address
+from motif_jax.annotation.chat_client import ChatClient, NoConnectionError, StatusError, is_address, proxy_of
 from motif_jax.annotation.openai_list import answers
 from motif_jax.annotation.openai_stream import OpenAIStream
 from motif_jax.annotation.replies import (
@@ -95,7 +95,7 @@ class OpenAIAnnotator(ChatAnnotator):
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:
-        """Raises UserError for a bad value or a prompt file that cannot be used; asks the server nothing."""
+        """Raises UserError for a bad value, or a prompt file or proxy that cannot be used; asks the server nothing."""
         check_chat(config, form)
         url = config.openai.base_url
         checks.require(
@@ -104,6 +104,7 @@ class OpenAIAnnotator(ChatAnnotator):
             url,
             "a URL such as http://HOST:8000/v1",
         )
+        proxy_of(url)
         checks.require(
             bool(config.openai.model), "openai.model", config.openai.model, "the model's name on the server"
         )
