@@ -6,6 +6,7 @@ beside a training.
 
 from __future__ import annotations
 
+import ssl
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 import aiohttp
+import truststore
 
 from motif_jax.annotation.replies import Rubbish
 from motif_jax.support.errors import UserError
@@ -69,7 +71,12 @@ class ChatClient:
 
     async def __aenter__(self) -> ChatClient:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._most, keepalive_timeout=_IDLE_SECONDS),
+            connector=aiohttp.TCPConnector(
+                limit=self._most,
+                keepalive_timeout=_IDLE_SECONDS,
+                # The system's authorities, also where this Python's OpenSSL looks elsewhere for them.
+                ssl=truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            ),
             headers=self._headers,
             timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
             proxy=self._proxy,

@@ -7,8 +7,10 @@ import base64
 import contextlib
 import json
 import socket
+import ssl
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -18,13 +20,19 @@ from motif_jax.support.errors import UserError
 
 REPLY = b'{"choices": []}'
 LONG_SECONDS = 100.0
+# Of 127.0.0.1, signed by itself, with its key; good for nothing but these tests.
+CERTIFICATE = Path(__file__).with_name("localhost.pem")
 
 
 class Listener:
     """Takes one connection after the other, keeps what it reads of a request, and answers by `behave(connection)`."""
 
-    def __init__(self, behave):
+    def __init__(self, behave, certificate=None):
         self.requests, self._behave = [], behave
+        self._context = None
+        if certificate is not None:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(certificate)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
         threading.Thread(target=self._work, daemon=True).start()
@@ -33,25 +41,36 @@ class Listener:
         with contextlib.suppress(OSError):  # it is closed
             while True:
                 connection, _ = self._socket.accept()
-                with connection, contextlib.suppress(ConnectionError):
-                    self.requests.append(read_request(connection))
-                    self._behave(connection)
+                with contextlib.suppress(ConnectionError, ssl.SSLError), self._secured(connection) as secured:
+                    self.requests.append(read_request(secured))
+                    self._behave(secured)
+
+    def _secured(self, connection):
+        return self._context.wrap_socket(connection, server_side=True) if self._context else connection
 
     def close(self):
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
 
+def read(connection):
+    """What has come; ConnectionError where nothing more will."""
+    some = connection.recv(1 << 16)
+    if not some:
+        raise ConnectionError
+    return some
+
+
 def read_request(connection):
     """The first line, headers and body."""
-    told = b""
+    told = read(connection)
     while b"\r\n\r\n" not in told:
-        told += connection.recv(1 << 16)
+        told += read(connection)
     head, body = told.split(b"\r\n\r\n", 1)
     first, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
     while len(body) < int(headers["content-length"]):
-        body += connection.recv(1 << 16)
+        body += read(connection)
     return first, headers, json.loads(body)
 
 
@@ -68,8 +87,8 @@ WELL = answer(REPLY)
 def listen():
     with contextlib.ExitStack() as stack:
 
-        def listen(behave=WELL):
-            listener = Listener(behave)
+        def listen(behave=WELL, certificate=None):
+            listener = Listener(behave, certificate)
             stack.callback(listener.close)
             return listener
 
@@ -148,6 +167,20 @@ def test_what_is_no_address(url):
     assert not is_address(url)
 
 
+def test_a_certificate_that_the_system_trusts_is_taken(listen, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    server = listen(certificate=CERTIFICATE)
+    assert complete(f"https://{server.address}/v1") == {"choices": []}
+    assert len(server.requests) == 1
+
+
+def test_another_certificate_is_refused_and_named(listen):
+    server = listen(certificate=CERTIFICATE)
+    with pytest.raises(NoConnectionError, match="certificate"):
+        complete(f"https://{server.address}/v1")
+    assert server.requests == []
+
+
 def test_another_status_is_told_with_what_the_server_says(listen):
     said = b'{"error": {"message": "slow down"}}'
     server = listen(answer(said, "429 Too Many Requests"))
@@ -163,21 +196,6 @@ def test_a_status_without_a_word_is_told_by_its_number(listen):
         complete(f"http://{server.address}/v1")
 
 
-@pytest.mark.parametrize(
-    "behave",
-    [
-        pytest.param(lambda connection: None, id="closed"),
-        pytest.param(lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Le"), id="head cut off"),
-        pytest.param(answer(REPLY, length=1000), id="body cut off"),
-    ],
-)  # fmt: skip
-def test_a_server_that_goes_away_is_no_connection(listen, behave):
-    server = listen(behave)
-    with pytest.raises(NoConnectionError) as caught:
-        complete(f"http://{server.address}/v1")
-    assert str(caught.value)
-
-
 def test_nobody_there_is_no_connection():
     with socket.socket() as deaf:  # nobody listens on it, and nobody else can meanwhile
         deaf.bind(("127.0.0.1", 0))
@@ -187,33 +205,34 @@ def test_nobody_there_is_no_connection():
 
 
 @pytest.mark.parametrize(
-    "behave",
+    ("behave", "fault"),
     [
-        pytest.param(lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9\r\n\r\n"), id="no HTTP"),
-        pytest.param(answer(b"<html>It works!</html>"), id="HTML"),
-        pytest.param(answer(b'{"choices": ['), id="half a JSON"),
-        pytest.param(answer(b"\xff\xfe"), id="no text"),
-        pytest.param(answer(b"[" * 100_000), id="deep"),
+        pytest.param(lambda connection: None, NoConnectionError, id="closed"),
+        pytest.param(lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Le"), NoConnectionError, id="head cut off"),
+        pytest.param(answer(REPLY, length=1000), NoConnectionError, id="body cut off"),
+        pytest.param(lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9\r\n\r\n"), Rubbish, id="no HTTP"),
+        pytest.param(answer(b"<html>It works!</html>"), Rubbish, id="HTML"),
+        pytest.param(answer(b'{"choices": ['), Rubbish, id="half a JSON"),
+        pytest.param(answer(b"\xff\xfe"), Rubbish, id="no text"),
+        pytest.param(answer(b"[" * 100_000), Rubbish, id="deep"),
     ],
 )  # fmt: skip
-def test_what_is_no_reply_is_rubbish(listen, behave):
+def test_what_is_no_reply(listen, behave, fault):
     server = listen(behave)
-    with pytest.raises(Rubbish) as caught:
+    with pytest.raises(fault) as caught:
         complete(f"http://{server.address}/v1")
     assert str(caught.value)
 
 
 def test_a_reply_that_drips_in_is_not_waited_for(listen):
     """The time counts from the request's start, not from the last byte."""
-    over = threading.Event()
 
     def drip(connection):
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-        while not over.is_set():
+        while True:  # until nobody listens any more
             connection.sendall(b" ")
             time.sleep(0.05)
 
     server = listen(drip)
     with pytest.raises(TimeoutError):
         complete(f"http://{server.address}/v1", timeout_seconds=1.0)
-    over.set()
