@@ -1,15 +1,12 @@
-"""Fingerprints of model folders, and verdicts from a server's log-probabilities."""
+"""Fingerprints of model folders, and what is checked of them before they are read."""
 
 from __future__ import annotations
 
 import json
-import math
-import types
 
 import pytest
 
 from motif_jax.annotation import model_files
-from motif_jax.annotation.openai_client import verdict_log_probabilities
 from motif_jax.support.errors import UserError
 
 
@@ -64,32 +61,3 @@ def test_weights_that_are_cut_off(folder, size):
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(UserError, match=r"model.safetensors is cut off|no weights"):
         model_files.check_model(str(folder), "vllm.model")
-
-
-def choice(*tokens):
-    """Tokens as (said, its probability, {candidate: probability})."""
-    content = [
-        types.SimpleNamespace(
-            token=said,
-            logprob=math.log(probability),
-            top_logprobs=[types.SimpleNamespace(token=t, logprob=math.log(p)) for t, p in candidates.items()],
-        )
-        for said, probability, candidates in tokens
-    ]
-    return types.SimpleNamespace(logprobs=types.SimpleNamespace(content=content))
-
-
-@pytest.mark.parametrize(
-    ("tokens", "want"),
-    [
-        ([(" 1", 0.6, {" 1": 0.6, " 2": 0.3, " None": 0.05, "x": 0.05})], [0.6, 0.3, 0.05]),
-        # A blank first: what follows counts with its probability.
-        ([(" ", 0.8, {" ": 0.8, " None": 0.2}), ("1", 0.5, {"1": 0.5, "2": 0.25})], [0.4, 0.2, 0.2]),
-        # Two spellings of one verdict.
-        ([("1", 0.5, {"1": 0.5, " 1": 0.2, "none": 0.1})], [0.7, 0, 0.1]),
-        ([("x", 1.0, {"x": 1.0}), ("1", 1.0, {"1": 1.0})], [0, 0, 0]),
-    ],
-)
-def test_verdicts_from_log_probabilities(tokens, want):
-    got = [math.exp(value) for value in verdict_log_probabilities(choice(*tokens), ("1", "2", "None"))]
-    assert got == pytest.approx(want)

@@ -39,19 +39,26 @@ def test_what_holds_no_answer_is_rubbish(reply):
         checked(reply)
 
 
-def token(word, share, *candidates):
-    listed = [{"token": text, "logprob": math.log(mass)} for text, mass in candidates]
+def token(word, share, **candidates):
+    listed = [{"token": text, "logprob": math.log(mass)} for text, mass in candidates.items()]
     return {"token": word, "logprob": math.log(share), "top_logprobs": listed}
 
 
-def test_a_blank_before_a_verdict_counts_with_its_probability():
-    first = token(" ", 0.5, (" ", 0.5), ("yes", 0.25))
-    second = token("No", 0.75, ("No", 0.75), (" YES ", 0.25))
-    found = verdict_log_probabilities({"logprobs": {"content": [first, second]}}, ("No", "Yes"))
-    assert found == pytest.approx([math.log(0.375), math.log(0.375)])
-    assert verdict_log_probabilities(
-        {"logprobs": {"content": [second, first]}}, ("No", "Maybe")
-    ) == pytest.approx([math.log(0.75), -math.inf])
+@pytest.mark.parametrize(
+    ("tokens", "shares"),
+    [
+        ([token(" 1", 0.6, **{" 1": 0.6, " 2": 0.3, " None": 0.05, "x": 0.05})], [0.6, 0.3, 0.05]),
+        # A blank first: what follows counts with its probability.
+        ([token(" ", 0.8, **{" ": 0.8, " None": 0.2}), token("1", 0.5, **{"1": 0.5, "2": 0.25})], [0.4, 0.2, 0.2]),
+        # Two spellings of one verdict.
+        ([token("1", 0.5, **{"1": 0.5, " 1": 0.2, "none": 0.1})], [0.7, 0, 0.1]),
+        # What follows a word that is no verdict does not count.
+        ([token("x", 1.0, x=1.0), token("1", 1.0, **{"1": 1.0})], [0, 0, 0]),
+    ],
+)  # fmt: skip
+def test_verdicts_are_read_from_log_probabilities(tokens, shares):
+    found = verdict_log_probabilities({"logprobs": {"content": tokens}}, ("1", "2", "None"))
+    assert [math.exp(value) for value in found] == pytest.approx(shares)
 
 
 @pytest.mark.parametrize(
