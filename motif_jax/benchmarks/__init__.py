@@ -122,3 +122,11 @@ def result(
         "settings": settings,
         **more,
     }
+
+
+def beside(values: Sequence[float], others: Sequence[float]) -> dict[str, Any]:
+    """A second yardstick: its median, and the ratios of `values` to it."""
+    ratios = [value / other for value, other in zip(values, others, strict=True)]
+    median = statistics.median(others)
+    spread = {"min": min(ratios), "max": max(ratios)}
+    return {"value": median, "ratio": statistics.median(values) / median, "spread": spread}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -131,14 +130,6 @@ def in_turns(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str
 def rate(call: Callable[[], Any], count: int, seconds: float) -> Callable[[], float]:
     """A side: how many things a second `call`, which makes `count` of them, makes."""
     return lambda: count * _agents.calls_per_second(call, seconds)
-
-
-def beside(values: Sequence[float], others: Sequence[float]) -> dict[str, Any]:
-    """A second yardstick: its median, and the ratios of `values` to it."""
-    ratios = [value / other for value, other in zip(values, others, strict=True)]
-    median = statistics.median(others)
-    spread = {"min": min(ratios), "max": max(ratios)}
-    return {"value": median, "ratio": statistics.median(values) / median, "spread": spread}
 
 
 def product_flops(call: Callable[..., Any], *arguments: Any) -> float:

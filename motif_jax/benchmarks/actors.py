@@ -5,7 +5,9 @@
 
 Value: steps a second of one worker's processor time (everything that its processes do: engine, rules, rows, hand-over);
 yardstick: the bare engine with the same observations, prompts dismissed, as many games in turns as a worker has, timed
-by processor time too, alternating. Besides: the bare engine with one game a core, which has the caches to itself, nle's
+by processor time too. They play in turns of about a third of a second, `turn` steps of every environment, so that a busy
+neighbour on the machine disturbs all of them alike, and with them the bare engine with one game a core, which has the caches
+to itself; what is told are medians over the turns. Besides: nle's
 gymnasium class, the pool's steps a second by the clock, the memory of an actor's game, the share of a worker's time that new
 episodes' starts take, and what a step costs the parent: the hand-over with the actors, gathering a row for inference,
 copying it into a batch, and handing that to the device. A parent with one worker sleeps between rounds, and being woken is
@@ -28,9 +30,9 @@ from ml_collections import ConfigDict
 
 from motif_jax.actors.launchers import METHODS
 from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.rollouts import ActorsConfig
+from motif_jax.actors.rollouts import ActorsConfig, Ready
 from motif_jax.actors.tuning import processor_seconds
-from motif_jax.benchmarks import result
+from motif_jax.benchmarks import beside, result
 from motif_jax.benchmarks.engine import Bare, BareSharedCode, GymnasiumClass, write_script
 from motif_jax.envs.nethack.tasks import PLAIN_TASKS
 from motif_jax.support import config as checks
@@ -45,7 +47,7 @@ _MANY_WORKERS, _MANY_ROUNDS, _PAUSE_SECONDS = 8, 800, 0.004
 
 
 def options() -> ConfigDict:
-    """Settings: task, size of the pool, and `steps` of every environment in a repeat."""
+    """Settings: task, size of the pool, `steps` of every environment in a repeat, and `turn` of them before sides change."""
     return ConfigDict(
         {
             "env": "NetHackScore-v1",
@@ -55,6 +57,7 @@ def options() -> ConfigDict:
             "start_method": "auto",
             "rollout": 32,
             "steps": 2_000,
+            "turn": 500,
             "sweep": False,
             "sweep_envs": (2, 4, 8, 20, 40),
             "sweep_games": (1, 2, 3, 4, 5, 10),
@@ -76,34 +79,41 @@ def check(config: ConfigDict) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
-    """One repeat; rates are steps a second, of processor time where nothing else is said.
+class Turn:
+    """One turn of each side; rates are steps a second, of processor time where nothing else is said.
 
     Attributes:
       pool: of one worker.
       clock: of the whole pool by the clock.
-      hand_over, gather, copy, transfer: seconds of the parent's processor time for a step, see `_parent`.
+      hand_over: seconds of the parent's processor time for a step.
       bare: the bare engine with as many games as a worker has.
       one: the bare engine with one game.
-      memory: bytes of an actor's game: proportional set size of all processes that are not this one, over the games.
-      restarts: share of a worker's time that starting episodes takes.
     """
 
     pool: float
     clock: float
     hand_over: float
+    bare: float
+    one: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """One repeat.
+
+    Attributes:
+      turns: of all sides.
+      gather, copy, transfer: seconds of the parent's processor time for a step, see `_parent`.
+      memory: bytes of an actor's game: proportional set size of all processes that are not this one, over the games.
+      restarts: share of a worker's time that starting episodes takes.
+    """
+
+    turns: list[Turn]
     gather: float
     copy: float
     transfer: float
-    bare: float
-    one: float
     memory: float
     restarts: float
-
-    @property
-    def parent(self) -> float:
-        """Seconds of the parent for a step, in all."""
-        return self.hand_over + self.gather + self.copy + self.transfer
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -116,8 +126,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
         together.append(_together(seed) / (options.envs_per_worker // 2))
         script = write_script(options.env, options.envs_per_worker, options.steps, seed)
         gymnasium.append(_side(GymnasiumClass(options.env, script, seed), script))
-    ours = [one.pool for one in found]
-    parent = {part: 1e6 * _median(found, part) for part in ("hand_over", "gather", "copy", "transfer")}
+    turns = [turn for one in found for turn in one.turns]
+    ours, one_game = _all(turns, "pool"), _all(turns, "one")
+    parent = {"hand_over": 1e6 * float(np.median(_all(turns, "hand_over")))}
+    parent |= {part: 1e6 * float(np.median(_all(found, part))) for part in ("gather", "copy", "transfer")}
     busy = parent | {"hand_over": 1e6 * float(np.median(together))}
     more = {"sweep": _sweep(options, config.seed)} if options.sweep else {}
     return result(
@@ -125,48 +137,54 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "steps/s of one core",
         ours,
         _AS_MANY,
-        [one.bare for one in found],
+        _all(turns, "bare"),
         options.to_dict(),
-        one_game={"what": _ONE, "value": _median(found, "one"), "ratio": _median(found, "pool") / _median(found, "one")},
+        one_game={"what": _ONE, **beside(ours, one_game)},
         ratio_to_gymnasium_class=float(np.median(ours) / np.median(gymnasium)),
-        steps_per_second_by_the_clock=_median(found, "clock"),
-        parent_microseconds_per_step=1e6 * _median(found, "parent"),
+        steps_per_second_by_the_clock=float(np.median(_all(turns, "clock"))),
+        parent_microseconds_per_step=sum(parent.values()),
         parent_parts=parent,
         busy_parent_microseconds_per_step=sum(busy.values()),
         busy_parent_parts=busy,
-        megabytes_per_game=_median(found, "memory") / 1e6,
-        restart_share=_median(found, "restarts"),
+        megabytes_per_game=float(np.median(_all(found, "memory"))) / 1e6,
+        restart_share=float(np.median(_all(found, "restarts"))),
         **more,
     )  # fmt: skip
 
 
-def _median(found: Sequence[Measured], name: str) -> float:
-    return float(np.median([getattr(one, name) for one in found]))
+def _all(found: Sequence[Any], name: str) -> list[float]:
+    return [getattr(one, name) for one in found]
 
 
 def _measure(options: ConfigDict, seed: int) -> Measured:
     """The pool and the bare engine, with as many games and with one, at `options`' size."""
-    played = _pool(options, seed)
-    steps = options.workers * options.envs_per_worker * options.steps
-    script = write_script(options.env, options.envs_per_worker, options.steps, seed)
+    envs, steps = options.envs_per_worker, options.steps
+    script = write_script(options.env, envs, steps, seed)
     # As many steps, by a game that has the core's caches to itself.
-    one = write_script(options.env, 1, options.envs_per_worker * options.steps, seed)
-    rate = _side(Bare(options.env, one, seed), one)
-    kept = BareSharedCode(options.env, one, seed)
-    _side(kept, one)
-    pool = steps / played.workers
-    return Measured(
-        pool=pool,
-        clock=steps / played.clock,
-        hand_over=played.parent / steps,
-        gather=played.gather,
-        copy=played.copy,
-        transfer=played.transfer,
-        bare=_side(Bare(options.env, script, seed), script),
-        one=rate,
-        memory=played.memory,
-        restarts=kept.start_seconds * pool / len(one[0]),
-    )
+    alone = write_script(options.env, 1, envs * steps, seed)
+    bare, one = Bare(options.env, script, seed), Bare(options.env, alone, seed)
+    kept = BareSharedCode(options.env, alone, seed)
+    turns = []
+    with _Pool(options, seed) as pool:
+        for start in range(0, steps, options.turn):
+            stop = min(start + options.turn, steps)
+            count = envs * (stop - start)
+            workers, clock, parent = pool.play(stop - start)
+            turns.append(
+                Turn(
+                    pool=options.workers * count / workers,
+                    clock=options.workers * count / clock,
+                    hand_over=parent / (options.workers * count),
+                    bare=count / _spent(bare, start, stop),
+                    one=count / _spent(one, envs * start, envs * stop),
+                )
+            )
+        memory, parts = pool.memory(), _parent(pool.pool)
+    kept.play(0, envs * steps)
+    for side in (bare, one, kept):
+        side.close()
+    rate = float(np.median(_all(turns, "pool")))
+    return Measured(turns, *parts, memory, kept.start_seconds * rate / (envs * steps))
 
 
 def _sweep(options: ConfigDict, seed: int) -> dict[str, dict[str, dict[str, float]]]:
@@ -175,8 +193,14 @@ def _sweep(options: ConfigDict, seed: int) -> dict[str, dict[str, dict[str, floa
     def at(**changes: Any) -> dict[str, float]:
         size = ConfigDict({**options.to_dict(), "steps": options.sweep_steps, **changes})
         found = _measure(size, seeds.derive(seed, "sweep", *changes.values()))
-        ratios = {"ratio": found.pool / found.bare, "ratio_to_one": found.pool / found.one}
-        return {**dataclasses.asdict(found), **ratios}
+        medians = {
+            field.name: float(np.median(_all(found.turns, field.name))) for field in dataclasses.fields(Turn)
+        }
+        ratios = {
+            "ratio": medians["pool"] / medians["bare"],
+            "ratio_to_one": medians["pool"] / medians["one"],
+        }
+        return {**medians, **ratios, "memory": found.memory, "restarts": found.restarts}
 
     cores = available_cores()
     workers = sorted({min(2**power, cores) for power in range(cores.bit_length() + 1)})
@@ -188,59 +212,74 @@ def _sweep(options: ConfigDict, seed: int) -> dict[str, dict[str, dict[str, floa
     }
 
 
-def _side(side: Bare | GymnasiumClass, script: Any) -> float:
+def _side(side: GymnasiumClass, script: Any) -> float:
     steps = len(script[0])
-    start = time.process_time()
-    side.play(0, steps)
-    spent = time.process_time() - start
+    spent = _spent(side, 0, steps)
     side.close()
     return steps * len(script) / spent
 
 
-@dataclasses.dataclass(frozen=True)
-class _Played:
-    """Of a pool: seconds of its workers, by the clock, of this process; of a step of what else the parent does; bytes a game."""
-
-    workers: float
-    clock: float
-    parent: float
-    gather: float
-    copy: float
-    transfer: float
-    memory: float
+def _spent(side: Bare | GymnasiumClass, start: int, stop: int) -> float:
+    """Seconds of processor time from one step up to another."""
+    before = time.process_time()
+    side.play(start, stop)
+    return time.process_time() - before
 
 
-def _pool(options: ConfigDict, seed: int) -> _Played:
-    """Plays as many steps as `options` want."""
-    config = ActorsConfig(
-        env=options.env,
-        options={},
-        seed=seed,
-        workers=options.workers,
-        envs_per_group=options.envs_per_worker // 2,
-        rollout=options.rollout,
-        games_per_process=options.games_per_process,
-        start_method=options.start_method,
-    )
-    drawn = np.random.default_rng(seed).integers(0, 23, (64, config.envs_per_group))
-    with ActorPool(config, listeners=[lambda slot: pool.release(slot)]) as pool:
-        pool.start()
+class _Pool:
+    """The pool, which has nothing to do between two turns: the answers of all groups are held then."""
+
+    def __init__(self, options: ConfigDict, seed: int) -> None:
+        self._config = config = ActorsConfig(
+            env=options.env,
+            options={},
+            seed=seed,
+            workers=options.workers,
+            envs_per_group=options.envs_per_worker // 2,
+            rollout=options.rollout,
+            games_per_process=options.games_per_process,
+            start_method=options.start_method,
+        )
+        self._drawn = np.random.default_rng(seed).integers(0, 23, (64, config.envs_per_group))
+        self._rounds = 0
+        self._held: list[Ready] = []
+        self.pool = ActorPool(config, listeners=[lambda slot: self.pool.release(slot)])
+
+    def __enter__(self) -> _Pool:
+        self.pool.__enter__()
+        self.pool.start()
+        self.play(0)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.pool.__exit__(*error)
+
+    def play(self, steps: int) -> tuple[float, float, float]:
+        """Plays so many steps of every environment; returns seconds of the workers' processor time, by the clock, of this process.
+
+        Groups that are faster than others play more of them.
+        """
+        pool, left, ready = self.pool, steps * self._config.groups, self._held
         actions = pool.slots.action
-        played, target = 0, options.steps * config.groups
-        started: tuple[float, float, float] | None = None
-        while played < target:
+        workers, clock, parent = processor_seconds(pool.pids()), time.perf_counter(), time.process_time()
+        self._held = []
+        while True:
+            self._held += ready[left:]
+            for entry in (going := ready[:left]):
+                actions[entry.slot, entry.row] = self._drawn[(self._rounds + entry.group) % len(self._drawn)]
+                self._rounds += 1
+            pool.act(going)
+            left -= len(going)
+            if len(self._held) == self._config.groups:
+                break
             ready = pool.ready(1.0)
-            if started is None and len(ready) > 0:
-                started = (processor_seconds(pool.pids()), time.perf_counter(), time.process_time())
-            for entry in ready:
-                actions[entry.slot, entry.row] = drawn[(played + entry.group) % len(drawn)]
-            pool.act(ready)
-            played += len(ready)
-        assert started is not None
-        workers = processor_seconds(pool.pids()) - started[0]
-        clock, parent = time.perf_counter() - started[1], time.process_time() - started[2]
-        memory = sum(psutil.Process(pid).memory_full_info().pss for pid in _processes()) / config.num_envs
-        return _Played(workers, clock, parent, *_parent(pool), memory)
+        parent, clock = time.process_time() - parent, time.perf_counter() - clock
+        return processor_seconds(pool.pids()) - workers, clock, parent
+
+    def memory(self) -> float:
+        """Proportional set size of all processes that are not this one, bytes a game."""
+        sizes = [psutil.Process(pid).memory_full_info().pss for pid in _processes()]
+        return sum(sizes) / self._config.num_envs
 
 
 def _processes() -> list[int]:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, result
+from motif_jax.benchmarks import _language, beside, result
 from motif_jax.benchmarks._language import Subject
 from motif_jax.language import generation
 from motif_jax.language.sampling import Limits, Sampling
@@ -63,7 +63,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
             sides["transformers"] = theirs.rate(count, chosen.seconds, **question)
         rates = _language.in_turns(sides, config.repeats)
     if "transformers" in rates:
-        more["transformers"] = _language.beside(rates["ours"], rates["transformers"])
+        more["transformers"] = beside(rates["ours"], rates["transformers"])
     seconds = count / float(np.median(rates["ours"]))
     return result(
         "generate",

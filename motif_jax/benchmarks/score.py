@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, result
+from motif_jax.benchmarks import _language, beside, result
 from motif_jax.benchmarks._language import Subject
 from motif_jax.language import scoring
 from motif_jax.language.sampling import token_log_probs
@@ -56,7 +56,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "every candidate with its prompt a row of its own",
         rates["rows"],
         chosen.to_dict(),
-        keys_per_row=_language.beside(rates["shared"], rates["keys_per_row"]),
+        keys_per_row=beside(rates["shared"], rates["keys_per_row"]),
         scores_apart={
             name: _language.relative(totals["shared"], totals[name]) for name in ("rows", "keys_per_row")
         },

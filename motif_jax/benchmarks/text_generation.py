@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, _text_agents, result
+from motif_jax.benchmarks import _language, _text_agents, beside, result
 from motif_jax.benchmarks._text_agents import Made
 from motif_jax.datasets.dialogues.items import Delimiters
 from motif_jax.language import decoding as decodings
@@ -119,7 +119,7 @@ def _beside(found: dict[str, Any]) -> dict[str, Any] | None:
     if "transformers" not in found:
         return None
     return {
-        **_language.beside(found["ours"], found["transformers"]),
+        **beside(found["ours"], found["transformers"]),
         "tokens_equal": found["transformers_tokens_equal"],
     }
 

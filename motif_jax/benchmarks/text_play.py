@@ -15,7 +15,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, _text_agents, result
+from motif_jax.benchmarks import _language, _text_agents, beside, result
 from motif_jax.benchmarks._text_agents import Made
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
@@ -72,7 +72,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     if chosen.large_games:
         large = _text_agents.make(768, 12, size, _POSITIONS, chosen.dtype, config.seed)
         rates = _sides(task, large, chosen.large_games, chosen.large_plain_games, 1)
-        more["gpt2_small"] = _language.beside(rates["together"], rates["alone"])
+        more["gpt2_small"] = beside(rates["together"], rates["alone"])
         more["gpt2_small"] |= {"games_per_second": rates["together"][0], "games": chosen.large_games}
     return result(
         "text_play", "games/s", found["together"], "one by one, the text read anew every turn", found["alone"], chosen.to_dict(),

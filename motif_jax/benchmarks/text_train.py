@@ -28,7 +28,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms import implicit_q
 from motif_jax.algorithms.implicit_q import ActionQ, Estimates, Settings, TextBatch
-from motif_jax.benchmarks import _language, _text_agents, result
+from motif_jax.benchmarks import _language, _text_agents, beside, result
 from motif_jax.datasets.dialogues import token_columns
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
@@ -110,7 +110,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "text_train", "tokens/s", half["ours"], "all heads at every position", half["plain"], chosen.to_dict(),
         gradients_apart=max(half["apart"], quarter["apart"]), flops_ratio=half["flops"],
         quarter={
-            "value": float(np.median(quarter["ours"])), **_language.beside(quarter["ours"], quarter["plain"]),
+            "value": float(np.median(quarter["ours"])), **beside(quarter["ours"], quarter["plain"]),
             "flops_ratio": quarter["flops"],
         },
         **_small(config), threads=_language.threads(),
@@ -211,7 +211,7 @@ def _small(config: ConfigDict) -> dict[str, Any]:
         found = _language.in_turns(sides, max(2, config.repeats // 2))
     middle = {name: float(np.median(rates)) for name, rates in found.items()}
     return {
-        "buckets": {"value": middle["buckets"], **_language.beside(found["buckets"], found["padded"])},
+        "buckets": {"value": middle["buckets"], **beside(found["buckets"], found["padded"])},
         "waiting": max(0.0, 1 - middle["buckets"] / middle["made"]),
         "dialogues_of_small_training": chosen.small_batch * chosen.small_steps,
     }
