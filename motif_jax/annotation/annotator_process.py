@@ -154,7 +154,8 @@ class Desk:
                 return None
             if isinstance(event, Heard):
                 return self._answers.keep([event])[0]
-            if not event.passing or time.monotonic() >= deadline:
+            # A server may want to be left alone for longer than is to be waited.
+            if not event.passing or time.monotonic() + stream.rests() >= deadline:
                 raise event.error
             if not told:
                 print(f"the annotator waits: {event.error}", file=sys.stderr, flush=True)

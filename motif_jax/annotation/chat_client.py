@@ -6,25 +6,23 @@ beside a training.
 
 from __future__ import annotations
 
-import ssl
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import aiohttp
-import truststore
 
+from motif_jax.annotation.addresses import proxy_of, trust, without_user
 from motif_jax.annotation.replies import Rubbish
-from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 # Servers commonly close a connection that was idle for 5 seconds; one that is closed while a request is sent is lost.
 _IDLE_SECONDS = 4.0
+# A host that takes no connection for so long is not there: a firewall that swallows everything looks like that.
+_CONNECT_SECONDS = 30.0
 # So much of a refusal is read for what it blames.
 _MOST_CHARACTERS = 10_000
-_SCHEMES = ("http", "https")
 
 
 class StatusError(Exception):
@@ -70,16 +68,15 @@ class ChatClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> ChatClient:
+        told_of_reuse = aiohttp.TraceConfig()
+        told_of_reuse.on_connection_reuseconn.append(_reused)
+        limits = aiohttp.ClientTimeout(total=self._timeout_seconds, sock_connect=_CONNECT_SECONDS)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=self._most,
-                keepalive_timeout=_IDLE_SECONDS,
-                # The system's authorities, also where this Python's OpenSSL looks elsewhere for them.
-                ssl=truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-            ),
+            connector=aiohttp.TCPConnector(limit=self._most, keepalive_timeout=_IDLE_SECONDS, ssl=trust()),
             headers=self._headers,
-            timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
+            timeout=limits,
             proxy=self._proxy,
+            trace_configs=[told_of_reuse],
         )
         return self
 
@@ -93,59 +90,65 @@ class ChatClient:
         """The body of the reply to a request, from JSON.
 
         Raises:
-          StatusError: the server answers with another status.
+          StatusError: the server, or the proxy, answers with another status; also where it sends the request on to another address,
+            to which a key should not follow by itself.
           TimeoutError: the reply was not complete in time.
           NoConnectionError: there is no connection, or none any more.
           Rubbish: the reply is no JSON, or no HTTP.
         """
-        assert self._session is not None
         try:
-            async with self._session.post(self._url, json=request) as response:
-                body = await response.read()
+            response, body = await self._post(request)
+        except aiohttp.ConnectionTimeoutError as error:
+            raise NoConnectionError(f"no connection within {_CONNECT_SECONDS:g} s") from error
         except TimeoutError:
             raise
+        except aiohttp.ClientHttpProxyError as error:
+            raise self._refused_by_proxy(error) from None
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
             raise NoConnectionError(_cause(error)) from error
         except aiohttp.ClientError as error:
             raise Rubbish(_cause(error)) from error
-        if not response.ok:
+        if not 200 <= response.status < 300:
             raise StatusError(response.status, response.headers, body.decode(errors="replace"))
         try:
             return parse_json(body)
         except ValueError as error:
             raise Rubbish(f"no JSON: {body[:80].decode(errors='replace')!r}") from error
 
+    async def _post(self, request: Mapping[str, Any]) -> tuple[aiohttp.ClientResponse, bytes]:
+        """The reply to a request, which is sent again where it met a connection that the server had closed since the last one."""
+        assert self._session is not None
+        while True:
+            connection = SimpleNamespace(reused=False)
+            try:
+                async with self._session.post(
+                    self._url, json=request, allow_redirects=False, trace_request_ctx=connection
+                ) as response:
+                    return response, await response.read()
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if not connection.reused:
+                    raise
+
+    def _refused_by_proxy(self, error: aiohttp.ClientHttpProxyError) -> Exception:
+        said = f"the proxy {without_user(self._proxy or '')} answers with HTTP {error.status} {error.message}"
+        return (
+            NoConnectionError(said)
+            if error.status >= 500
+            else StatusError(error.status, error.headers or {}, said)
+        )
+
+
+async def _reused(
+    session: aiohttp.ClientSession, context: Any, told: aiohttp.TraceConnectionReuseconnParams
+) -> None:
+    context.trace_request_ctx.reused = True
+
 
 def _cause(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def is_address(url: str) -> bool:
-    """Whether requests can be sent there."""
-    try:
-        parts = urllib.parse.urlsplit(url)
-        return parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
-
-def proxy_of(url: str) -> str | None:
-    """The environment's proxy for an address; None where there is none, or the address is excepted from it.
-
-    Raises:
-      UserError: it is none for HTTP.
-    """
-    parts = urllib.parse.urlsplit(url)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    proxies = urllib.request.getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if proxy is None:
-        return None
-    proxy = proxy if "://" in proxy else f"http://{proxy}"
-    if not is_address(proxy):
-        raise UserError(
-            f"the environment's proxy for {parts.scheme}://{parts.hostname} is no http://HOST:PORT: others cannot be used; "
-            f"set {parts.scheme}_proxy, or except the server with no_proxy={parts.hostname}"
-        )
-    return proxy
+    # The text of other replies that are none holds the address, with the password of a user in it.
+    said = (
+        f"HTTP {error.status} {error.message}"
+        if isinstance(error, aiohttp.ClientResponseError)
+        else str(error)
+    )
+    return " ".join(said.split()) or type(error).__name__

@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+from motif_jax.annotation.addresses import is_address, proxy_of, without_user
 from motif_jax.annotation.annotator import Answer, Preview, Prices, Question
 from motif_jax.annotation.chat import (
     TOO_LONG,
@@ -23,7 +24,7 @@ from motif_jax.annotation.chat import (
     check_chat,
     json_option,
 )
-from motif_jax.annotation.chat_client import ChatClient, NoConnectionError, StatusError, is_address, proxy_of
+from motif_jax.annotation.chat_client import ChatClient, NoConnectionError, StatusError
 from motif_jax.annotation.openai_list import answers
 from motif_jax.annotation.openai_stream import OpenAIStream
 from motif_jax.annotation.replies import (
@@ -39,6 +40,7 @@ from motif_jax.annotation.streams import Deliver, Stream
 from motif_jax.annotation.traffic import LONGEST_TOLD_SECONDS, Traffic, retry_after
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
 from motif_jax.support.progress import format_seconds
 
 STRUCTURED = ("structured_outputs", "response_format", "none")
@@ -55,7 +57,11 @@ REFUSED = "refused by the server's content filter"
 
 
 class _Refused(Exception):
-    """The server will not answer this question."""
+    """The server will not answer this question; `usage`: tokens (prompt, completion, cached) that it has taken for saying so."""
+
+    def __init__(self, why: str, usage: tuple[int, int, int] = (0, 0, 0)) -> None:
+        super().__init__(why)
+        self.usage = usage
 
 
 class _Passing(Exception):
@@ -91,7 +97,7 @@ class OpenAIAnnotator(ChatAnnotator):
         self.at_once = settings.concurrency
         self.prices = _prices(config)
         # A server of one's own wants no key, but the client insists on some text.
-        self._key = os.environ.get(settings.key_variable) or "none"
+        self._key = _key(settings.key_variable) or "none"
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:
@@ -105,6 +111,7 @@ class OpenAIAnnotator(ChatAnnotator):
             "a URL such as http://HOST:8000/v1",
         )
         proxy_of(url)
+        _key(config.openai.key_variable)
         checks.require(
             bool(config.openai.model), "openai.model", config.openai.model, "the model's name on the server"
         )
@@ -213,6 +220,9 @@ class OpenAIAnnotator(ChatAnnotator):
                     raise fault.failure from fault.failure.__cause__
                 self._traffic.again(fault.cause)
                 await asyncio.sleep(max(wait, fault.wait))
+            except _Refused as refused:
+                dialogue.cost(*refused.usage)
+                raise
             else:
                 dialogue.cost(*usage)
                 return choice
@@ -246,7 +256,7 @@ class OpenAIAnnotator(ChatAnnotator):
         except Rubbish as error:
             raise _Passing("rubbish", self._failure("returns rubbish", error)) from error
         if choice.get("finish_reason") == "content_filter":
-            self._refuse("finish_reason content_filter")
+            self._refuse("finish_reason content_filter", usage)
         self._traffic.answer()
         return usage, choice
 
@@ -254,6 +264,7 @@ class OpenAIAnnotator(ChatAnnotator):
         """The fault that an HTTP status says, after which the server may want to be left alone."""
         cause, told = f"HTTP {error.status}", retry_after(error.headers)
         if told > LONGEST_TOLD_SECONDS:
+            self._traffic.too_many(sent, LONGEST_TOLD_SECONDS)  # for those who go on without it
             raise self._failure(f"asks to wait {format_seconds(told)}", error)
         if error.status in _TOO_MANY or told:
             self._traffic.too_many(sent, told)
@@ -276,29 +287,43 @@ class OpenAIAnnotator(ChatAnnotator):
             raise _Refused(TOO_LONG)
         if error.status in (400, 403, 422) and blames_content(said):
             self._refuse(error)
-        if error.status in (401, 403):
-            what = f"refuses the key of the environment variable {self._settings.key_variable}"
-        elif error.status == 404:
-            what = f"does not know config.openai.model={self._settings.model}"
-        else:
-            what = f"refuses the request with HTTP {error.status}"
-        raise self._failure(what, error)
+        raise self._failure(self._blamed(error), error)
 
-    def _refuse(self, error: StatusError | str) -> NoReturn:
+    def _blamed(self, error: StatusError) -> str:
+        """What a status blames that will be the same the next time."""
+        settings, said = self._settings, str(error)
+        if 300 <= error.status < 400:
+            there = error.headers.get("location", "another address").removesuffix("/chat/completions")
+            return f"sends requests on to {without_user(there)}: set config.openai.base_url to where they are answered"
+        if error.status == 401:
+            return f"refuses the key of the environment variable {settings.key_variable}"
+        if error.status == 403:
+            return f"refuses the request, or the key of the environment variable {settings.key_variable}, with HTTP 403"
+        if error.status == 404 and settings.model not in said:
+            return (
+                f"does not know config.openai.model={settings.model}, or has no chat/completions there: config.openai.base_url "
+                "commonly ends in /v1"
+            )
+        if error.status == 404:
+            return f"does not know config.openai.model={settings.model}"
+        return f"refuses the request with HTTP {error.status}"
+
+    def _refuse(self, error: StatusError | str, usage: tuple[int, int, int] = (0, 0, 0)) -> NoReturn:
         """Raises: this question is unknown, unless the server refuses every one."""
         traffic = self._traffic
         traffic.refused += 1
         if traffic.refused >= _MOST_REFUSED and not traffic.answered:
             raise self._failure(f"refused all of {traffic.refused} questions by their content", error)
-        raise _Refused(REFUSED)
+        raise _Refused(REFUSED, usage)
 
     def _failure(self, what: str, error: BaseException | str, passing: bool = False) -> ServerError:
         """The one line about a server, with its cause; the key never stands in it."""
-        detail = " ".join(str(error).split())[:200] or type(error).__name__
+        detail = " ".join(str(error).split())
         if self._key != "none":
             detail = detail.replace(self._key, "***")
         advice = "everything answered so far is kept, the same command goes on from there"
-        failure = ServerError(f"the server {self._settings.base_url} {what} ({detail})", advice, passing)
+        where, detail = without_user(self._settings.base_url), detail[:200] or type(error).__name__
+        failure = ServerError(f"the server {where} {what} ({detail})", advice, passing)
         failure.__cause__ = error if isinstance(error, BaseException) else None
         return failure
 
@@ -340,3 +365,17 @@ def _prices(config: Any) -> Prices | None:
     if not (told.prompt or told.cached or told.completion):
         return None
     return Prices(told.prompt, told.prompt if told.cached is None else told.cached, told.completion)
+
+
+def _key(variable: str) -> str:
+    """The key in an environment variable, without the line's end that files of secrets leave behind it.
+
+    Raises:
+      UserError: it cannot be sent.
+    """
+    key = os.environ.get(variable, "").strip()
+    if not key.isprintable():
+        raise UserError(
+            f"the environment variable {variable} holds characters that no key can have, such as a line's end"
+        )
+    return key

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.annotation.chat_client import ChatClient, NoConnectionError, StatusError, is_address
+from motif_jax.annotation.chat_client import ChatClient, NoConnectionError, StatusError
 from motif_jax.annotation.replies import Rubbish
-from motif_jax.support.errors import UserError
 
 REPLY = b'{"choices": []}'
 LONG_SECONDS = 100.0
@@ -69,9 +68,9 @@ def read_request(connection):
     head, body = told.split(b"\r\n\r\n", 1)
     first, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
-    while len(body) < int(headers["content-length"]):
+    while len(body) < int(headers.get("content-length", 0)):
         body += read(connection)
-    return first, headers, json.loads(body)
+    return first, headers, json.loads(body) if body else None
 
 
 def answer(body, status="200 OK", length=None):
@@ -137,36 +136,6 @@ def test_the_environments_proxy_is_asked(listen, monkeypatch, scheme, variable):
     assert headers["host"] == "judge.invalid:8000"
 
 
-def test_an_address_that_is_excepted_is_asked_without_the_proxy(listen, monkeypatch):
-    server, proxy = listen(), listen()
-    monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    complete(f"http://{server.address}/v1")
-    assert (len(server.requests), len(proxy.requests)) == (1, 0)
-
-
-def test_a_proxy_of_another_kind_is_refused_without_its_password(monkeypatch):
-    monkeypatch.setenv("ALL_PROXY", "socks5://me:word@127.0.0.1:1080")
-    with pytest.raises(UserError, match=r"no_proxy=judge\.invalid") as caught:
-        complete("http://judge.invalid/v1")
-    assert "word" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "url", ["http://judge:8000/v1", "https://api.judge.org/v1", "http://me:word@[::1]:80"]
-)
-def test_addresses(url):
-    assert is_address(url)
-
-
-@pytest.mark.parametrize(
-    "url", ["", "127.0.0.1", "judge:8000/v1", "ftp://judge/v1", "http://", "http:///v1", "http://[::1/v1", "http://judge:port/v1",
-            "http://judge:0/v1", "http://judge:99999/v1"]
-)  # fmt: skip
-def test_what_is_no_address(url):
-    assert not is_address(url)
-
-
 def test_a_certificate_that_the_system_trusts_is_taken(listen, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
     server = listen(certificate=CERTIFICATE)
@@ -179,6 +148,70 @@ def test_another_certificate_is_refused_and_named(listen):
     with pytest.raises(NoConnectionError, match="certificate"):
         complete(f"https://{server.address}/v1")
     assert server.requests == []
+
+
+def test_authorities_are_read_once_for_all_connections(listen, monkeypatch):
+    """Reading them takes longer than a request, and OpenSSL may look through all that was ever read."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    server, reads = listen(certificate=CERTIFICATE), []
+    read_authorities = ssl.SSLContext.set_default_verify_paths
+    monkeypatch.setattr(
+        ssl.SSLContext, "set_default_verify_paths", lambda self: reads.append(self) or read_authorities(self)
+    )
+
+    async def work():
+        async with ChatClient(f"https://{server.address}/v1", "sk-1", LONG_SECONDS, most=2) as client:
+            for _ in range(3):
+                await client.complete({"model": "m"})
+
+    asyncio.run(work())
+    assert (len(server.requests), len(reads)) == (3, 1)
+
+
+def test_a_connection_that_was_closed_meanwhile_is_no_fault(listen):
+    """As servers do that are loaded anew, or that wait less for the next request than is waited here."""
+
+    def answer_once(connection):
+        connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(REPLY)}\r\n\r\n".encode() + REPLY)
+        read_request(connection)  # and is gone without a word
+
+    server, replies = listen(answer_once), []
+
+    async def work():
+        async with ChatClient(f"http://{server.address}/v1", "sk-1", LONG_SECONDS, most=1) as client:
+            for _ in range(3):
+                replies.append(await client.complete({"model": "m"}))
+
+    asyncio.run(work())
+    assert replies == 3 * [{"choices": []}]
+
+
+@pytest.mark.parametrize("status", ["301 Moved Permanently", "308 Permanent Redirect"])
+def test_no_key_follows_to_another_address(listen, status):
+    other = listen()
+
+    def send_on(connection):
+        there = f"http://{other.address}/v1/chat/completions"
+        connection.sendall(f"HTTP/1.1 {status}\r\nLocation: {there}\r\nContent-Length: 0\r\n\r\n".encode())
+
+    with pytest.raises(StatusError) as caught:
+        complete(f"http://{listen(send_on).address}/v1")
+    assert caught.value.headers["location"] == f"http://{other.address}/v1/chat/completions"
+    assert other.requests == []
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"),
+    [("407 Proxy Authentication Required", StatusError), ("503 Service Unavailable", NoConnectionError)],
+)
+def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch, status, fault):
+    proxy = listen(answer(b"", status))
+    monkeypatch.setenv("https_proxy", f"http://me:word@{proxy.address}")
+    with pytest.raises(
+        fault, match=rf"^the proxy http://{proxy.address} answers with HTTP {status}$"
+    ) as caught:
+        complete("https://judge.invalid/v1")
+    assert "word" not in str(caught.value)
 
 
 def test_another_status_is_told_with_what_the_server_says(listen):

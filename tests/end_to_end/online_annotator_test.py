@@ -266,6 +266,7 @@ def test_a_server_that_is_slower_than_new_questions_is_asked_the_most_frequent(m
     ("behave", "told"),
     [
         (lambda n, r: (404, {"error": "x"}), r"does not know config.annotator.openai.model=judge"),
+        (lambda n, r: (308, "", ("Location", "http://a/v1")), r"set config.annotator.openai.base_url to"),
         (lambda n, r: (401, {"error": "x"}), r"refuses the key of the environment variable OPENAI_API_KEY"),
         (lambda n, r: (200, "<html>It works!</html>"), r"returns rubbish"),
         (lambda n, r: (500, {"error": "x"}), r"answers with HTTP 500"),
@@ -282,6 +283,14 @@ def test_a_fault_before_the_first_answer_ends_the_start_with_one_line(make, serv
     with pytest.raises(UserError, match=told) as error:
         source.start()
     assert "\n" not in str(error.value)
+
+
+def test_a_server_that_wants_more_patience_than_there_is_ends_the_start(make, server):
+    server.behave = lambda number, request: (429, {"error": "x"}, ("Retry-After", "3000"))
+    source = make(server.url, start=False, annotator__wait_seconds=600.0)
+    with pytest.raises(UserError, match="answers with HTTP 429"):
+        source.start()
+    assert len(server.requests) == 1
 
 
 def test_no_server_within_the_wait_is_one_line(make):

@@ -156,7 +156,15 @@ CASES = {
     "not a text": (lambda n, r: (200, {"choices": [{"message": {"content": [1]}}]}), "returns rubbish"),
     "hangs": (lambda n, r: time.sleep(8), "hangs: no answer within 3 s"),
     "key": (lambda n, r: (401, {"error": {"message": f"no such key {KEY}"}}), "refuses the key"),
-    "model": (lambda n, r: (404, "{}"), "does not know config.openai.model=judge"),
+    # Part of it would lie before the end of what is shown.
+    "key at the end": (lambda n, r: (401, 190 * "x" + KEY), "refuses the key"),
+    "forbidden": (lambda n, r: (403, "<html>"), "refuses the request, or the key"),
+    "model": (lambda n, r: (404, "no judge"), r"does not know config.openai.model=judge \("),
+    "path": (lambda n, r: (404, "no such page"), "config.openai.base_url commonly ends in /v1"),
+    "moved": (
+        lambda n, r: (308, "", ("Location", "https://me:word@other.invalid/v1/chat/completions")),
+        "on to https://other.invalid/v1: set config.openai.base_url",
+    ),
     "request": (lambda n, r: (400, '{"error": "no such field"}'), "refuses the request"),
 }
 
@@ -172,13 +180,23 @@ def test_a_bad_server_is_one_line_and_all_answers_are_kept(run, server, dataset,
         # Where nothing hangs, an answer of a busy machine is never too late.
         run(openai__timeout_seconds=3.0 if case == "hangs" else 100.0)
     assert "\n" not in str(caught.value)
-    assert KEY not in str(caught.value)
+    assert KEY[:6] not in str(caught.value)
     assert server.url in str(caught.value)
     server.behave = lambda number, request: None
     done = run()
     assert done["store_hits"] >= 32
     assert done["asked"] + done["store_hits"] == done["questions"]
     assert (labels(dataset) == expected(dataset, rule)).all()
+
+
+def test_a_lines_end_behind_a_key_is_not_sent_and_one_within_is_refused(run, server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\r\n")
+    run()
+    assert server.keys == {f"Bearer {KEY}"}
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n{KEY}")
+    with pytest.raises(UserError, match="the environment variable OPENAI_API_KEY holds") as caught:
+        run(restart=True)
+    assert KEY not in str(caught.value)
 
 
 def test_a_server_that_is_down_is_one_line(dataset, tmp_path):

@@ -34,9 +34,9 @@ def test_a_server_that_refuses_everything_ends_the_run(run, server, refusal):
     [
         (400, FILTERED),
         (403, {"error": {"message": "Your input was flagged by moderation."}}),
-        (200, reply(None, finish_reason="content_filter")),
+        (200, reply(None, finish_reason="content_filter") | {"usage": {"prompt_tokens": 10**6, "completion_tokens": 0}}),
     ],
-)
+)  # fmt: skip
 def test_a_question_that_a_content_filter_refuses_is_unknown_and_counted(run, server, dataset, refusal):
     def behave(number, request):
         return refusal if "newt" in "".join(server.captions(request)) else None
@@ -46,6 +46,9 @@ def test_a_question_that_a_content_filter_refuses_is_unknown_and_counted(run, se
     assert done["finished"]
     assert 0 < done["refused"] < done["asked"]
     assert done["unknown_notes"] == {"refused by the server's content filter": done["refused"]}
+    assert done["prompt_tokens"] // 10**6 == done["refused"] * (refusal[0] == 200), (
+        "what they took is counted"
+    )
     got, messages = labels(dataset), np.load(dataset / "data" / "message.npy")[:, :, 0]
     newt = np.array([b"newt" in first.tobytes() + second.tobytes() for first, second in messages])
     want = expected(dataset, rule)
