@@ -4,9 +4,9 @@
 
 The work folder becomes the dataset (layout: docs/data.md). Stopped at any moment, the same command goes on; the
 result depends neither on that nor on the number of workers. With the defaults, 500,000 pairs (one million game
-steps) of a mixture of random players: about 2 minutes and 9 GB on 16 cores while it runs, 4.5 GB at the end.
+steps) of a mixture of random players: two to four minutes on 2 cores, 9 GB while it runs, 4.5 GB at the end.
 
-Variants: smoke (300 pairs, seconds), quickstart (20,000 pairs from many games, about a minute on 2 cores), steering (the same
+Variants: smoke (300 pairs, seconds), quickstart (20,000 pairs from many games, half a minute on 2 cores), steering (the same
 of scripted players besides, so that fights, gold and stairs occur).
 """
 

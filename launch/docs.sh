@@ -16,7 +16,7 @@ if [ ! -f "$environment/docs.stamp" ] || [ "$(cat "$environment/docs.stamp")" !=
   printf '%s' "$wanted" > "$environment/docs.stamp"
 fi
 case "${1:-}" in
-  "") "$environment/bin/mkdocs" build --quiet --strict --config-file launch/site/mkdocs.yml && echo "the site is at site/index.html" ;;
+  "") "$environment/bin/mkdocs" build --strict --config-file launch/site/mkdocs.yml && echo "the site is at site/index.html" ;;
   --serve) exec "$environment/bin/mkdocs" serve --config-file launch/site/mkdocs.yml --dev-addr 127.0.0.1:8000 ;;
   *) die "docs.sh takes nothing, or --serve" ;;
 esac

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole job on this machine's CPU, from an empty clone to a report, in 5 to 15 minutes on 2 cores:
+# The whole job on this machine's CPU, from an empty clone to a report, in 4 to 15 minutes on 2 cores:
 # collect NetHack games, annotate pairs of messages, train a reward, train an agent with it, evaluate, report.
 #
 #   bash launch/quickstart.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart by default
