@@ -64,6 +64,8 @@ class ChatClient:
         named = urllib.parse.urlsplit(base_url).username is not None
         self._headers = {} if named else {"Authorization": f"Bearer {key}"}
         self._proxy = proxy_of(base_url)
+        # Plain HTTP does not need the time and memory that authorities take.
+        self._secured = any(url.startswith("https:") for url in (base_url.lower(), self._proxy or ""))
         self._timeout_seconds, self._most = timeout_seconds, most
         self._session: aiohttp.ClientSession | None = None
 
@@ -72,7 +74,9 @@ class ChatClient:
         told_of_reuse.on_connection_reuseconn.append(_reused)
         limits = aiohttp.ClientTimeout(total=self._timeout_seconds, sock_connect=_CONNECT_SECONDS)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._most, keepalive_timeout=_IDLE_SECONDS, ssl=trust()),
+            connector=aiohttp.TCPConnector(
+                limit=self._most, keepalive_timeout=_IDLE_SECONDS, ssl=trust() if self._secured else True
+            ),
             headers=self._headers,
             timeout=limits,
             proxy=self._proxy,
