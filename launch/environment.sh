@@ -31,8 +31,19 @@ find_python() {
   die "Python 3.11 or 3.12 is needed and was not found${MOTIF_JAX_PYTHON:+ (MOTIF_JAX_PYTHON=$MOTIF_JAX_PYTHON)}: install python3.11 or python3.12"
 }
 
+# one_at_a_time COMMAND...: the command, when no other script here makes or fills an environment (where the system has flock).
+one_at_a_time() {
+  if ! command -v flock >/dev/null; then
+    "$@"
+    return
+  fi
+  { flock 8 && "$@"; } 8<"$repository/launch/requirements.txt"
+}
+
 # make_environment FOLDER: venv; without ensurepip (Debian's split) the pip that is there fills it; then virtualenv.
-make_environment() {
+make_environment() { one_at_a_time _make_environment "$@"; }
+
+_make_environment() {
   local folder=$1 python
   if [ -x "$folder/bin/python" ] && "$folder/bin/python" -m pip --version >/dev/null 2>&1; then
     return 0
@@ -56,7 +67,9 @@ make_environment() {
 
 # install_package FOLDER EXTRAS: the package, editable, with the exact versions that the tests ran with; EXTRAS is '' or '[test]'.
 # Every file that is installed has a hash that launch/lock.sh wrote down.
-install_package() {
+install_package() { one_at_a_time _install_package "$@"; }
+
+_install_package() {
   local folder=$1 extras=$2 stamp wanted locks
   locks=(--requirement "$repository/launch/requirements.txt")
   [ -z "$extras" ] || locks+=(--requirement "$repository/launch/requirements-test.txt")

@@ -2,6 +2,24 @@
 
 asking=''
 
+# is_free PORT: whether a server can listen there, on this machine.
+is_free() {
+  "$python" -c 'import socket, sys; socket.create_server(("127.0.0.1", int(sys.argv[1])))' "$1" 2>/dev/null
+}
+
+# free_port: 8000, or where somebody listens there another one.
+free_port() {
+  "$python" - <<'PY'
+import socket
+
+try:
+    server = socket.create_server(("127.0.0.1", 8000))
+except OSError:
+    server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1])
+PY
+}
+
 # ask URL MODEL SECONDS: asks the server one question; fails unless it answers within that time. Only an answer proves that
 # a server works: vLLM's health and model pages go on answering while its engine hangs.
 ask() {
@@ -47,7 +65,8 @@ await_answer() {
     # In the background: bash acts on a signal only between commands, or while it waits.
     ask "$2" "$3" 60 2>/dev/null 9>&- &
     asking=$!
-    if wait "$asking"; then break; fi
+    # Whoever answers while the server is gone is another one.
+    if wait "$asking" && kill -0 "$keeper" 2>/dev/null; then break; fi
     if ! kill -0 "$keeper" 2>/dev/null; then
       echo "error: the server of $3 ended before its first answer; the end of $1:" >&2
       tail -n 20 "$1" >&2

@@ -25,8 +25,7 @@ python=${PYTHON:-python}
 [ -n "${PYTHON:-}" ] || ! [ -x .venv/bin/python ] || python=$PWD/.venv/bin/python
 . launch/llm.sh
 
-"$python" -c 'import socket, sys; socket.create_server(("127.0.0.1", int(sys.argv[1])))' "$port" 2>/dev/null \
-  || die "PORT=$port: somebody listens there, or it is no port; give another: PORT=N bash launch/oni.sh $model"
+is_free "$port" || die "PORT=$port: somebody listens there, or it is no port; give another: PORT=N bash launch/oni.sh $model"
 
 # Who has which GPUs, where there are some.
 visible=${CUDA_VISIBLE_DEVICES-$({ nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null || true; } | paste -sd, -)}

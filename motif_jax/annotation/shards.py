@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +28,7 @@ from motif_jax.annotation.store import StoredAnswer, better
 from motif_jax.datasets.verdicts import TIE, UNKNOWN
 from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_save_npy, atomic_write_json
+from motif_jax.support.files import atomic_save_npy, atomic_write_json, wait_for_lock
 
 _SHARD = re.compile(r"shard-(\d{5})-of-(\d{5})\.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
@@ -150,10 +149,14 @@ class Annotation:
 
     @contextlib.contextmanager
     def merging(self) -> Iterator[None]:
-        """Waits until no other process merges this annotation, and keeps others from it meanwhile."""
+        """Waits until no other process merges this annotation, and keeps others from it meanwhile.
+
+        Raises:
+          UserError: the file system has no locks.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / ".merge-lock", "a", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            wait_for_lock(file)
             yield
 
     def write(

@@ -68,7 +68,7 @@ class Answers:
 
     Args:
       path: the file.
-      questions: the questions that it answers.
+      questions: the questions that it answers, each with what its line repeats of it.
       batch: questions that are answered at a time.
 
     Attributes:
@@ -81,8 +81,8 @@ class Answers:
     def __init__(self, path: Path, questions: Sequence[Mapping[str, Any]], batch: int) -> None:
         rows = list(read_json_lines(path, remedy="remove the file, it is written again"))
         for number, row in enumerate(rows, start=1):
-            if number > len(questions) or row.get("prompt") != questions[number - 1]["prompt"]:
-                raise UserError(f"{path} line {number} answers another prompt: choose another --workdir")
+            if number > len(questions) or {**row, **questions[number - 1]} != row:
+                raise UserError(f"{path} line {number} answers another question: choose another --workdir")
         # Draws depend on the batch, so a run that goes on begins with a whole one.
         self.done = len(rows) if len(rows) == len(questions) else len(rows) // batch * batch
         if path.exists():

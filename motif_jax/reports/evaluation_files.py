@@ -213,5 +213,7 @@ def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
 def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
     """Returns the number `key` of every episode that has it, by game: the environment with its options, and the seed."""
     plan = evaluation["plan"]
-    where = json.dumps([plan["environment"], plan.get("options")], sort_keys=True)
+    # What is observed besides changes no game.
+    options = {name: value for name, value in (plan.get("options") or {}).items() if name != "fields"}
+    where = json.dumps([plan["environment"], options], sort_keys=True)
     return {(where, row["seed"]): float(row[key]) for row in evaluation["rows"] if row.get(key) is not None}

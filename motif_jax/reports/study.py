@@ -9,6 +9,7 @@ have some in common, then the games, the same for both sides.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from motif_jax.datasets.verdicts import YES
 from motif_jax.reports import evaluation_files, messages
 from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval, repeatable_rliable
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_text, read_json_lines
+from motif_jax.support.files import atomic_write_text, read_json_lines, wait_for_lock
 
 BEGIN, END = "<!-- study -->", "<!-- /study -->"
 # Of a game: what the annotator says of all that was met, and what else tells how it went.
@@ -73,10 +74,20 @@ def find(rows: Sequence[Mapping[str, Any]], method: str, seed: int, flags: str) 
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Adds a line; what a kill tore is cut off first."""
+    """Adds a line, also where other studies add theirs; what a kill tore is cut off first.
+
+    Raises:
+      UserError: a line is damaged, or the file system has no locks.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = "".join(json.dumps(one, sort_keys=True) + "\n" for one in [*read_rows(path), row])
-    atomic_write_text(path, whole)
+    with open(path, "a+b") as file:
+        wait_for_lock(file)
+        read_rows(path)
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(json.dumps(row, sort_keys=True).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, Any]:
@@ -92,7 +103,8 @@ def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, An
     rows = sorted(evaluation_files.read_rows(games / evaluation_files.JOURNAL), key=lambda row: row["index"])
     there = [name for name in MEASURES if all(row.get(name) is not None for row in rows)]
     kept = {name: [_short(row[name]) for row in rows] for name in there}
-    kept["judged"] = [_short(_judged(judge, messages.unpack(row["messages"]))) for row in rows]
+    if all("messages" in row for row in rows):  # of tasks that have any
+        kept["judged"] = [_short(_judged(judge, messages.unpack(row["messages"]))) for row in rows]
     last = {}
     for row in read_json_lines(run / "metrics.jsonl"):
         last.update(row)

@@ -68,6 +68,7 @@ def _words(config: ConfigDict, methods: list[str]) -> dict[str, str]:
     return words
 
 
+@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Writes the page, the table and the numbers; returns 1 where a claim is not carried."""
     run_folder.prepare(workdir, config)

@@ -128,6 +128,7 @@ def _task_names(config: ConfigDict) -> dict[str, str]:
     return names
 
 
+@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Reads the folders, compares, and writes page, tables and plots."""
     data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))

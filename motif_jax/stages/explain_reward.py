@@ -96,6 +96,7 @@ def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
         raise UserError(f"config.text: {error}") from None
 
 
+@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Rates the messages, prints the texts that were asked for, and writes the files."""
     from motif_jax.offline import reward_ratings

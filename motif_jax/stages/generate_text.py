@@ -52,7 +52,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
-        with text_files.Answers(workdir / OUTPUT, questions, config.batch) as answers:
+        asked = [{"prompt": question["prompt"]} for question in questions]
+        with text_files.Answers(workdir / OUTPUT, asked, config.batch) as answers:
             with Progress(len(questions), "prompts", "generate", answers.done) as progress:
                 while answers.done < len(questions) and not stop.requested:
                     part = questions[answers.done : answers.done + config.batch]

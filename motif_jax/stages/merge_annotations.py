@@ -35,6 +35,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.require(len(names) > 1, "names", config.names, "at least two label files, separated by commas")
 
 
+@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Prints the tables, and writes preference/NAME.npy where `config.name` gives a name."""
     dataset = PairsDataset.open(config.dataset_dir, need=())

@@ -37,6 +37,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         )
 
 
+@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Reads everything and writes the card."""
     folder = Path(config.model)

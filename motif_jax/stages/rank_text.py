@@ -60,6 +60,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         text_values.require_fit(network, tokenizer, dialogues, f"config.data={config.data}")
 
 
+@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Values the data by every agent and writes what came out."""
     from motif_jax.offline import agent_folder

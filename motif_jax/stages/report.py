@@ -92,6 +92,7 @@ def folders_of(text: str) -> list[Path]:
     return [Path(part.strip()) for part in text.split(",") if part.strip()]
 
 
+@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Reads the folders and writes the page; returns 1 where the first evaluation was to lead and does not."""
     data = RunData(title=config.title)

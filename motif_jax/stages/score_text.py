@@ -75,7 +75,11 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
-        with text_files.Answers(workdir / OUTPUT, questions, config.batch) as answers:
+        asked = [
+            {"prompt": question["prompt"], "candidates": names}
+            for question, names in zip(questions, named, strict=True)
+        ]
+        with text_files.Answers(workdir / OUTPUT, asked, config.batch) as answers:
             progress = Progress(len(questions), "prompts", "score", answers.done)
             with progress:
                 while answers.done < len(questions) and not stop.requested:

@@ -52,7 +52,7 @@ class _Step(NamedTuple):
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    """Raises UserError for values that cannot work; each run's own flags are checked when it starts."""
+    """Raises UserError for values that cannot work; the flags of all runs are looked at before the first one begins."""
     run_folder.check_identity(workdir, config, ("stage",))
     for key in ("seeds", "resamples"):
         checks.positive(config, key)
@@ -110,16 +110,20 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def runs(config: ConfigDict) -> list[Run]:
-    """All runs of the study, in the order in which they are made."""
+    """The runs that are to be made, in that order."""
+    chosen = set(_listed(config.only))
+    return [one for one in all_runs(config) if not chosen or one.method in chosen]
+
+
+def all_runs(config: ConfigDict) -> list[Run]:
+    """All runs of the study's tables, whatever part of them is to be made here."""
     methods = dict.fromkeys(
         name for title in _listed(config.table_order) for name in _listed(config.tables[title])
     )
-    chosen = set(_listed(config.only)) or set(methods)
     return [
         Run(method, seed, f"{config.training} {config.methods[method]}")
         for seed in range(config.seed, config.seed + config.seeds)
         for method in methods
-        if method in chosen
     ]
 
 
@@ -133,6 +137,7 @@ class _Study:
         planned = runs(self._config)
         self._put_back(planned)
         self._see_what_is_done(planned)
+        self._see_whether_flags_are_any(planned)
         seconds: list[float] = []
         for number, one in enumerate(planned, 1):
             if not self._without_line([one]):
@@ -212,6 +217,19 @@ class _Study:
                         f"{step.folder} is there without {missing}, of which it was made: {_AWAY}"
                     )
 
+    def _see_whether_flags_are_any(self, planned: list[Run]) -> None:
+        """Raises UserError where a program would refuse its flags, which else would be told days later."""
+        if self._most == 0:
+            return
+        first = {one.method: one for one in reversed(self._without_line(planned))}
+        steps = {step.flags: step for one in first.values() for step in self._steps(one)}
+        for step in steps.values():
+            command = [*self._command(step), "--print_config"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                said = (done.stderr.strip().splitlines() or ["no word"])[-1]
+                raise UserError(f"{said.removeprefix('error: ')} (of the study's {step.flags})")
+
     def _make(self, one: Run) -> bool:
         folder = self._workdir / one.folder
         seconds = {}
@@ -237,21 +255,9 @@ class _Study:
         """Runs a stage unless it is done; False when it was asked to stop."""
         if _made_by(step.folder) is not None:
             return True
-        # The folders that stand in the flags may have blanks in them, and the flags other braces, as JSON has them.
-        places = {"{workdir}": str(self._workdir), "{run}": str(step.run)}
-        words = [
-            re.sub(r"\{(workdir|run)\}", lambda found: places[found[0]], word) for word in step.flags.split()
-        ]
         if self._stop.requested:
             return False
-        command = [
-            sys.executable,
-            "-m",
-            "motif_jax.launch",
-            f"--config={words[0]}",
-            f"--workdir={step.folder}",
-            *words[1:],
-        ]
+        command = self._command(step)
         _wait_until_free(step.folder)
         with interruption.deaf_processes():
             process = subprocess.Popen(command, preexec_fn=told_of_parents_end)
@@ -263,10 +269,19 @@ class _Study:
         atomic_write_json(step.folder / _DONE, {"flags": step.flags})
         return True
 
+    def _command(self, step: _Step) -> list[str]:
+        # The folders that stand in the flags may have blanks in them, and the flags other braces, as JSON has them.
+        places = {"{workdir}": str(self._workdir), "{run}": str(step.run)}
+        words = [
+            re.sub(r"\{(workdir|run)\}", lambda found: places[found[0]], word) for word in step.flags.split()
+        ]
+        program = [sys.executable, "-m", "motif_jax.launch"]
+        return [*program, f"--config={words[0]}", f"--workdir={step.folder}", *words[1:]]
+
     def _write(self) -> None:
         """Writes the tables of what there is."""
         config, rows = self._config, study.read_rows(self._rows)
-        keys = {(one.method, one.seed): self._key(one) for one in runs(config)}
+        keys = {(one.method, one.seed): self._key(one) for one in all_runs(config)}
         valid = [row for row in rows if keys.get((row["method"], row["seed"])) == row["flags"]]
         tables = {title: _listed(config.tables[title]) for title in _listed(config.table_order)}
         text = study.tables(valid, tables, config.seeds, config.resamples, _listed(config.measures))

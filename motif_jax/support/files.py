@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +34,7 @@ UNUSABLE = (
 )  # fmt: skip
 # What the system says where there is no room: on the disk, in a quota, below a limit of the process (ulimit -f).
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LEASE_SECONDS, _LOOK_SECONDS = 180.0, 0.5
 # What is said of a file that cannot be locked.
 NO_LOCKS = (
     "lies on a file system without locks: mount it with them (Lustre: -o flock), or choose another folder"
@@ -235,6 +237,35 @@ def remove_temporaries(folder: str | os.PathLike[str]) -> None:
         leftover.unlink(missing_ok=True)
 
 
+def wait_for_lock(file: IO[Any]) -> None:
+    """Returns when no other process holds the open `file`; it is this one's until it is closed.
+
+    Raises:
+      UserError: its file system has no locks.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        raise UserError(f"{file.name} {NO_LOCKS} ({error.strerror})") from None
+
+
+def _patience() -> float:
+    """Seconds that another holder is waited for: where Slurm has queued this job again, a node that was lost may still hold the folder.
+
+    Network file systems keep its locks until its lease has ended.
+    """
+    return _LEASE_SECONDS if os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0") else 0.0
+
+
+def _locked(file: IO[str]) -> bool:
+    """Whether the file is locked now; False where another process holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 @contextlib.contextmanager
 def FolderLock(folder: str | os.PathLike[str], name: str = ".lock") -> Iterator[None]:
     """Holds `folder` for this process; the system lets go of it however the process ends.
@@ -249,14 +280,17 @@ def FolderLock(folder: str | os.PathLike[str], name: str = ".lock") -> Iterator[
             file = stack.enter_context(open(folder / name, "a+", encoding="utf-8"))
         except OSError as error:
             raise UserError(f"{folder} cannot be made or written to: {error.strerror}") from None
+        patience = time.monotonic() + _patience()
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
-            raise UserError(
-                f"{folder} is in use by {holder}: wait for it, stop it, or choose another folder"
-            ) from None
+            while not _locked(file):
+                if time.monotonic() < patience:
+                    time.sleep(_LOOK_SECONDS)
+                    continue
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise UserError(
+                    f"{folder} is in use by {holder}: wait for it, stop it, or choose another folder"
+                )
         except OSError as error:  # some network file systems are mounted without locks
             raise UserError(f"{folder} {NO_LOCKS} ({error.strerror})") from None
         file.seek(0)

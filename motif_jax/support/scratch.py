@@ -18,6 +18,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import NO_LOCKS
+
 _LOCK = "lock"
 _YOUNG_SECONDS = 60.0
 
@@ -35,6 +38,9 @@ def hold(folder: Path) -> int | None:
     """Locks `folder` for as long as the descriptor that is returned is open, here or in a process that inherits it.
 
     None if another process holds it or has removed it.
+
+    Raises:
+      UserError: the file system has no locks.
     """
     try:
         descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -46,6 +52,11 @@ def hold(folder: Path) -> int | None:
             return descriptor
     except BlockingIOError:
         pass
+    except OSError as error:
+        os.close(descriptor)
+        raise UserError(
+            f"{folder} {NO_LOCKS} ({error.strerror}); TMPDIR names the one for temporary files"
+        ) from None
     os.close(descriptor)
     return None
 

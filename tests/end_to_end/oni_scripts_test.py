@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sys
 import time
 import urllib.request
@@ -252,8 +253,6 @@ def test_before_the_first_answer_a_fault_ends_the_start(run: Run) -> None:
 
 
 def test_a_port_that_is_taken_is_told(run: Run) -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", run.port)):
         program = run.start("launch/oni.sh", "judge")
         assert program.wait() == 2
@@ -298,7 +297,8 @@ JOB = {
     "SLURM_JOB_ID": "31",
     "SLURM_SUBMIT_DIR": str(REPOSITORY),
     "SLURM_GPUS_ON_NODE": "1",
-    "SLURM_GPUS_ON_NODE_HET_GROUP_1": "2",
+    # What a step of the second component is told.
+    "FAKE_GPUS": "2",
     "SLURM_NTASKS_PER_NODE_HET_GROUP_1": "1",
     "SLURM_CPUS_PER_TASK_HET_GROUP_1": "8",
     "SLURM_JOB_NUM_NODES_HET_GROUP_1": "1",
@@ -328,6 +328,21 @@ def test_a_job_of_two_components(run: Run, code: str, again: bool) -> None:
     assert given[-2] == "--config.seed=3"
     assert "--het-group=1" in run.lines("srun_flags")
     assert run.has("requeued") == again
+
+
+def test_a_job_beside_another_one_has_a_server_of_its_own(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = str(other.getsockname()[1])
+        program = start_job(run, PORT=taken)
+        assert program.wait() == 2
+        assert program.text().startswith(f"error: PORT={taken}: somebody listens there")
+    run.touch("ready")
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # somebody listens there already
+            stack.enter_context(socket.create_server(("127.0.0.1", 8000)))
+        program = start_job(run, PORT="", FAKE_CODE="0")
+        assert program.wait() == 0, program.text()
+    assert not [one for one in run.lines("arguments") if ":8000/" in one]
 
 
 def test_a_job_whose_time_ends_before_the_first_answer_is_queued_again(run: Run) -> None:

@@ -22,9 +22,11 @@ from tests.processes import REPOSITORY, Program, ended, wait_until
 # Starts as many copies of the command on each node as it is told, with Slurm's variables, and passes signals on.
 SRUN = """#!/usr/bin/env bash
 : > "$FAKE_FOLDER/srun_flags"
+count=1
 while [ "${1#--}" != "$1" ]; do
   echo "$1" >> "$FAKE_FOLDER/srun_flags"
   case $1 in --ntasks-per-node=*) count=$((${1#*=} * ${SLURM_JOB_NUM_NODES:-1})) ;; esac
+  case $1 in --het-group=1) [ -z "${FAKE_GPUS:-}" ] || export SLURM_GPUS_ON_NODE=$FAKE_GPUS ;; esac
   shift
 done
 pids=() passed=''

@@ -194,7 +194,11 @@ def test_stages_go_on_where_they_were(folder: Path, tmp_path: Path) -> None:
     assert page == (tmp_path / "score_text_cut" / "tokens.html").read_text()
     assert page.count('class="tokens"') == 2 * len(ACTIONS)
     questions.write_text("".join(json.dumps(row) + "\n" for row in reversed(rows)))
-    with pytest.raises(UserError, match="answers another prompt"):
+    with pytest.raises(UserError, match="line 1 answers another question"):
+        run_stage("score_text", tmp_path / "score_text", "", model=str(folder), file=str(questions))
+    rows[0]["candidates"] = rows[0]["candidates"][::-1]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match="line 1 answers another question"):
         run_stage("score_text", tmp_path / "score_text", "", model=str(folder), file=str(questions))
 
 

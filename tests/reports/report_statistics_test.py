@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from motif_jax.reports import statistics
+from motif_jax.reports.evaluation_files import games
 from motif_jax.reports.statistics import (
     Summary,
     bootstrap,
@@ -151,6 +152,16 @@ def test_games_are_matched_where_half_are_shared():
     first, second, paired = matched(one, {3: 30.0, 8: 80.0, 9: 90.0})
     assert (first.tolist(), second.tolist(), paired) == ([1, 2, 3], [30, 80, 90], False)
     assert matched(one, {})[2] is False
+
+
+def test_games_are_the_same_whatever_is_observed_besides():
+    plan = {"environment": "NetHackScore-v1", "options": {"max_episode_steps": 50}}
+    rows = [{"seed": seed, "score": seed} for seed in range(3)]
+    plain = games({"plan": plan, "rows": rows}, "score")
+    more = plan | {"options": {"max_episode_steps": 50, "fields": ["glyphs"]}}
+    assert games({"plan": more, "rows": rows}, "score") == plain
+    longer = plan | {"options": {"max_episode_steps": 60}}
+    assert not set(games({"plan": longer, "rows": rows}, "score")) & set(plain)
 
 
 def test_probability_of_improvement():

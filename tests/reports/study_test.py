@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax.annotation.lexicon import load_lexicon
-from motif_jax.reports import messages, study
+from motif_jax.reports import evaluation_files, messages, study
 from motif_jax.reports.messages import MessageTally
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
@@ -130,6 +131,32 @@ def test_a_line_is_added_behind_what_a_kill_tore(tmp_path: Path) -> None:
         path.write_text(json.dumps(damage) + "\n")
         with pytest.raises(UserError, match=r"rows\.jsonl is damaged in line 1"):
             study.read_rows(path)
+
+
+def test_studies_that_add_lines_at_once_lose_none(tmp_path: Path) -> None:
+    path, count = tmp_path / "rows.jsonl", 8
+
+    def add(method: str) -> None:
+        for seed in range(count):
+            study.append_row(path, row(method, seed, np.ones(2)))
+
+    # A lock of one process's two open files keeps them apart as it does those of two processes.
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(add, ("none", "motif")))
+    assert len(study.read_rows(path)) == 2 * count
+
+
+def test_a_task_without_messages_has_no_yardstick_of_theirs(tmp_path: Path) -> None:
+    write_agent_run(tmp_path / "run", episodes=2)
+    write_evaluation(tmp_path / "games", "agent", evaluation_rows(3, 0.0, 1))
+    journal = tmp_path / "games" / evaluation_files.JOURNAL
+    games = [json.loads(line) for line in journal.read_text().splitlines()]
+    for one in games:
+        one.pop("messages")
+    journal.write_text("".join(json.dumps(one) + "\n" for one in games))
+    kept = study.measure(tmp_path / "run", tmp_path / "games", load_lexicon(), "defaultgoal")["games"]
+    assert "judged" not in kept
+    assert len(kept["score"]) == 3
 
 
 def test_only_what_lies_between_the_marks_of_a_page_changes(tmp_path: Path) -> None:

@@ -21,8 +21,12 @@ from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.reward_fixtures import load_config
 
-# Takes flags alone and notes each start; copies what `templates` has for it; a run whose name stands in a file `wait` waits to be ended.
+# Refuses a key that is asked about; takes flags alone and notes each start; copies what `templates` has for it; a run whose name stands in a file `wait` waits to be ended.
 SCRIPT = """#!/bin/sh
+case "$*" in
+  *--config.rewrad*--print_config) echo "error: --config.rewrad is not a key" >&2; exit 2 ;;
+  *--print_config) exit 0 ;;
+esac
 for word in "$@"; do
   case "$word" in --workdir=*) folder="${word#--workdir=}" ;; -*|motif_jax.launch) ;; *) exit 4 ;; esac
 done
@@ -162,6 +166,20 @@ def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_pa
     (toys / "wait").unlink()
     assert study.run(small(only="none"), tmp_path / "study") is None
     assert started(toys) == ["games", "none-2", "games"]
+
+
+def test_flags_of_any_run_that_are_none_end_a_study_before_its_first(toys: Path, tmp_path: Path) -> None:
+    config = small()
+    config.methods.motif = "--config.rewrad=1 --config.reward.dir={workdir}/reward"
+    with pytest.raises(UserError, match=r"^--config.rewrad is not a key \(of the study's configs/oni.py"):
+        study.run(config, tmp_path / "study")
+    assert started(toys) == []
+
+
+def test_a_part_of_a_study_leaves_the_others_in_its_tables(toys: Path, tmp_path: Path) -> None:
+    for only in ("none", "motif"):
+        assert study.run(small(only=only), tmp_path / "study") is None
+    assert "Not run yet" not in (tmp_path / "study" / "tables.md").read_text()
 
 
 def test_a_program_that_fails_is_named(toys: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.support import files
+from motif_jax.support import files, scratch
 from motif_jax.support.checked_lines import LineWriter
 from motif_jax.support.errors import UserError
 from tests.processes import REPOSITORY, wait_until
@@ -81,6 +82,24 @@ def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
             pass
 
 
+def test_a_job_that_is_queued_again_waits_for_what_a_lost_node_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    with contextlib.ExitStack() as lost:
+        lost.enter_context(files.FolderLock(tmp_path))
+        looks: list[float] = []
+
+        def look(seconds: float) -> None:
+            looks.append(seconds)
+            if len(looks) == 3:
+                lost.close()  # the lease has ended
+
+        monkeypatch.setattr(files.time, "sleep", look)
+        with files.FolderLock(tmp_path):
+            assert len(looks) == 3
+
+
 def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -90,6 +109,10 @@ def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest
         pass
     with pytest.raises(UserError, match=r"a\.jsonl .*without locks.*No locks"):
         LineWriter(tmp_path / "a.jsonl")
+    with pytest.raises(UserError, match=r"without locks.*No locks.*TMPDIR"):
+        scratch.hold(tmp_path)
+    with open(tmp_path / "b", "w") as file, pytest.raises(UserError, match=r"b .*without locks"):
+        files.wait_for_lock(file)
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.targets import probabilities_path, read_probabilities
 from motif_jax.datasets.pairs.writer import PairsWriter
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import parse_json
+from motif_jax.support.files import parse_json, sync
 
 FORMAT, VERSION = b"motif_jax.pairs", 1
 ROWS_PER_GROUP = 2048
@@ -94,6 +94,7 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
     finally:
         if writer is not None:
             writer.close()
+    sync(temporary)
     os.replace(temporary, path)
 
 
