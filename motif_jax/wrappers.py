@@ -245,7 +245,10 @@ class VectorIntrinsicReward(VectorWrapper):
 
     Args:
       env: the vector environment.
-      reward, terms, text, count: as in `IntrinsicReward`; a function `text` gets the batch of observations and gives a sequence.
+      reward: as in `IntrinsicReward`.
+      terms: as in `IntrinsicReward`.
+      text: as in `IntrinsicReward`; a function gets the batch of observations and gives a sequence.
+      count: as in `IntrinsicReward`.
     """
 
     def __init__(
