@@ -38,9 +38,8 @@ def is_address(url: str) -> bool:
 
 
 def without_user(url: str) -> str:
-    """The address without a name and password in it, to be shown."""
-    parts = urllib.parse.urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    """What may be an address, without a name and password in it, to be shown."""
+    return re.sub(r"//[^/?#]*@", "//", url)
 
 
 def proxy_of(url: str) -> str | None:

@@ -34,7 +34,9 @@ def test_what_is_no_address(url):
 
 def test_a_user_is_not_shown():
     assert without_user("http://me:word@judge:8000/v1?a=b") == "http://judge:8000/v1?a=b"
-    assert without_user("http://judge:8000/v1") == "http://judge:8000/v1"
+    assert without_user("http://me:wo@rd@judge:8000/v1") == "http://judge:8000/v1"
+    assert without_user("http://judge:8000/v1@2") == "http://judge:8000/v1@2"
+    assert without_user("//[no address") == "//[no address"
 
 
 @pytest.mark.parametrize(

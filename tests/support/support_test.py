@@ -74,6 +74,22 @@ def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> Non
         run_folder.read_config(tmp_path)
 
 
+def test_of_two_at_once_in_one_folder_the_second_is_refused(tmp_path: Path) -> None:
+    seen = []
+
+    @run_folder.alone
+    def stage(config: ConfigDict, workdir: Path) -> int | None:
+        seen.append(config.seed)
+        if config.seed == 1:
+            with pytest.raises(UserError, match=f"{workdir} is in use by process {os.getpid()}"):
+                stage(ConfigDict({"seed": 2}), workdir)
+        return 75
+
+    assert stage(ConfigDict({"seed": 1}), tmp_path / "run") == 75
+    assert stage(ConfigDict({"seed": 3}), tmp_path / "run") == 75
+    assert seen == [1, 3]
+
+
 def test_a_run_made_before_a_key_was_new_goes_on_with_the_value_it_stands_for(tmp_path: Path) -> None:
     run_folder.prepare(tmp_path, ConfigDict({"reward": {"dir": "a"}, "seed": 1}), identity=["reward"])
     now, new_keys = (
