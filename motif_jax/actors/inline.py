@@ -74,6 +74,7 @@ class InlineActors(Rollouts):
     def ready(self, timeout: float) -> list[Ready]:
         """See `Rollouts.ready`; nothing is waited for."""
         del timeout
+        self.begun_anew.clear()
         ready = self._go_on()
         records, self._records = self._records, []
         for record in records:

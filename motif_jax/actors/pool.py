@@ -132,6 +132,7 @@ class ActorPool(Rollouts):
 
     def ready(self, timeout: float) -> list[Ready]:
         """See `Rollouts.ready`."""
+        self.begun_anew.clear()
         ready = self._go_on()
         read_at = self._clock
         records = self._read(0.0 if ready else timeout)

@@ -111,6 +111,7 @@ class Rollouts(abc.ABC):
 
     Attributes:
       keeps_places: after `restore` groups go on in the middle of their slots; else each begins one.
+      begun_anew: groups that the newest `ready` has let start anew: what it, or one before, gave of them is no more.
     """
 
     keeps_places = False
@@ -136,6 +137,7 @@ class Rollouts(abc.ABC):
         self.slots.turn[...] = 0
         if next_episode is not None:
             self.slots.next_episode.flat[: len(next_episode)] = next_episode[: shape[0] * shape[1]]
+        self.begun_anew: set[int] = set()
         self.dropped_slots = 0
         self.restarts = 0
         self.rebuilt = 0
@@ -228,6 +230,7 @@ class Rollouts(abc.ABC):
             self._active[group] = None
             self.dropped_slots += 1
         self._waiting[group] = None
+        self.begun_anew.add(group)
 
     def _written(self, group: int, slot: int, row: int) -> Ready | None:
         """Row `row` has been written: the group is ready, or the slot is full and handed on."""

@@ -263,13 +263,17 @@ class Books:
             waiting = sorted(
                 [*self._queue, *reversed(self._flight.values())], key=lambda pending: pending.met
             )
+            # Answers that nobody has taken yet: the store has them, and gives them when they are asked for. Single texts without a label
+            # a run that goes on looks up by itself.
+            untaken = self._told if self._form is PAIR else []
             return {
                 "pending": [
                     # The steps were counted of all that it was met as together.
                     [list(item), 0 if place else pending.count, pending.score]
                     for pending in waiting
                     for place, item in enumerate(pending.met_as or (pending.items,))
-                ],
+                ]
+                + [[list(told.item), 0, 0.0] for told in untaken],
                 "totals": {**self._totals, "dropped": self._totals["dropped"] + self._queue.dropped},
                 "step": self._step,
             }

@@ -86,6 +86,10 @@ class InProcessSource:
         """See `LabelSource`."""
         return self._books.queued
 
+    def in_flight(self) -> int:
+        """See `LabelSource`."""
+        return self._books.in_flight
+
     def metrics(self) -> dict[str, float]:
         """See `LabelSource`."""
         return self._books.metrics()

@@ -89,6 +89,9 @@ class LabelSource(Protocol):
     def queued(self) -> int:
         """Questions that wait to be asked."""
 
+    def in_flight(self) -> int:
+        """Questions that are being asked, whose answers `poll` has not given."""
+
     def metrics(self) -> dict[str, float]:
         """Figures for a row of metrics (docs/metrics.md, `annotator/`), the same names from the first call on."""
 

@@ -125,6 +125,10 @@ class ProcessSource:
         """See `LabelSource`."""
         return self._books.queued
 
+    def in_flight(self) -> int:
+        """See `LabelSource`."""
+        return self._books.in_flight
+
     def metrics(self) -> dict[str, float]:
         """See `LabelSource`."""
         return self._books.metrics(self._megabytes, max(0.0, self._rests_until - time.monotonic()))

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from motif_jax.support.errors import UserError
+
 
 class ServiceFailedError(RuntimeError):
     """A thread failed; the cause is chained."""
@@ -41,9 +43,11 @@ class Services:
         thread.start()
 
     def check(self) -> None:
-        """Raises ServiceFailedError if a thread has failed."""
+        """Raises ServiceFailedError if a thread has failed, of what a user is to put right the UserError itself."""
         if self._failed is not None:
             name, error = self._failed
+            if isinstance(error, UserError):
+                raise error
             raise ServiceFailedError(f"the {name} thread failed: {error}") from error
 
     def stop(self, timeout: float = 600.0) -> None:

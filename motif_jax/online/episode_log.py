@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from motif_jax.online.batcher import IntrinsicReturn
-from motif_jax.support.files import atomic_write_text, read_json_lines
+from motif_jax.support.files import atomic_write_lines, read_json_lines
 
 FILE_NAME = "episodes.jsonl"
 _SETTLED_EPISODES = 100
@@ -160,6 +160,7 @@ class EpisodeLog:
 def _open(path: Path, resume_step: int | None) -> IO[str]:
     if path.exists():
         last = -1 if resume_step is None else resume_step
-        kept = [row for row in read_json_lines(path, ["step"]) if row["step"] <= last]
-        atomic_write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+        # Row by row: of a long run there are millions.
+        kept = (row for row in read_json_lines(path, ["step"]) if row["step"] <= last)
+        atomic_write_lines(path, (json.dumps(row).encode() + b"\n" for row in kept))
     return open(path, "a", encoding="utf-8")

@@ -162,7 +162,9 @@ class Inference:
         with self._meters.time("inference/wait"):
             # What is held is served as soon as it may be, and nothing is waited for then.
             held = self._held if hold is None else [each for each in self._held if not hold(each)]
-            ready = self._held + list(self._actors.ready(0 if held else timeout))
+            ready = list(self._actors.ready(0 if held else timeout))
+            # A group whose process died while it was held plays another slot by now.
+            ready = [each for each in self._held if each.group not in self._actors.begun_anew] + ready
         self._held = [] if hold is None else [each for each in ready if hold(each)]
         ready = [each for each in ready if each not in self._held]
         largest = self.buckets[-1]

@@ -36,6 +36,7 @@ class Position(NamedTuple):
       owed: gradient steps that are still to be taken.
       tried: labels whose verdict was compared with the reward's before they were trained on.
       dropped: gradient steps that the budget let go.
+      come: labels of a published call that is not complete.
     """
 
     state: Any
@@ -43,6 +44,7 @@ class Position(NamedTuple):
     owed: int
     tried: int
     dropped: int
+    come: int
 
 
 class LearnedReward(OnlineReward):
@@ -68,7 +70,9 @@ class LearnedReward(OnlineReward):
         config, run = self.config, self.run.config
         training = config.training
         self.labels = LabelSet(len(self.form.items), self.certain, training.target == "probability")
-        self.schedule = Schedule(training.schedule, training.steps_per_arrival, training.steps_per_update)
+        self.schedule = Schedule(
+            training.schedule, training.steps_per_arrival, training.steps_per_update, run.queue.batch
+        )
         self._device = setup.device or cpu_device()
         self._pays_untrained = bool(run.compat.get(_UNTRAINED, False))
         self.model = self.make_model()
@@ -159,7 +163,7 @@ class LearnedReward(OnlineReward):
 
     def advance(self, number: int, arrived: int) -> Learned | None:
         """See `OnlineReward.advance`."""
-        self.schedule.update(arrived, len(self.labels))
+        self.schedule.update(arrived, len(self.labels), self.asking)
         done = self._took_up(number)
         if self._trainer.idle and (amount := self.schedule.amount()):
             self._trainer.begin(self._job(amount, len(self.labels)))
@@ -223,7 +227,7 @@ class LearnedReward(OnlineReward):
         """See `OnlineReward.own`."""
         # What is not paid by yet has to be done again by a run that goes on from here.
         owed = self.schedule.owed + self._trained - self.taken
-        return Position(self._state, self.taken, owed, self._tried, self.schedule.dropped)
+        return Position(self._state, self.taken, owed, self._tried, self.schedule.dropped, self.schedule.come)
 
     def pack_own(self, own: Position) -> tuple[dict[str, Any], dict[str, Any]]:
         """See `OnlineReward.pack_own`."""
@@ -232,7 +236,7 @@ class LearnedReward(OnlineReward):
             "params": jax.tree.map(np.asarray, own.state.params),
             "optimizer": {f"{place:03d}": np.asarray(leaf) for place, leaf in enumerate(leaves)},
         }
-        return arrays, {"taken": own.taken, "owed": own.owed, "tried": own.tried, "dropped": own.dropped}
+        return arrays, {name: getattr(own, name) for name in ("taken", "owed", "tried", "dropped", "come")}
 
     def take_own(self, arrays: Mapping[str, Any], numbers: Mapping[str, Any]) -> None:
         """See `OnlineReward.take_own`."""
@@ -244,7 +248,8 @@ class LearnedReward(OnlineReward):
         self._trainer.state = self._state = state._replace(params=params, opt_state=opt_state)
         self.taken = self._trained = numbers["taken"]
         self.schedule.owed, self._tried = numbers["owed"], numbers["tried"]
-        self.schedule.dropped = numbers.get("dropped", 0)  # not always kept
+        # Not always kept.
+        self.schedule.dropped, self.schedule.come = numbers.get("dropped", 0), numbers.get("come", 0)
         self.table.swap(self._params(), self.taken)
 
     def metrics(self) -> dict[str, float]:

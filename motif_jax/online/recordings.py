@@ -21,6 +21,7 @@ from motif_jax.actors.worker_process import MAX_DEATHS, WorkerProcess
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.devices.services import ServiceFailedError
 from motif_jax.online import settings
+from motif_jax.support.errors import UserError
 
 FOLDER = "recordings"
 # Games that may wait to be played again (10 kB each); more of them are left out, and at the end of the training those
@@ -123,7 +124,10 @@ class EpisodeRecorder:
 
         Raises:
           ServiceFailedError: recording has failed.
+          UserError: for something that a user is to put right.
         """
+        if isinstance(self._error, UserError):
+            raise self._error
         if self._error is not None:
             raise ServiceFailedError(f"the recordings thread failed: {self._error}") from self._error
         for row in reports:

@@ -156,7 +156,10 @@ class Records:
         clock = self._clock
         # Without a save that is still to come the checkpoint does not know of them: their places are played again.
         reports = self._reports(clock.steps) if clock.steps > clock.saved_steps else []
-        self._keep(self._episodes.join_rest(clock.steps, reports, stream.rest()))
+        # Where games go on in their middle, returns that are still to come come then.
+        goes_on = self._system.goes_on_in_the_middle and clock.steps < self._config.train_for_env_steps
+        join = self._episodes.join if goes_on else self._episodes.join_rest
+        self._keep(join(clock.steps, reports, stream.rest()))
         self.show()
         if clock.steps > clock.logged_steps:
             self.log(stream.waiting())

@@ -18,38 +18,45 @@ class Schedule:
     """Counts the steps that arrivals call for.
 
     'budget': each arrival calls for `per_arrival` steps, of which at most `per_update` are taken an update.
-    'published': all of them at once; from 25,000 labels on, one step an update instead (the published code trains at exactly
-    25,000 in neither way).
+    'published': all of them in one piece; from 25,000 labels on, one step an update instead (the published code trains at exactly
+    25,000 in neither way). There an arrival is a call of up to `call` questions, whose answers come together: where they come one by
+    one, they are one arrival when so many have come or none is being asked any more.
 
     Args:
       name: one of these.
       per_arrival: steps.
       per_update: steps at most.
+      call: questions of a published call.
 
     Attributes:
-      owed: steps that are still to be taken; at most `MOST_OWED` by 'budget'.
-      dropped: steps that arrivals called for beyond that: labels come faster than the budget can train on them.
+      owed: steps that are still to be taken; at most `MOST_OWED`.
+      dropped: steps that arrivals called for beyond that: labels come faster than can be trained on them.
+      come: labels of a published call that is not complete.
     """
 
     NAMES = ("budget", "published")
 
-    def __init__(self, name: str, per_arrival: int, per_update: int) -> None:
+    def __init__(self, name: str, per_arrival: int, per_update: int, call: int) -> None:
         self._published = name == "published"
-        self._per_arrival, self._per_update = per_arrival, per_update
-        self.owed = self.dropped = 0
+        self._per_arrival, self._per_update, self._call = per_arrival, per_update, call
+        self.owed = self.dropped = self.come = 0
 
-    def update(self, arrived: int, size: int) -> None:
-        """Hears, once an update, of `arrived` labels, now `size` in all."""
+    def update(self, arrived: int, size: int, asking: int) -> None:
+        """Hears, once an update, of `arrived` labels, now `size` in all, while `asking` questions were still being asked."""
         if self._published and size >= LARGE:
-            self.owed = 1
-        elif arrived:
-            most = self.owed + self._per_arrival
-            self.owed = most if self._published else min(most, max(MOST_OWED, self._per_arrival))
-            self.dropped += most - self.owed
+            self.owed, self.come = 1, 0
+            return
+        self.come += arrived
+        if not self.come or (self._published and asking and self.come < self._call):
+            return
+        self.come = 0
+        most = self.owed + self._per_arrival
+        self.owed = min(most, max(MOST_OWED, self._per_arrival))
+        self.dropped += most - self.owed
 
     def amount(self) -> int:
-        """Steps to take now."""
-        return self.owed if self._published else min(self.owed, self._per_update)
+        """Steps to take now, in one piece that ends before the labels of many calls have come."""
+        return min(self.owed, self._per_arrival if self._published else self._per_update)
 
     def taken(self, amount: int) -> None:
         """Hears that steps were taken."""

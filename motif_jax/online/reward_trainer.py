@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -14,6 +14,7 @@ import numpy as np
 from motif_jax.rewards.label_set import Examples
 from motif_jax.rewards.trained import SHORT_MESSAGE
 from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import StoppedError, never
 
 
 class Model(Protocol):
@@ -89,16 +90,21 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def take_steps(model: Model, state: Any, job: Job, batch_size: int) -> Outcome:
+def take_steps(
+    model: Model, state: Any, job: Job, batch_size: int, stopped: Callable[[], bool] = never
+) -> Outcome:
     """Takes the steps of a job.
 
     Raises:
       UserError: the loss is not finite.
+      StoppedError: `stopped` said so between two steps.
     """
     begin, examples = time.perf_counter(), job.examples
     right, counted = model.right(state.params, examples, job.new)
     rows = []
     for number, chosen in enumerate(job.draws, start=job.first):
+        if stopped():
+            raise StoppedError
         size, padding = len(chosen), batch_size - len(chosen)
         padded = np.pad(chosen, (0, padding))
         messages = examples.messages[examples.places[padded]]
@@ -134,6 +140,7 @@ class Trainer:
         self._model, self.state, self._batch_size, self._beside = model, state, batch_size, beside
         self._outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
 
     @property
     def idle(self) -> bool:
@@ -149,7 +156,8 @@ class Trainer:
 
         def work() -> None:
             try:
-                self._outcomes.put(take_steps(self._model, self.state, job, self._batch_size))
+                ended = self._closing.is_set
+                self._outcomes.put(take_steps(self._model, self.state, job, self._batch_size, ended))
             except BaseException as error:
                 self._outcomes.put(error)
 
@@ -181,7 +189,8 @@ class Trainer:
         return outcome
 
     def close(self) -> None:
-        """Waits for the job that runs; its outcome is lost."""
+        """Ends the job that runs, after the step that it is at; its outcome is lost."""
+        self._closing.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None

@@ -190,6 +190,11 @@ class System:
         remembered = all(source.actors.config.remembered for source in self.sources)
         return remembered and settings.takes_turns(self.config) and self.config.hosts.count == 1
 
+    @property
+    def goes_on_in_the_middle(self) -> bool:
+        """Whether a checkpoint holds where the games stand."""
+        return self.config.serial or self._noted is not None
+
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What a checkpoint holds of its parts: items, and what stands in its progress."""
         of_reward = agent_checkpoints.items_of_reward(self.reward, self.learner.version)

@@ -45,9 +45,17 @@ class Moments:
             self._kept.append(moment)
 
     def before(self, number: int) -> Moment:
-        """That before batch `number`; where nothing was paid yet, the one that the run began with."""
+        """That before batch `number`; where nothing was paid yet, the one that the run began with.
+
+        Raises:
+          RuntimeError: it is forgotten.
+        """
         with self._lock:
             found = next((moment for moment in self._kept if moment.number == number), None)
+            if found is None and self._kept[0].number > number:
+                raise RuntimeError(
+                    f"the reward before batch {number} is forgotten: {self._kept[0].number} is the oldest kept"
+                )
             return self._kept[0]._replace(number=number) if found is None else found
 
     def begin(self, moment: Moment) -> None:

@@ -72,6 +72,8 @@ class OnlineReward(IntrinsicReward):
         self.description = f"{setup.config.kind}, learned online"
         self.met = TextsMet()
         self.step = self.version = 0
+        # Questions that were being asked when labels were heard last.
+        self.asking = 0
         self._changed = self._labels = 0
         self.telemetry = LearningTelemetry(self.form)
         self.tape = Tape(self.config.tape) if self.config.tape else None
@@ -86,8 +88,9 @@ class OnlineReward(IntrinsicReward):
         self._lost: list[tuple[str, ...]] = []
         self._stored: list[Labelled] = []
         self._restored = False
-        # As many batches as may be made beyond the one before which a checkpoint lies.
-        self._moments = Moments(run.waiting + 3)
+        # As many batches as may be made beyond the one before which a checkpoint lies: at the end of a run those that wait are
+        # taken out before it is written, which lets as many others be made.
+        self._moments = Moments(2 * run.waiting + 3)
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
@@ -197,7 +200,7 @@ class OnlineReward(IntrinsicReward):
         discounted = met.counts if met.discounted is None else met.discounted
         seen = Met(met.texts[shown], met.counts[shown], met.steps, met.number, discounted[shown])
         rows = self.met.rows(map(decode_message, seen.texts), self.step, met.number)
-        self.met.count[rows] += seen.counts
+        np.add.at(self.met.count, rows, seen.counts)  # rows that differ in zero bytes are one text
         self._change(met.number)
         merged = time.perf_counter()
         values = np.zeros(len(met.texts), np.float32)
@@ -289,6 +292,8 @@ class OnlineReward(IntrinsicReward):
     def _heard(self, number: int) -> list[Label]:
         """The labels that have come."""
         assert self.source is not None
+        # Before the answers are taken: one that comes meanwhile is still counted as being asked.
+        self.asking = self.source.in_flight()
         heard, self._stored = [*self._stored, *self.source.poll()], []
         return [_as_label(one, number, self.step) for one in heard]
 
@@ -309,7 +314,7 @@ class OnlineReward(IntrinsicReward):
     def _note(self, met: Met, rows: np.ndarray, paid: np.ndarray) -> None:
         """Keeps account of what a batch was paid."""
         number, counts = met.number, met.counts
-        self.met.earned[rows] += paid * met.discounted
+        np.add.at(self.met.earned, rows, paid * met.discounted)
         new = rows[(paid != 0) & ~self.met.paid[rows]]
         if new.size:
             self.met.paid[new] = True
@@ -353,7 +358,7 @@ class OnlineReward(IntrinsicReward):
             raise
 
     def _restore(self, state: dict[str, Any]) -> None:
-        moment, counts, source, own = Book.unpack(state["book"])
+        moment, _, source, own = Book.unpack(state["book"])
         if self._log.length < moment.length:
             raise UserError(f"{self._log.path} is shorter than the checkpoint says: {_TAPE_REMEDY}")
         self._lost = self._log.cut(moment.length)
@@ -368,7 +373,8 @@ class OnlineReward(IntrinsicReward):
                 self.met.paid[self.met.rows(record.texts, record.step, record.number)] = True
         self.step, self.version = moment.step, moment.version
         self._changed, self._labels = moment.changed, moment.labels
-        self.telemetry.restore(counts)
+        # Not as the book has them, which was written some batches after the moment: labels behind it are taken up again.
+        self.telemetry.restore(labels)
         if own is not None:
             self.take_own(state["own"], own)
         self._moments.begin(moment._replace(own=self.own()))

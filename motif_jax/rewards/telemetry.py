@@ -69,10 +69,12 @@ class LearningTelemetry:
         with self._lock:
             return list(self._labels)
 
-    def restore(self, state: Sequence[int]) -> None:
-        """Takes up what `state` gave."""
+    def restore(self, labels: Sequence[Label]) -> None:
+        """Goes on from these labels, all of the run so far."""
         with self._lock:
-            self._labels = list(state)
+            self._labels = [0] * len(self._form.verdicts)
+            for label in labels:
+                self._labels[label.label] += 1
 
     def read(self) -> dict[str, float]:
         """The numbers of a row; begins the next."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -222,6 +223,10 @@ def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
 
 
 def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
+    # What an earlier comparison in this folder said, and this one may not.
+    shutil.rmtree(workdir / "plots", ignore_errors=True)
+    for kind in ("json", "md", "tex"):
+        (workdir / f"comparison.{kind}").unlink(missing_ok=True)
     if data.comparison is not None:
         atomic_write_json(workdir / "comparison.json", as_json(data.comparison))
         for name, text in comparison_page.tables(data).items():

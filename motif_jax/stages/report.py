@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import sys
 import time
 from collections.abc import Container, Mapping
@@ -147,6 +148,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             data.provenance += run_report.provenance_of(folder_name, name)
             data.commands += run_report.command_of(folder_name, name)
     page = run_folder.prepare(workdir, config) / PAGE
+    shutil.rmtree(workdir / "plots", ignore_errors=True)  # of an earlier report
     atomic_write_text(page, run_report.render(data, time.strftime("%Y-%m-%d %H:%M")))
     for name, text in run_tables.texts(data).items():
         atomic_write_text(workdir / name, text)

@@ -135,6 +135,11 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
     atomic_write_bytes(path, text.encode())
 
 
+def atomic_write_lines(path: str | os.PathLike[str], lines: Iterable[bytes]) -> None:
+    """Writes `lines`, each with its end, one by one to `path` as `atomic_write_bytes` does; they may be read from the file that was there."""
+    _atomic(path, lambda file: file.writelines(lines))
+
+
 def atomic_write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes `value` as indented JSON with sorted keys to `path` as `atomic_write_bytes` does."""
     atomic_write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")

@@ -12,6 +12,7 @@ from motif_jax.annotation import online
 from motif_jax.annotation.annotator import Annotator, Answer
 from motif_jax.annotation.asking import Books
 from motif_jax.annotation.conversations import read_conversations
+from motif_jax.annotation.messages import Reply
 from motif_jax.annotation.online import Labelled
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.support.errors import UserError
@@ -244,6 +245,12 @@ def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_pat
     books.identify({}, None)
     books.meet([("k", "b"), ("b", "k")], [3, 2], None, 0)
     assert sum(count for _, count, _ in books.state()["pending"]) == 5
+    # An answer that no training has taken is asked for again, and the store has it.
+    (asked,) = books.take(2)
+    books.answered(Reply(asked.number, FIRST, None, 1))
+    assert {tuple(item) for item, *_ in books.state()["pending"]} == {("k", "b"), ("b", "k")}
+    assert len(books.poll()) == 2
+    assert books.state()["pending"] == []
     config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=True)
     books, again = Books(config, SINGLE), Books(config, SINGLE)
     books.meet([("a",), ("b",), ("c",), ("d",)], [1, 1, 1, 1], None, 0)

@@ -12,6 +12,7 @@ from motif_jax.devices.services import ServiceFailedError, Services
 from motif_jax.online import settings
 from motif_jax.online.system import BatchStream, System
 from motif_jax.rewards import IntrinsicReward
+from motif_jax.support.errors import UserError
 from tests.playing.agent_runs import recall_config
 
 
@@ -32,6 +33,19 @@ def test_first_failure_stops_all_and_is_told_with_its_cause() -> None:
     with pytest.raises(ServiceFailedError, match="inference thread failed: no more slots") as caught:
         services.check()
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_what_a_user_is_to_put_right_is_told_as_such() -> None:
+    services = Services()
+
+    def fail() -> None:
+        raise UserError("the annotator died 3 times")
+
+    services.start("batcher", fail)
+    services.stopping.wait(10)
+    services.stop()
+    with pytest.raises(UserError, match=r"^the annotator died 3 times$"):
+        services.check()
 
 
 def test_stop_without_failure_is_quiet() -> None:

@@ -109,6 +109,9 @@ class Answers:
     def queued(self) -> int:
         return len(self.waiting)
 
+    def in_flight(self) -> int:
+        return 0
+
     def metrics(self) -> dict[str, float]:
         return {"annotator/questions": float(len(self.asked))}
 

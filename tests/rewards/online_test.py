@@ -22,6 +22,7 @@ from motif_jax.rewards.label_log import FILE, Label, Payment, Training, read_log
 from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.online import oni_runs
 from tests.online.oni_runs import oni_config, train
@@ -68,6 +69,9 @@ class AtOnce:
         return {}
 
     def queued(self) -> int:
+        return 0
+
+    def in_flight(self) -> int:
         return 0
 
     def close(self) -> None:
@@ -300,6 +304,29 @@ def test_a_tape_ends_with_the_same_parameters_also_when_both_stop_and_go_on(
     assert any(isinstance(record, Payment) for record in read_log(replayed / FILE))
     strip: Any = lambda record: record._replace(seconds=0) if isinstance(record, Label) else record  # noqa: E731
     assert list(map(strip, read_log(recorded / FILE))) == list(map(strip, read_log(replayed / FILE)))
+
+
+def test_a_stop_loses_no_episodes_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of episodes that have ended where the batch that pays their last steps has not come yet."""
+    config = oni_config("bag_of_words", batch_size=40, algorithm__epochs=1)
+    train(tmp_path / "whole", config)
+    step, stop = Learner.step, Interruption()
+
+    def watched(self: Learner, batch: Any) -> None:
+        stop.requested = stop.requested or self.version == 6
+        step(self, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "step", watched)
+        train(tmp_path / "stopped", config, stop)
+    assert stop.requested
+    before = (tmp_path / "stopped" / "episodes.jsonl").read_text().splitlines()
+    progress = oni_runs.saved(tmp_path / "stopped", "progress")[1]
+    assert progress["episode_halves"]["reports"], "some wait"
+    train(tmp_path / "stopped", config)
+    lines = [(tmp_path / name / "episodes.jsonl").read_text().splitlines() for name in ("whole", "stopped")]
+    assert lines[0] == lines[1]
+    assert len(lines[1]) > len(before)
 
 
 @pytest.mark.slow

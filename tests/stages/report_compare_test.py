@@ -171,6 +171,24 @@ def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     assert found["over_games"]["pairs"] == 0, "games with other options are other games"
 
 
+def test_a_comparison_leaves_nothing_of_the_one_before_it(tmp_path):
+    one, two = evaluations(tmp_path, "one", "two", games=30)
+    compare.run(
+        configured("compare", methods=f"a={one}; b={two}", resamples=20, plots=True), tmp_path / "out"
+    )
+    assert list((tmp_path / "out" / "plots").iterdir())
+    write_agent_run(tmp_path / "run")
+    told = {"stage": "train_agent", "environment": {"name": "NetHackScore-v1"}}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(told))
+    compare.run(configured("compare", methods=f"a={tmp_path / 'run'}", plots=False), tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        ".lock",
+        "comparison.html",
+        "config.json",
+        "versions.json",
+    }
+
+
 @pytest.mark.parametrize(
     ("file", "text"),
     [
