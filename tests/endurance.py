@@ -123,7 +123,7 @@ STAGES: dict[str, str] = {
     "test_language_agent": "test_language_agent.py --config.policy={at.glam}/agent --config.tests=distractors_4 --config.episodes=1000000",
     "score_text": "score_text.py --config.model={at.glam}/language/model --config.file={at.prompts}",
     "generate_text": "generate_text.py --config.model={at.glam}/language/model --config.file={at.prompts}",
-    "collect_text": "collect_text.py:wordle --config.num_dialogues=20000000",
+    "collect_text": "collect_text.py:wordle --config.num_dialogues=2000000000",
     "train_text": "train_text.py:wordle_ilql --config.data={at.ilql}/games --config.max_steps=10000000 " + _TRAINS_TEXT,
     "train_upvote": "train_upvote.py:smoke --config.max_steps=100000000",
     "evaluate_text": "evaluate_text.py:wordle --config.agent={at.ilql}/ilql --config.episodes=10000000",
