@@ -129,7 +129,6 @@ def _task_names(config: ConfigDict) -> dict[str, str]:
     return names
 
 
-@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Reads the folders, compares, and writes page, tables and plots."""
     data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))
@@ -173,7 +172,6 @@ def run(config: ConfigDict, workdir: Path) -> None:
         efficiency.table(
             data.learned, config.efficiency_steps
         )  # before anything is written: a run may be too short
-    run_folder.prepare(workdir, config)
     _write(config, workdir, data)
 
 
@@ -222,7 +220,9 @@ def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
     return environment["name"], episodes[key]
 
 
+@run_folder.alone
 def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
+    run_folder.prepare(workdir, config)
     # What an earlier comparison in this folder said, and this one may not.
     shutil.rmtree(workdir / "plots", ignore_errors=True)
     for kind in ("json", "md", "tex"):

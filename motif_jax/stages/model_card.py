@@ -37,7 +37,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
         )
 
 
-@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> None:
     """Reads everything and writes the card."""
     folder = Path(config.model)
@@ -47,6 +46,11 @@ def run(config: ConfigDict, workdir: Path) -> None:
     for path in folders:
         alone = [other.name for other in folders].count(path.name) == 1
         card.evaluations[path.name if alone else str(path)] = evaluation_files.read_evaluation(path)
+    _write(config, workdir, card)
+
+
+@run_folder.alone
+def _write(config: ConfigDict, workdir: Path, card: CardData) -> None:
     path = run_folder.prepare(workdir, config) / CARD
     atomic_write_text(path, model_card.render(card))
     print(f"model card: {path.resolve()}")

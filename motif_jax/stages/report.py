@@ -93,7 +93,6 @@ def folders_of(text: str) -> list[Path]:
     return [Path(part.strip()) for part in text.split(",") if part.strip()]
 
 
-@run_folder.alone
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Reads the folders and writes the page; returns 1 where the first evaluation was to lead and does not."""
     data = RunData(title=config.title)
@@ -147,6 +146,18 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             name = key.removesuffix(".dir").removesuffix("_dir")
             data.provenance += run_report.provenance_of(folder_name, name)
             data.commands += run_report.command_of(folder_name, name)
+    _write(config, workdir, data)
+    if config.first_must_lead and not success.leads(data):
+        first = next(iter(data.evaluations))
+        print(
+            f"it does not hold: the interval of {first} does not lie wholly above all others", file=sys.stderr
+        )
+        return 1
+    return None
+
+
+@run_folder.alone
+def _write(config: ConfigDict, workdir: Path, data: RunData) -> None:
     page = run_folder.prepare(workdir, config) / PAGE
     shutil.rmtree(workdir / "plots", ignore_errors=True)  # of an earlier report
     atomic_write_text(page, run_report.render(data, time.strftime("%Y-%m-%d %H:%M")))
@@ -159,13 +170,6 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         plots.write(workdir / "plots", plots.of_run(data))
     print(headline(data)[0])
     print(f"report: {page.resolve()}")
-    if config.first_must_lead and not success.leads(data):
-        first = next(iter(data.evaluations))
-        print(
-            f"it does not hold: the interval of {first} does not lie wholly above all others", file=sys.stderr
-        )
-        return 1
-    return None
 
 
 def _evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ml_collections import ConfigDict
 
@@ -22,7 +22,8 @@ from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json, read_json, remove_temporaries
 
-_Code = TypeVar("_Code", None, int | None)
+_Result = TypeVar("_Result")
+_Rest = ParamSpec("_Rest")
 
 CONFIG, VERSIONS = "config.json", "versions.json"
 # Folders of a run into which files are written one by one, while it goes on.
@@ -135,13 +136,15 @@ def check_identity(
         )
 
 
-def alone(run: Callable[[ConfigDict, Path], _Code]) -> Callable[[ConfigDict, Path], _Code]:
-    """A stage's `run`, which keeps other processes from its folder meanwhile: two would take each other's half written files."""
+def alone(
+    work: Callable[Concatenate[ConfigDict, Path, _Rest], _Result],
+) -> Callable[Concatenate[ConfigDict, Path, _Rest], _Result]:
+    """What a stage does in its folder, from which it keeps other processes meanwhile: two would take each other's half written files."""
 
-    @functools.wraps(run)
-    def locked(config: ConfigDict, workdir: Path) -> _Code:
+    @functools.wraps(work)
+    def locked(config: ConfigDict, workdir: Path, *rest: _Rest.args, **named: _Rest.kwargs) -> _Result:
         with FolderLock(workdir):
-            return run(config, workdir)
+            return work(config, workdir, *rest, **named)
 
     return locked
 
