@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -16,13 +15,13 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.verdicts import FIRST, SECOND
+from tests.old_runs import unpack
 from tests.reward_fixtures import environment
 from tests.reward_fixtures import launch as launch_stage
 
 REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "docs" / "examples"
 PYTHON = REPOSITORY / ".venv-examples" / "bin" / "python"
-OLD_RUNS = REPOSITORY / "tests" / "fixtures" / "v0.1.0" / "runs.tar.xz"
 
 of_their_environment = [
     pytest.mark.examples,
@@ -37,8 +36,7 @@ of_their_environment = [
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small runs as a quickstart leaves them."""
     folder = tmp_path_factory.mktemp("runs")
-    with tarfile.open(OLD_RUNS) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(folder)
     for name in ("evaluate_agent", "evaluate_random"):
         shutil.copytree(folder / "evaluation", folder / name)
     return folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from motif_jax.support.errors import UserError
 
 _MODULE = "wordle.wordle_game"
 _MOST_BYTES = 8 << 30
+# What is known of a letter in a place.
+_LEVELS = {"NOT_HERE": 0, "POSSIBLE": 1, "HERE": 2}
 
 
 class _Object(Filled):
@@ -32,6 +34,13 @@ class _Object(Filled):
     def take(self, state: Any) -> None:
         """See `Filled`."""
         self.held = dict(state)
+
+
+def _level(kind: Any, name: str) -> int:
+    """A level by its name, as some Pythons (3.11.0 to 3.11.3) pickle it; others do it by its number."""
+    if getattr(kind, "name", None) != f"{_MODULE}.CharKnowledge":
+        raise ValueError(f"it names {name} of something else")
+    return _LEVELS[name]
 
 
 def _known(state: Any) -> np.ndarray:
@@ -74,11 +83,14 @@ def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None)
       UserError: the file cannot be read, holds something else, or names a list that is not there.
     """
     path = Path(path)
-    calls = {f"{_MODULE}.{name}": _Object for name in ("WordleState", "CharState")}
+    calls: dict[str, Callable[..., Any]] = {
+        f"{_MODULE}.{name}": _Object for name in ("WordleState", "CharState")
+    }
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise UserError(f"{path} is larger than 8 GB: no file of Wordle games")
-        data = PickleReader({**calls, f"{_MODULE}.CharKnowledge": int}).read(path.read_bytes())
+        calls |= {f"{_MODULE}.CharKnowledge": int, "builtins.getattr": _level}
+        data = PickleReader(calls).read(path.read_bytes())
         items, listed = list(data["state_actions"]), Path(str(data["vocab_path"])).stem
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from None

@@ -12,25 +12,22 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from motif_jax.reports import messages
+from tests.old_runs import unpack
 
 REPOSITORY = Path(__file__).parents[2]
-FIXTURE = REPOSITORY / "tests" / "fixtures" / "v0.1.0" / "runs.tar.xz"
 NAME = "lexicon_msg_defaultgoal"
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """A copy of the runs."""
-    with tarfile.open(FIXTURE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path
+    return unpack(tmp_path)
 
 
 def go_on(runs: Path, folder: str) -> str:
