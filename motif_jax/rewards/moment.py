@@ -70,19 +70,17 @@ class Book(NamedTuple):
 
     Attributes:
       moment: without what the kind adds.
-      counts: of the telemetry.
       source: `LabelSource.state`, None without one.
       own: the data of what the kind adds, None for nothing.
     """
 
     moment: Moment
-    counts: list[int]
     source: dict[str, Any] | None
     own: dict[str, Any] | None
 
     def pack(self) -> np.ndarray:
         """As bytes, uint8 [n]."""
-        book = {**self.moment._asdict(), "own": self.own, "counts": self.counts}
+        book = {**self.moment._asdict(), "own": self.own}
         if self.source is not None:
             book["source"] = self.source
         return np.frombuffer(json.dumps(book).encode(), np.uint8)
@@ -91,5 +89,6 @@ class Book(NamedTuple):
     def unpack(cls, data: np.ndarray) -> Book:
         """The inverse of `pack`."""
         book = json.loads(np.asarray(data).tobytes())
-        counts, source, own = book.pop("counts"), book.pop("source", None), book.pop("own")
-        return cls(Moment(**book), counts, source, own)
+        book.pop("counts", None)  # of labels, in earlier checkpoints: the log has them
+        source, own = book.pop("source", None), book.pop("own")
+        return cls(Moment(**book), source, own)

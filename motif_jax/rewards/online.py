@@ -200,7 +200,7 @@ class OnlineReward(IntrinsicReward):
         discounted = met.counts if met.discounted is None else met.discounted
         seen = Met(met.texts[shown], met.counts[shown], met.steps, met.number, discounted[shown])
         rows = self.met.rows(map(decode_message, seen.texts), self.step, met.number)
-        np.add.at(self.met.count, rows, seen.counts)  # rows that differ in zero bytes are one text
+        self.met.show(rows, seen.counts)
         self._change(met.number)
         merged = time.perf_counter()
         values = np.zeros(len(met.texts), np.float32)
@@ -313,18 +313,12 @@ class OnlineReward(IntrinsicReward):
 
     def _note(self, met: Met, rows: np.ndarray, paid: np.ndarray) -> None:
         """Keeps account of what a batch was paid."""
-        number, counts = met.number, met.counts
-        np.add.at(self.met.earned, rows, paid * met.discounted)
-        new = rows[(paid != 0) & ~self.met.paid[rows]]
-        if new.size:
-            self.met.paid[new] = True
-            value = dict(zip(rows.tolist(), paid.tolist(), strict=True))
-            texts = {self.met.texts[row]: round(value[row], 6) for row in new.tolist()}
-            self._log.append([Payment(number, self.step, texts)])
+        number = met.number
+        if new := self.met.pay(rows, paid, paid * met.discounted):
+            self._log.append([Payment(number, self.step, new)])
         labelled = self.labelled(rows)
-        first = rows[labelled & ~self.met.used[rows]]
-        self.met.used[first] = True
-        self.telemetry.paid(counts, labelled, paid, number - self._changed)
+        first = self.met.use(rows[labelled])
+        self.telemetry.paid(met.counts, labelled, paid, number - self._changed)
         self.telemetry.used(number - self.met.first_number[first], time.time() - self.met.first_time[first])
 
     def unlabelled(self) -> list[tuple[str, ...]]:
@@ -346,7 +340,7 @@ class OnlineReward(IntrinsicReward):
         self._log.sync()
         arrays, own = (None, None) if moment.own is None else self.pack_own(moment.own)
         source = None if self.source is None else self.source.state()
-        book = Book(moment._replace(own=None), self.telemetry.state(), source, own).pack()
+        book = Book(moment._replace(own=None), source, own).pack()
         return {"book": book, "met": met, **({} if arrays is None else {"own": arrays})}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -358,7 +352,7 @@ class OnlineReward(IntrinsicReward):
             raise
 
     def _restore(self, state: dict[str, Any]) -> None:
-        moment, _, source, own = Book.unpack(state["book"])
+        moment, source, own = Book.unpack(state["book"])
         if self._log.length < moment.length:
             raise UserError(f"{self._log.path} is shorter than the checkpoint says: {_TAPE_REMEDY}")
         self._lost = self._log.cut(moment.length)
@@ -373,7 +367,6 @@ class OnlineReward(IntrinsicReward):
                 self.met.paid[self.met.rows(record.texts, record.step, record.number)] = True
         self.step, self.version = moment.step, moment.version
         self._changed, self._labels = moment.changed, moment.labels
-        # Not as the book has them, which was written some batches after the moment: labels behind it are taken up again.
         self.telemetry.restore(labels)
         if own is not None:
             self.take_own(state["own"], own)

@@ -64,11 +64,6 @@ class LearningTelemetry:
         with self._lock:
             return max(1e-9, time.perf_counter() - self._since)
 
-    def state(self) -> list[int]:
-        """What a run that goes on must know; JSON-able."""
-        with self._lock:
-            return list(self._labels)
-
     def restore(self, labels: Sequence[Label]) -> None:
         """Goes on from these labels, all of the run so far."""
         with self._lock:

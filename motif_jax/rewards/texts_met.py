@@ -84,6 +84,35 @@ class TextsMet:
             for name, dtype, empty in self._COLUMNS:
                 setattr(self, name, np.concatenate([getattr(self, name), np.full(room, empty, dtype)]))
 
+    # Two rows of a batch may be one text: they differ in bytes that annotators do not read.
+
+    def show(self, rows: np.ndarray, counts: np.ndarray) -> None:
+        """Takes note of a batch that showed the texts at `rows` in so many steps, int [N] both."""
+        np.add.at(self.count, rows, counts)
+
+    def pay(self, rows: np.ndarray, values: np.ndarray, earned: np.ndarray) -> dict[str, float]:
+        """Takes note of what a batch was paid for the texts at `rows`.
+
+        Args:
+          rows: int64 [N].
+          values: float32 [N], of each text.
+          earned: float [N], what its steps came to.
+
+        Returns:
+          The values of those texts that were never paid for before.
+        """
+        np.add.at(self.earned, rows, earned)
+        new = (values != 0) & ~self.paid[rows]
+        self.paid[rows[new]] = True
+        pairs = zip(rows[new].tolist(), values[new].tolist(), strict=True)
+        return {self.texts[row]: round(value, 6) for row, value in pairs}
+
+    def use(self, rows: np.ndarray) -> np.ndarray:
+        """Takes note that labels of the texts at `rows` were paid by; returns the rows of those for which it is the first time."""
+        first = rows[~self.used[rows]]
+        self.used[first] = True
+        return first
+
     def most_earned(self, most: int) -> tuple[dict[str, float], float]:
         """Of at most so many texts what they have earned, the largest sums first whatever their sign; and of all together."""
         earned = self.earned[: len(self)]

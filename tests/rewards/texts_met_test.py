@@ -29,3 +29,16 @@ def test_a_checkpoint_holds_what_was_met_when_it_began() -> None:
     np.testing.assert_array_equal(again.first_step[:3], 4)
     again.rows(["new"], 5, 3)
     assert len(again) == 4
+
+
+def test_rows_of_one_text_count_together() -> None:
+    """Messages that differ in bytes that no annotator reads are one text."""
+    met = TextsMet()
+    rows = met.rows(["a", "b", "a"], 0, 0)
+    met.show(rows, np.array([1, 2, 4]))
+    assert met.count[:2].tolist() == [5, 2]
+    assert met.pay(rows, np.array([0.5, 0.0, 0.5]), np.array([1.0, 0.0, 0.25])) == {"a": 0.5}
+    assert met.earned[:2].tolist() == [1.25, 0.0]
+    assert met.pay(rows[:2], np.array([0.5, 2.0]), np.array([0.5, 2.0])) == {"b": 2.0}, "never before"
+    assert met.use(rows[:1]).tolist() == [0]
+    assert met.use(rows[:2]).tolist() == [1]
