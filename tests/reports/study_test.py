@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -133,17 +133,24 @@ def test_a_line_is_added_behind_what_a_kill_tore(tmp_path: Path) -> None:
             study.read_rows(path)
 
 
-def test_studies_that_add_lines_at_once_lose_none(tmp_path: Path) -> None:
-    path, count = tmp_path / "rows.jsonl", 8
-
-    def add(method: str) -> None:
-        for seed in range(count):
-            study.append_row(path, row(method, seed, np.ones(2)))
-
-    # A lock of one process's two open files keeps them apart as it does those of two processes.
-    with ThreadPoolExecutor() as threads:
-        list(threads.map(add, ("none", "motif")))
-    assert len(study.read_rows(path)) == 2 * count
+def test_a_line_waits_for_one_that_another_study_is_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which else would be taken for one that a kill tore, and be cut off."""
+    path, waits = tmp_path / "rows.jsonl", threading.Event()
+    lock = study.wait_for_lock
+    monkeypatch.setattr(study, "wait_for_lock", lambda file: (waits.set(), lock(file)))
+    line = json.dumps(row("none", 1, np.ones(2))) + "\n"
+    thread = threading.Thread(target=study.append_row, args=(path, row("motif", 1, np.ones(2))))
+    with open(path, "a", encoding="utf-8") as other:
+        lock(other)
+        other.write(line[:20])
+        other.flush()
+        thread.start()
+        assert waits.wait(60)
+        other.write(line[20:])
+    thread.join(60)
+    assert [one["method"] for one in study.read_rows(path)] == ["none", "motif"]
 
 
 def test_a_task_without_messages_has_no_yardstick_of_theirs(tmp_path: Path) -> None:
