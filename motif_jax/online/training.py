@@ -208,7 +208,10 @@ def overview(
       nodes: the name of every host's machine.
       manner: how the environments are run, see `Rollouts.prepare`.
     """
-    actors = f"{config.actors.workers} actors x {config.actors.envs_per_worker} environments of {config.environment.name}"
+    workers, environments = config.actors.workers, config.actors.envs_per_worker
+    actors = (
+        f"{workers} actor{'s' * (workers != 1)} x {environments} environments of {config.environment.name}"
+    )
     if manner:
         actors += f" ({manner})"
     if len(nodes) > 1:

@@ -43,6 +43,11 @@ def test_devices_are_named_with_their_kind(learning: list[Any], acting: list[Any
     )
 
 
+def test_one_actor_is_one() -> None:
+    alone = overview(recall_config(actors__workers=1), 1, [CPU], [CPU], ONE)
+    assert alone.startswith("1 actor x 6 environments of Recall-v0; ")
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
