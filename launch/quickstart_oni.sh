@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A reward that is learned while the agent plays (ONI), on this machine's CPU, in an estimated 5 to 10 minutes on 2 cores (20 beside six other programs):
+# A reward that is learned while the agent plays (ONI), on this machine's CPU, in 7 minutes on 2 cores, the installation included (20 beside six other programs):
 # train with the lexicon as annotator, play held-out games as the agent and at random, check that the reward says what the annotator says, report.
 #
 #   bash launch/quickstart_oni.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart_oni by default
