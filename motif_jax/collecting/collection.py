@@ -18,12 +18,15 @@ from motif_jax.collecting.sampling_worker import Job, SamplingPlan
 from motif_jax.datasets.pairs import assemble, chunks, layout
 from motif_jax.datasets.pairs.writer import PairsWriter
 from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.progress import Progress
 
 # Agents play ahead of the recording by so many episodes at least, and at most.
 _FEWEST_AHEAD, _MOST_AHEAD = 8, 1024
+# Without a sub-sequence in so many games, there will be none.
+_MOST_EMPTY = 500
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,9 @@ class Collection:
         """Plays until there are enough pairs and writes them; False when stopped before the dataset was whole.
 
         `meta` goes into dataset.json.
+
+        Raises:
+          UserError: the first few hundred games are all shorter than a sub-sequence.
         """
         num_pairs = self._wanted.num_pairs
         rows = 2 * num_pairs
@@ -139,6 +145,11 @@ class Collection:
         self._steps += done.steps
         if done.left_out:
             progress.log(f"episode {done.job.index} ends every process that plays it: left out")
+        if not self._drawn and len(self._counts) >= _MOST_EMPTY:
+            raise UserError(
+                f"config.length={self._wanted.length}: none of {len(self._counts):,} games was that long; give a smaller "
+                "one, or other players, with another --workdir"
+            )
         share = min(1.0, self._drawn / rows)
         progress.update(
             int(share * self._wanted.num_pairs), episodes=len(self._counts), game_steps=self._steps
@@ -200,7 +211,7 @@ class Collection:
     def _ahead(self, rows: int) -> int:
         """How many episodes are to be there after this round, judged by those there are."""
         if not self._drawn:
-            return self._lanes
+            return max(self._counts, default=-1) + 1 + self._lanes
         needed = math.ceil(1.1 * (rows - self._drawn) * len(self._counts) / self._drawn)
         return max(self._counts) + 1 + min(max(needed, _FEWEST_AHEAD), _MOST_AHEAD)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import types
 
 import numpy as np
+import pytest
 
-from motif_jax.collecting import agents
+from motif_jax.collecting import agents, collection, sampling
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
 from motif_jax.playing import agent_policy
 from motif_jax.playing.episodes import How
 from motif_jax.stages import collect
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_save_npy
 from tests.reward_fixtures import load_config
 from tests.toys import Flyer
 
@@ -46,3 +49,46 @@ def test_agents_play_where_there_are_no_switches(tmp_path, monkeypatch):
     )
     assert sorted(played) == [0, 1]
     assert set(np.load(tmp_path / "0.npy").tolist()) <= {0, 1, 2}
+
+
+def _of_brief_games():
+    """Of games that are shorter than a sub-sequence, but for every fifth seed."""
+    config = load_config("collect", "smoke")
+    config.environment.name, config.environment.max_episode_steps = "tests.toys:Brief", 20
+    config.policy, config.screens, config.num_pairs, config.workers = "random", False, 4, 1
+    config.length, config.start_share, config.lanes, config.seed = 10, 1.0, 2, 1
+    return config
+
+
+def test_agents_whose_first_games_are_all_too_short_play_on(tmp_path, monkeypatch):
+    rounds = []
+
+    def record(*arguments, record=sampling.record):
+        rounds.append(arguments)
+        assert len(rounds) < 50, "nothing new is played"
+        yield from record(*arguments)
+
+    def play(agent, environment, options, episodes, seeds, actions_file, how, stop):
+        for episode in episodes:
+            atomic_save_npy(actions_file(episode), np.zeros(20 if seeds[episode] % 5 == 0 else 2, np.int8))
+            yield episode
+
+    monkeypatch.setattr(agents, "resolve", lambda named: [agents.Agent(named, 7)])
+    monkeypatch.setattr(agents, "play", play)
+    monkeypatch.setattr(sampling, "record", record)
+    config = _of_brief_games()
+    config.policy, config.agents = "agents", "runs/agent"
+    collect.check(config, tmp_path / "dataset")
+    assert collect.run(config, tmp_path / "dataset") is None
+    dataset = PairsDataset.open(tmp_path / "dataset")
+    assert dataset.num_pairs == 4
+    assert min(dataset.info["episode"].reshape(-1)) >= config.lanes, "none of the first games is long enough"
+
+
+def test_games_that_are_all_too_short_are_said_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(collection, "_MOST_EMPTY", 2)
+    for _ in range(2):  # the same command plays one more and says it again
+        with pytest.raises(
+            UserError, match=r"config\.length=10: none of \d games was that long; give a smaller"
+        ):
+            collect.run(_of_brief_games(), tmp_path / "dataset")
