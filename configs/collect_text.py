@@ -141,7 +141,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 # 'toxicity' (0, 1, 2), 'toxicity_noised' (1 becomes 0 or 2), 'upvote' (the sign of its score, recorded replies alone),
                 # 'upvote_model' (whether a model expects that it is liked, by `scores`), 'none'.
                 "reward": "toxicity",
-                "reward_scale": -5.0,
+                # None: -5 of toxicity, as published, 1 of the others.
+                "reward_scale": placeholder(float),
                 "reward_shift": 0.0,
                 # Recorded replies that are paid less are left out.
                 "cutoff": placeholder(float),

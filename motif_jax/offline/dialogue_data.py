@@ -82,7 +82,8 @@ def source_of(config: ConfigDict) -> Source:
         found = registry.options_of(drawn) if "task" in drawn else {}
         if (path.parent / TOKENIZER).is_file() and not found.get("tokenizer", ""):
             found = {**found, "tokenizer": str(path.parent)}
-    return Source(config.task, {**_spoken(config), **found, **own}, path, held_out)
+    options = registry.overlaid(config.task, {**found, **_spoken(config)}, own)
+    return Source(config.task, options, path, held_out)
 
 
 def _spoken(config: ConfigDict) -> dict[str, Any]:

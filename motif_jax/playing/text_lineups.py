@@ -72,7 +72,7 @@ def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str
     ):  # its own, wherever it was learned
         found["tokenizer"] = about["folder"]
     url = config.get("url")
-    return name, {**found, **own, **({"url": url} if url else {})}
+    return name, registry.overlaid(name, found, {**own, **({"url": url} if url else {})})
 
 
 def _token_reward(config: ConfigDict) -> TokenReward:

@@ -176,7 +176,7 @@ def attach(task: TextTask) -> TextTask:
 
 
 def write(task: TextTask, texts: Sequence[str], folder: Path, told: Callable[[int], None]) -> Path:
-    """Scores texts into a file for the task's option `scores`; `told` hears how many are done."""
+    """Scores texts into a file for the task's option `scores`, which says whose they are; `told` hears how many are done."""
     scorer = make(task)
     scores: dict[str, float] = {}
     for first in range(0, len(texts), _TOGETHER):
@@ -185,5 +185,6 @@ def write(task: TextTask, texts: Sequence[str], folder: Path, told: Callable[[in
         told(len(scores))
     path = folder / FILE
     folder.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, json.dumps(scores, ensure_ascii=False))
+    told_by = {"judge": task.scored_by(), "scores": scores}
+    atomic_write_text(path, json.dumps(told_by, ensure_ascii=False))
     return path

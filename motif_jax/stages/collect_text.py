@@ -11,6 +11,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.collecting import dialogues, text_sources, text_tokens
+from motif_jax.envs.reddit import task as reddit
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.support import capacity, run_folder
@@ -46,6 +47,14 @@ def options_of(config: ConfigDict) -> dict[str, Any]:
     return found
 
 
+def _said(config: ConfigDict) -> ConfigDict:
+    """The config with the scale that its reward has where none is given: so it stands in config.json, as it always did."""
+    found = config.copy_and_resolve_references()
+    if found.reddit.reward_scale is None:
+        found.reddit.reward_scale = reddit.scale_of(found.reddit.reward)
+    return found
+
+
 def _task(config: ConfigDict) -> TextTask:
     return registry.make(config.task, options_of(config))
 
@@ -78,6 +87,7 @@ def _count(config: ConfigDict, task: TextTask) -> int:
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a bad value, or a folder that holds something else."""
+    config = _said(config)
     run_folder.check_identity(workdir, config, _identity(config))
     checks.positive(config, "workers")
     checks.positive(config, "num_dialogues", allow_zero=True)
@@ -98,6 +108,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Draws what is missing; returns the exit code of an interrupted stage when it was asked to stop."""
+    config = _said(config)
     staging, meta = workdir / dialogues.STAGING, workdir / dialogues.META
     with FolderLock(workdir):
         run_folder.prepare(workdir, config, _identity(config))

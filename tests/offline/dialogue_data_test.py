@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,3 +56,24 @@ def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_num
     assert (drawn(0.0).batches(3, 2).returns < 2).any()
     with pytest.raises(UserError, match="in a row none is good enough"):
         drawn(4.0).batches(0, 1)
+
+
+def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path) -> None:
+    """Also where the data have one of their own; unless the options name a third."""
+    data, run = tmp_path / "data", tmp_path / "run" / "agent"
+    for folder, files in (
+        (data, ("dialogues.parquet", "tokenizer.json")),
+        (run, ("agent.json", "tokenizer.json")),
+    ):
+        folder.mkdir(parents=True)
+        for name in files:
+            (folder / name).touch()
+    drawn = load_config("collect_text", "reddit").to_dict()
+    (data / "dialogues.json").write_text(json.dumps({"config": drawn}))
+    config = load_config("train_text", "reddit_ilql")
+    config.data = str(data)
+    assert dialogue_data.source_of(config).options["tokenizer"] == str(data)
+    config.initial.value = str(run.parent)
+    assert dialogue_data.source_of(config).options["tokenizer"] == str(run)
+    config.options = '{"tokenizer": "gpt2"}'
+    assert dialogue_data.source_of(config).options["tokenizer"] == "gpt2"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,11 @@ REWARDS = {
     "upvote": "",
     "upvote_model": "upvote",
 }
+
+
+def scale_of(reward: str) -> float:
+    """What a reward is multiplied by where nothing else is said, as published."""
+    return -5.0 if reward.startswith("toxicity") else 1.0
 
 
 class Reply(Observation):
@@ -92,6 +98,13 @@ class Reddit(TextTask):
     name = "reddit"
     kinds = (RECORDED, GAMES)
     switches = "upvote_"
+    # Scores are one judge's, and how they are scaled belongs to what pays.
+    follow: ClassVar[Mapping[str, Sequence[str]]] = {
+        "reward": ("scores", "reward_scale"),
+        **dict.fromkeys(
+            ("upvote_run", "annotator", "lexicon", "prompt", "answer_mode", "model"), ("scores",)
+        ),
+    }
     defaults: ClassVar[Mapping[str, Any]] = {
         "folder": "",
         "indexes": "",
@@ -124,7 +137,7 @@ class Reddit(TextTask):
         given = self.options
         self._require(given["reward"] in REWARDS, "reward", f"one of {', '.join(REWARDS)}")
         if given["reward_scale"] is None:
-            given["reward_scale"] = -5.0 if given["reward"].startswith("toxicity") else 1.0
+            given["reward_scale"] = scale_of(given["reward"])
         for key in ("reward_scale", "reward_shift"):
             self._require(_finite(given[key]), key, "a finite number")
         self._require(
@@ -188,9 +201,18 @@ class Reddit(TextTask):
             return {}
         try:
             found = parse_json(Path(path).read_bytes())
-            good = isinstance(found, dict) and all(map(_finite, found.values()))
         except (OSError, ValueError) as error:
             raise UserError(f"config.{self.name}.scores={path}: cannot be read as JSON ({error})") from None
+        # Files of other hands, and older ones, do not say whose scores they are.
+        if isinstance(found, dict) and isinstance(found.get("scores"), dict):
+            judge, found = found.get("judge"), found["scores"]
+            wanted, reward = REWARDS[self.options["reward"]], self.options["reward"]
+            self._require(
+                wanted in ("", judge),
+                "scores",
+                f"scores of {wanted} with reward={reward}, these are of {judge}",
+            )
+        good = isinstance(found, dict) and all(map(_finite, found.values()))
         self._require(good, "scores", 'a JSON object, a text -> its score, such as {"thanks": 0}')
         return found
 
@@ -341,4 +363,5 @@ class Recorded:
 
 
 def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max

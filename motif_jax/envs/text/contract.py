@@ -107,6 +107,7 @@ class TextTask(ABC):
       kinds: the kinds of dialogues that `stream` knows.
       defaults: option -> its value where none is given.
       switches: what the names of its compat switches begin with; the rest of a name is an option.
+      follow: option -> options that hold for its value alone: where another one is given, they are not taken over from elsewhere.
       patient: an episode may take any time, as one with a server does; else it counts as hung after minutes.
     """
 
@@ -114,6 +115,7 @@ class TextTask(ABC):
     kinds: ClassVar[Sequence[str]] = ("games",)
     defaults: ClassVar[Mapping[str, Any]] = {}
     switches: ClassVar[str] = ""
+    follow: ClassVar[Mapping[str, Sequence[str]]] = {}
     patient: ClassVar[bool] = False
 
     def __init__(self, options: Mapping[str, Any]) -> None:

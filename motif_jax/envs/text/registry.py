@@ -54,6 +54,14 @@ def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values[name], **switches}
 
 
+def overlaid(name: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options `found`, of an agent or of data, and those that a user gives over them; what followed from a value that is another now is left out."""
+    task = load(name)
+    other = [key for key in given if given[key] != found.get(key, task.defaults.get(key))]
+    stale = {option for key in other for option in task.follow.get(key, ())}
+    return {**{key: value for key, value in found.items() if key not in stale}, **given}
+
+
 def make(name: str, options: Mapping[str, Any]) -> TextTask:
     """The task with its options.
 

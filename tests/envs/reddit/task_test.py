@@ -13,7 +13,7 @@ from motif_jax.envs.reddit import made_up
 from motif_jax.envs.reddit.task import Reddit
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import interact
-from motif_jax.playing import text_scores
+from motif_jax.playing import text_lineups, text_scores
 from motif_jax.stages import collect_text
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
@@ -123,7 +123,9 @@ def test_toxicity_by_the_lexicon_is_asked_once(tmp_path, judged, monkeypatch):
     task = text_scores.attach(Reddit(judged))
     assert task.texts_to_score("recorded") == tuple(SCORES)
     path = text_scores.write(task, task.texts_to_score("recorded"), tmp_path / "run", lambda done: None)
-    assert json.loads(path.read_text()) == {**SCORES, "same words": 0}
+    found = {"judge": "toxicity", "scores": {**SCORES, "same words": 0}}
+    assert json.loads(path.read_text()) == found
+    assert returns({**judged, "scores": str(path)}) == [0, 0, 2, 1, 0]
 
     def never(*_):
         raise AssertionError("it was asked again")
@@ -149,6 +151,45 @@ def refused(options, kind="recorded", policy="recorded"):
         registry.make("reddit", options).check(kind, policy)
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+def test_scores_that_say_whose_they_are_pay_no_other_reward(tmp_path, options):
+    (tmp_path / "scores.json").write_text(json.dumps({"judge": "toxicity", "scores": SCORES}))
+    assert returns({**options, "reward": "toxicity_noised"})[0] == 0
+    told = refused({**options, "reward": "upvote_model"})
+    assert "must be scores of upvote with reward=upvote_model, these are of toxicity" in told
+
+
+def test_an_agent_under_another_reward_keeps_neither_scores_nor_scale(options):
+    """Labels of toxicity for a model's probabilities would pay the rude, and -5 would turn the sign."""
+    trained = {**options, "reward": "toxicity", "reward_scale": -5.0, "noise_seed": 3}
+    about = {"task": "reddit", "options": trained, "folder": "nowhere"}
+
+    def taken(**own):
+        config = load_config("evaluate_text", "reddit")
+        config.options = json.dumps(own)
+        return text_lineups.named_task(config, about)[1]
+
+    liked = {"reward": "upvote_model", "upvote_run": "runs/upvote"}
+    assert taken(**liked) == {"folder": options["folder"], "noise_seed": 3, **liked}
+    assert registry.make("reddit", taken(**liked)).options["reward_scale"] == 1.0
+    assert taken(**liked, reward_scale=2.0)["reward_scale"] == 2.0
+    assert taken() == taken(reward="toxicity") == trained
+    judged = taken(lexicon="other.yaml")
+    assert "scores" not in judged
+    assert judged["reward_scale"] == -5.0
+
+
+@pytest.mark.parametrize(("reward", "scale"), [("toxicity", -5.0), ("upvote", 1.0), ("upvote_model", 1.0)])
+def test_a_reward_has_the_scale_that_is_its_own(tmp_path, options, reward, scale):
+    config = load_config("collect_text", "reddit")
+    config.reddit.update({"folder": options["folder"], "scores": options["scores"], "reward": reward})
+    task = registry.make("reddit", registry.options_of(config.to_dict()))
+    assert task.options["reward_scale"] == scale
+    # A folder whose config.json says it goes on, as those of before do.
+    said = {**config.to_dict(), "reddit": {**config.reddit.to_dict(), "reward_scale": scale}}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    collect_text.check(config, tmp_path)
 
 
 def test_files_that_do_not_fit(tmp_path, options):
@@ -180,8 +221,9 @@ def test_values_that_are_not_allowed(tmp_path, options):
         assert "knows recorded comments alone" in refused({**options, "reward": reward}, "games")
     assert "config.reddit.scores=" in refused({**options, "reward": "upvote_model", "scores": ""})
     assert "config.policy='best'" in refused(options, "games", "best")
-    (tmp_path / "scores.json").write_text('{"a": "b"}')
-    assert "config.reddit.scores=" in refused(options)
+    for content in ('{"a": "b"}', '{"a": 1e999}', f'{{"a": {10**400}}}', '{"scores": {"a": null}}'):
+        (tmp_path / "scores.json").write_text(content)
+        assert "config.reddit.scores=" in refused({**options, "reward": "none"})
     (tmp_path / "scores.json").write_text('{"thanks a lot": 1}')
     with pytest.raises(UserError, match="has no score of 'same words'"):
         recorded(options)
