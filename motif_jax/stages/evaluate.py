@@ -181,19 +181,21 @@ class _Player:
         recording.save(self._workdir / RECORDINGS / f"episode-{record.index:05d}.json")
 
     def film(self, rows: Sequence[Mapping[str, Any]], stop: interruption.Interruption) -> int | None:
-        """Makes players of the recorded episodes, and of the best and the worst ones; 75 when asked to stop before."""
+        """Makes players of the episodes that are or shall be recorded, and of the best and the worst; 75 when asked to stop."""
         folder, made = (
             self._workdir / RECORDINGS,
             Films(self._workdir, self._workdir / RECORDINGS, self._config.forms),
         )
         who, rater = self._lineup, self._lineup.live_rater()
         policy = None if who.policy.in_workers else who.policy
-        extremes = self._extremes(rows)
+        every = self._config.record_every
+        # Also of games that were played before `record_every` asked for them.
+        wanted = self._extremes(rows) | {row["index"] for row in rows if every and row["index"] % every == 0}
         for row in rows:
             stem = f"episode-{row['index']:05d}"
             recorded = (folder / f"{stem}.json").exists()
             source = [row["seed"], row["actions"], self.plan]
-            if not (recorded or row["index"] in extremes) or made.has(stem, source):
+            if not (recorded or row["index"] in wanted) or made.has(stem, source):
                 continue
             if stop.requested:
                 return interruption.EXIT_CODE

@@ -37,6 +37,19 @@ def test_damaged_actions_are_named(tmp_path, actions):
         read_rows(path)
 
 
+def test_games_that_are_played_already_are_recorded_when_they_shall_be(tmp_path):
+    config = load_config("evaluate", "smoke")
+    config.workers, config.environment.name = 1, "NetHackScore-v1"
+    config.environment.max_episode_steps = 10
+    for every in (0, 3):
+        config.record_every = every
+        evaluate.check(config, tmp_path)
+        assert evaluate.run(config, tmp_path) is None
+    recordings = sorted(path.name for path in (tmp_path / "recordings").glob("*.json"))
+    assert recordings == ["episode-00000.json", "episode-00003.json"]
+    assert len(list((tmp_path / "recordings").glob("*.html"))) == 2
+
+
 @pytest.mark.slow
 def test_the_bot_agrees_with_itself_and_random_play_seldom_does(tmp_path):
     found = {}
