@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import Self
 
 import numpy as np
@@ -48,8 +47,8 @@ class BagOfWordsReward(FrozenTextReward):
     def check(cls, config: ConfigDict) -> None:
         """See `IntrinsicReward.check`; reads the vectors, which takes its time with the first run."""
         value = config.get("similarity")
-        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        checks.require(good, "reward.similarity", value, "a finite number; cosines lie between -1 and 1")
+        allowed = "a finite number; cosines lie between -1 and 1"
+        checks.require(checks.is_finite(value), "reward.similarity", value, allowed)
         goal_sentence(config.get("goal"))
         _open(config.get("vectors"))
 

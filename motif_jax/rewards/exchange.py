@@ -22,6 +22,7 @@ from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.trained import TrainedReward
 from motif_jax.support import digests, run_folder
 from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
 
@@ -173,7 +174,7 @@ def _check_architecture(architecture: Mapping[str, Any], require: Any) -> None:
 def _check_statistics(statistics: Mapping[str, Any], members: int, require: Any) -> None:
     def numbers(name: str, size: int | None = None) -> list[float]:
         values = statistics.get(name, [])
-        good = isinstance(values, list) and all(_is_finite(value) for value in values)
+        good = isinstance(values, list) and all(is_finite(value) for value in values)
         require(
             good and size in (None, len(values)),
             f"statistics.{name}",
@@ -182,15 +183,11 @@ def _check_statistics(statistics: Mapping[str, Any], members: int, require: Any)
         return values
 
     for name in ("mean", "variance"):
-        require(_is_finite(statistics.get(name)), f"statistics.{name}", "a finite number")
+        require(is_finite(statistics.get(name)), f"statistics.{name}", "a finite number")
     require(statistics["variance"] >= 0, "statistics.variance", "at least 0")
     numbers("quantiles", len(numbers("quantile_levels")))
     numbers("member_mean", members)
     numbers("member_variance", members)
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def write_run_folder(reward: TrainedReward, workdir: str | Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import reprlib
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from motif_jax.rewards.frozen_text import FrozenTextReward
 from motif_jax.rewards.intrinsic import RewardSetup
 from motif_jax.rewards.label_log import Label, read_log
 from motif_jax.rewards.load import encode
+from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json
 
@@ -78,7 +79,6 @@ def _text(key: str, text: str) -> bytes:
 
 
 def _number(key: str, text: str, value: Any) -> float:
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not good:
-        raise UserError(f"{key}: the reward of {text!r} is {value!r}, a finite number is needed")
+    if not is_finite(value):
+        raise UserError(f"{key}: the reward of {text!r} is {reprlib.repr(value)}, a finite number is needed")
     return float(value)

@@ -114,8 +114,7 @@ def positive(config: ConfigDict, key: str, allow_zero: bool = False, allow_none:
     value = dotted(config, key)
     if value is None and allow_none:
         return
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    good = number and (value > 0 or (allow_zero and value == 0))
+    good = is_finite(value) and (value > 0 or (allow_zero and value == 0))
     require(good, key, value, "a number of at least 0" if allow_zero else "a number above 0")
 
 
@@ -172,6 +171,14 @@ def fraction(config: ConfigDict, key: str, allow_none: bool = False) -> None:
 def is_natural(text: str) -> bool:
     """Whether `text` is a whole number in ASCII digits, as `int` reads it and below 10^18 (`str.isdigit` takes '²' too)."""
     return re.fullmatch("[0-9]{1,18}", text) is not None
+
+
+def is_finite(value: Any) -> bool:
+    """Whether `value` is a finite number that a float can hold: whole numbers, as JSON has them, may have any digits."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def existing_folder(config: ConfigDict, key: str) -> Path:

@@ -148,6 +148,7 @@ def test_a_header_that_is_no_json_object_is_one_error(file, text):
         ("step", None, "step of the reward"),
         ("curve", [1], "curve of the reward"),
         ("statistics.mean", "x", "statistics.mean"),
+        ("statistics.mean", 10**400, "statistics.mean of the reward must be a finite number"),
         ("statistics.variance", -1.0, "at least 0"),
         ("statistics.quantiles", [1.0], "statistics.quantiles"),
         ("config", [], "config of the reward"),

@@ -71,6 +71,7 @@ def test_a_table_pays_what_it_holds(tmp_path):
         (json.dumps({"\u4e00": 1}), "not latin-1"),
         ('{"You kill it!": NaN}', "'You kill it!' is nan, a finite number"),
         ('{"a": 1e999}', "'a' is inf"),
+        (json.dumps({"a": 10**400}), r"'a' is 10+\.\.\.0+, a finite number"),
         ('{"a": "1"}', "'a' is '1'"),
         ('{"a": true}', "'a' is True"),
         ("[1]", "must hold an object"),

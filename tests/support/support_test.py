@@ -48,6 +48,11 @@ def test_checks_name_key_value_and_what_is_allowed() -> None:
         checks.existing_folder(config, "a.dir")
 
 
+def test_a_number_is_finite_if_a_float_can_hold_it() -> None:
+    assert all(map(checks.is_finite, (0, -1.5, 10**308)))
+    assert not any(map(checks.is_finite, (10**400, -(10**400), float("nan"), float("inf"), True, "1", None)))
+
+
 def test_compat_switches_are_a_closed_list() -> None:
     switches = checks.compat("sober_mask", "vtrace_bootstrap")
     assert switches.to_dict() == {"sober_mask": False, "vtrace_bootstrap": False}
