@@ -111,7 +111,10 @@ class Task(Protocol):
         ...
 
     def batches(self, first: int, count: int) -> Any:
-        """Batches of steps `first` to `first + count`, which lie in one epoch: numpy leaves [count, ...], of equal shapes."""
+        """Batches of steps `first` to `first + count`, which lie in one epoch: numpy leaves [count, ...], of equal shapes.
+
+        Always those of a whole chunk, also where a run goes on in the middle of one: shapes may be the chunk's.
+        """
         ...
 
     def batch_axes(self, batches: Any) -> Any:

@@ -228,10 +228,11 @@ class _Run:
         task, first = self.trainer.task, self.position.epoch * self.trainer.task.steps_per_epoch
         end, step = min(first + task.steps_per_epoch, task.steps), self.position.step
         while step < end:
-            # Chunks begin where those of a run that was never stopped do.
-            count = min(task.chunk_steps - (step - first) % task.chunk_steps, end - step)
+            # Chunks begin where those of a run that was never stopped do, and their batches have its shapes, on which dropout depends.
+            done = (step - first) % task.chunk_steps
             self.profiler.step(step // task.chunk_steps)
-            batches = task.batches(step, count)
+            whole = task.batches(step - done, min(task.chunk_steps, end - step + done))
+            batches = jax.tree.map(lambda leaf: leaf[done:], whole)  # noqa: B023
             self.carry, numbers = self.trainer.train_chunk(self.carry, batches, self._goes_on)
             self.waiting.append((step, batches, numbers))
             step += sum(len(part[FINITE]) for part in numbers)
