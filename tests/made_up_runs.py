@@ -43,11 +43,11 @@ def evaluation_rows(count: int, shift: float, seed: int, reward: bool = True) ->
     return rows
 
 
-def write_evaluation(folder: Path, policy: str, rows: list[dict]) -> dict:
+def write_evaluation(folder: Path, policy: str, rows: list[dict], reward: dict | None = None) -> dict:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / evaluation_files.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
     summary = {
-        "plan": {"policy": policy, "environment": "NetHackScore-v1", "checkpoint": None, "options": {}, "seed": 0},
+        "plan": {"policy": policy, "environment": "NetHackScore-v1", "checkpoint": None, "options": {}, "seed": 0, "reward": reward},
         "episodes": len(rows), "steps": sum(r["length"] for r in rows), "seconds": 10.0, "steps_per_second": 1234.5,
         "confidence": 0.95, "intervals": "percentile bootstrap over episodes, 300 resamples; success rate: Wilson",
         "measures": {k: v.as_dict() for k, v in measures.summarise_rows(rows, 300, 0.95).items()},

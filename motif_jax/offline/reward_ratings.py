@@ -54,7 +54,7 @@ class Rating:
     """Rewards of N messages under one evaluation of a model.
 
     Attributes:
-      raw: float32 [N], the mean of the members.
+      raw: float32 [N], of the members together.
       normalised: float32 [N].
       disagreement: float32 [N], standard deviation of the members' normalised rewards; None for one member.
     """
@@ -66,7 +66,7 @@ class Rating:
 
 def rate(reward: TrainedReward, members: np.ndarray) -> Rating:
     """Normalises raw rewards float32 [members, N] with the evaluation's own statistics."""
-    raw = members.mean(axis=0)
+    raw = reward.together(members)
     normalised = np.asarray(reward.normalisation().normalise(raw))
     return Rating(raw, normalised, reward.disagreement(members) if reward.members > 1 else None)
 

@@ -129,6 +129,17 @@ def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int
     return step
 
 
+def find_step(folder: str | Path, which: str) -> int:
+    """The step of the checkpoint of an agent run that `which` means, as `choose_step` says."""
+    with _checkpoints(folder) as checkpoints:
+        return choose_step(checkpoints, which, folder)
+
+
+def _checkpoints(folder: str | Path) -> Checkpoints:
+    saved = Path(folder) / agent_checkpoints.FOLDER
+    return Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True)
+
+
 def _check_actions(
     spec: EnvironmentSpec, trained: EnvironmentSpec, who: str, environment: str | None
 ) -> None:
@@ -180,12 +191,12 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
     Raises:
       UserError: see `load`.
     """
-    saved = Path(folder) / agent_checkpoints.FOLDER
-    with Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
+    with _checkpoints(folder) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)
         if step == 0 and 0 not in checkpoints.steps():
-            return _fresh_params(read_config(folder), network), 0
-        params = agent_checkpoints.restore_params(checkpoints, step, network)
+            params = _fresh_params(read_config(folder), network)
+        else:
+            params = agent_checkpoints.restore_params(checkpoints, step, network)
         frozen = network.frozen()
         if not finite.all_finite(params):
             others = ", ".join(str(other) for other in checkpoints.steps() if other != step) or "none"

@@ -141,8 +141,11 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
             which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
             policy, step = agent_policy.load(folder, which, name)
         if trained.reward.intrinsic_coefficient and trained.reward.get("kind") in rewards.LEARNED:
-            # What it paid when the checkpoint was written.
-            own = ConfigDict({**trained.reward, "kind": _MOTIF, "dir": str(folder), "step": step})
+            # What it paid when the checkpoint was written, whoever plays; before the first update nothing was known, and the newest is taken.
+            rated_at = step
+            if step is None and config.reward.dir is None and pins.reward_step is None:
+                rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
+            own = ConfigDict({**trained.reward, "kind": _MOTIF, "dir": str(folder), "step": rated_at or None})
     if config.environment.max_episode_steps is not None:
         options["max_episode_steps"] = config.environment.max_episode_steps
     if config.policy == policies.BOT:

@@ -28,6 +28,9 @@ TABLE = "episodes.parquet"
 SUMMARY = "evaluation.json"
 MESSAGES = "messages.json"
 _WIDE = "<i4"
+# What an evaluation was paid by the reward that it was rated by.
+REWARD = "intrinsic_return"
+_OF_THE_REWARD = (REWARD, "intrinsic_return_uncounted")
 
 
 def encode_actions(actions: np.ndarray) -> str:
@@ -217,3 +220,31 @@ def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], floa
     options = {name: value for name, value in (plan.get("options") or {}).items() if name != "fields"}
     where = json.dumps([plan["environment"], options], sort_keys=True)
     return {(where, row["seed"]): float(row[key]) for row in evaluation["rows"] if row.get(key) is not None}
+
+
+def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """What of the rewards that two evaluations were rated by is not the same, as 'dir a and b; step 1 and 2'; '' for nothing."""
+    one, other = (evaluation["plan"].get("reward") or {} for evaluation in (first, second))
+    found = []
+    for key in dict.fromkeys([*one, *other]):
+        values = one.get(key), other.get(key)
+        places = [os.path.abspath(value) if key == "dir" and value else value for value in values]
+        if places[0] != places[1]:
+            found.append(f"{key} {values[0]} and {values[1]}")
+    return "; ".join(found)
+
+
+def comparable(first: Mapping[str, Any], second: Mapping[str, Any], key: str) -> bool:
+    """Whether the number `key` means the same in two evaluations: intrinsic returns of different rewards do not."""
+    return key not in _OF_THE_REWARD or not reward_differences(first, second)
+
+
+def require_comparable(evaluations: Mapping[Any, Mapping[str, Any]], key: str, given: str) -> None:
+    """Raises UserError, naming `config.{given}`, where the number `key` does not mean the same in all of `evaluations`, by their names."""
+    names = list(evaluations)
+    for name in names[1:]:
+        if not comparable(evaluations[names[0]], evaluations[name], key):
+            what = reward_differences(evaluations[names[0]], evaluations[name])
+            raise UserError(
+                f"config.{given}={key}: {names[0]} and {name} were rated by different rewards ({what}): evaluate both with the same config.reward"
+            )

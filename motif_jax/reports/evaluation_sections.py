@@ -10,7 +10,7 @@ import numpy as np
 
 from motif_jax.reports import charts, html
 from motif_jax.reports.charts import Interval
-from motif_jax.reports.evaluation_files import games
+from motif_jax.reports.evaluation_files import REWARD, comparable, games, reward_differences
 from motif_jax.reports.html import Cell
 from motif_jax.reports.measures import (
     BY_KEY,
@@ -46,7 +46,7 @@ class Row:
       what: the measure.
       of: evaluation -> its summary, where it has the measure.
       against: other evaluation -> difference of means (the first minus the other), chance that an episode of the first
-        exceeds one of the other; where both have the measure.
+        exceeds one of the other; where both have the measure, and it means the same.
     """
 
     what: Measure
@@ -71,7 +71,7 @@ def _against(data: RunData, key: str) -> dict[str, tuple[Difference, float]]:
     own, found = games(first, key), {}
     for other in others:
         theirs = games(data.evaluations[other], key)
-        if own and theirs:
+        if own and theirs and comparable(first, data.evaluations[other], key):
             one, two, paired = matched(own, theirs)
             level = first["confidence"]
             gap = (
@@ -159,7 +159,18 @@ def evaluation_note(data: RunData) -> str:
             "the smaller one's; else of each side's own games (bootstrap; success rate: Newcombe). Better episode: chance that an "
             "episode of the first exceeds one of the other, ties count half."
         )
-    return note
+    return " ".join(filter(None, [note, *(otherwise_rated(data, other) for other in data.evaluations)]))
+
+
+def otherwise_rated(data: RunData, other: str) -> str:
+    """Says that the evaluation `other` was rated by another reward than the first; '' where it was not, or one was not rated."""
+    name, *_ = data.evaluations
+    both = data.evaluations[name], data.evaluations[other]
+    what = reward_differences(*both) if all(REWARD in one["measures"] for one in both) else ""
+    return what and (
+        f"{name} and {other} were rated by different rewards ({what}): their intrinsic returns are not compared. Evaluate both with the "
+        "same config.reward."
+    )
 
 
 def episodes_section(data: RunData, count: int = 5) -> str:

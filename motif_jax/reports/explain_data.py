@@ -16,6 +16,7 @@ class ExplainedReward:
     Attributes:
       name: how the page calls it.
       raw, normalised: [N] each.
+      paid: the intrinsic reward [N], as an agent gets it.
       threshold: of the normalised reward, or None.
       quantile: the threshold's level, or None.
       disagreement: [N], standard deviation of an ensemble's normalised rewards; None for a single model.
@@ -28,6 +29,7 @@ class ExplainedReward:
     name: str
     raw: np.ndarray
     normalised: np.ndarray
+    paid: np.ndarray
     threshold: float | None
     quantile: float | None
     disagreement: np.ndarray | None
@@ -40,14 +42,6 @@ class ExplainedReward:
     def rated(self) -> np.ndarray:
         """Which messages have a reward: bool [N]."""
         return np.isfinite(self.normalised)
-
-    @property
-    def paid(self) -> np.ndarray:
-        """The intrinsic reward [N]: 0 unless strictly above the threshold, NaN where there is none."""
-        if self.threshold is None:
-            return self.normalised
-        below = self.normalised <= np.float32(self.threshold)
-        return np.where(below, 0.0, self.normalised)
 
     @property
     def pays(self) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from motif_jax.reports import hacking, language_section, success, text_section
 from motif_jax.reports.charts import short
-from motif_jax.reports.evaluation_sections import rows_of
+from motif_jax.reports.evaluation_sections import otherwise_rated, rows_of
 from motif_jax.reports.measures import format_estimate
 from motif_jax.reports.run_data import RunData
 
@@ -36,6 +36,8 @@ def _result(data: RunData) -> tuple[str, int]:
     """What the evaluations say of the intrinsic return, and the sign of the difference."""
     names = list(data.evaluations)[:2]
     row = next((row for row in rows_of(data) if row.what.key == hacking.REWARD), None) if names else None
+    if len(names) == 2 and (told := otherwise_rated(data, names[1])):
+        return told, 0
     if row is None or len(names) < 2 or names[1] not in row.against:
         return (
             "Agent and baseline were not both evaluated with an intrinsic reward, so nothing can be said yet.",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.reports import evaluation_files
+from motif_jax.reports.evaluation_files import REWARD
 from motif_jax.reports.measures import format_value, measure
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.statistics import difference, matched
@@ -16,7 +17,6 @@ from motif_jax.support.curves import Curve
 
 # Progress in the game, whatever the reward says.
 PROGRESS = ("dlvl", "score", "xlvl", "scout")
-REWARD = "intrinsic_return"
 MIN_EPISODES = 20
 CONFIDENCE = 0.95
 
@@ -160,6 +160,10 @@ def judge_evaluations(
     baseline: Mapping[str, Any], agent: Mapping[str, Any], names: tuple[str, str]
 ) -> Verdict:
     """Compares two evaluations, as `evaluation_files.read_evaluation` returns them, by the games that both played."""
+    rated = all(REWARD in evaluation["measures"] for evaluation in (baseline, agent))
+    if rated and (what := evaluation_files.reward_differences(baseline, agent)):
+        told = f"{names[0]} and {names[1]} were rated by different rewards ({what})"
+        return Verdict(f"Reward hacking cannot be judged: {told}.", "")
     before, after, paired = {}, {}, True
     for key in (REWARD, *PROGRESS):
         sides = [evaluation_files.games(evaluation, key) for evaluation in (baseline, agent)]

@@ -112,11 +112,17 @@ class LearnedReward(TrainedReward):
         return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold)
 
     def of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
-        """See `TrainedReward.of_messages`; an ensemble's as the agent got it, 0 before the first training."""
+        """See `TrainedReward.of_messages`; 0 before the first training."""
         if not self._pays:
             return np.zeros(len(messages), np.float32)
+        return super().of_messages(params, messages)
+
+    def together(self, members: np.ndarray) -> np.ndarray:
+        """See `TrainedReward.together`; as the agent got them."""
+        if not self._pays:
+            return np.zeros(members.shape[1], np.float32)
         deviations = 0.0 if self._reward["kind"] == RETRIEVAL else self._reward["training"]["deviations"]
-        return cautious(self.members_of_messages(params, messages), deviations)
+        return cautious(members, deviations)
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
         """See `TrainedReward.members_of_messages`; of 'classification' probabilities, of 'retrieval' the table's values."""

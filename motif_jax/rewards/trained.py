@@ -109,7 +109,11 @@ class TrainedReward:
 
     def of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [N] of messages uint8 [N, L], L <= 256; see `members_of_messages`."""
-        return np.asarray(np.mean(self.members_of_messages(params, messages), axis=0, dtype=np.float32))
+        return self.together(self.members_of_messages(params, messages))
+
+    def together(self, members: np.ndarray) -> np.ndarray:
+        """Raw rewards float32 [N] of all members together, of float32 [members, N]: their mean."""
+        return np.asarray(np.mean(members, axis=0, dtype=np.float32))
 
     def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
         """Raw rewards float32 [members, N] of messages uint8 [N, L].

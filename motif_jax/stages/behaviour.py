@@ -31,14 +31,15 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(
         len(methods) > 1, "methods", config.methods, "'name=folder; name=folder; ...', at least two of them"
     )
-    for folder in methods.values():
-        evaluation_files.read_evaluation(folder)
+    evaluations = {name: evaluation_files.read_evaluation(folder) for name, folder in methods.items()}
     for key in _measures(config):
         behaviour.described(key)
+        evaluation_files.require_comparable(evaluations, key, "measures")
     checks.require(
         bool(_measures(config)), "measures", config.measures, "names of measures, with commas between"
     )
-    behaviour.read_claims(config.claims, list(methods))
+    for claim in behaviour.read_claims(config.claims, list(methods)):
+        evaluation_files.require_comparable(evaluations, claim.measure, "claims")
     _words(config, list(methods))
     load_lexicon(config.lexicon.file)
 

@@ -42,7 +42,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.positive(config, "efficiency_steps", allow_none=True)
     checks.require(bool(config.methods or config.published), "methods", config.methods, "given, or published")
     methods = read_methods(config.methods)
-    _check_folders(methods)
+    _check_folders(methods, config.measure)
     published = [
         path for paths in methods.values() for path in paths if _kind(path) in ("log", "returns", "episodes")
     ]
@@ -76,8 +76,9 @@ def read_methods(text: str) -> dict[str, list[Path]]:
     return methods
 
 
-def _check_folders(methods: dict[str, list[Path]]) -> None:
-    """Raises UserError for a folder that is no run, or a run that would count twice."""
+def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
+    """Raises UserError for a folder that is no run, a run that would count twice, or runs that `measure` does not compare."""
+    evaluations = {}
     folders: dict[Path, tuple[str, Path]] = {}
     trainings: dict[tuple[str, str, Path], Path] = {}
     for method, listed in methods.items():
@@ -89,7 +90,8 @@ def _check_folders(methods: dict[str, list[Path]]) -> None:
                     f"config.methods: {folder} is given {where}{_also(before, folder)}: a run counts once"
                 )
             if _kind(folder) == "evaluation":
-                plan = evaluation_files.read_evaluation(folder)["plan"]
+                evaluations[folder] = evaluation_files.read_evaluation(folder)
+                plan = evaluations[folder]["plan"]
                 if not Path(plan["policy"]).is_dir():  # random, or an agent that lies elsewhere now
                     continue
                 training = (method, plan["environment"], Path(plan["policy"]).resolve())
@@ -99,6 +101,7 @@ def _check_folders(methods: dict[str, list[Path]]) -> None:
                         f"config.methods: {before} and {folder}, under {method}, both evaluate {plan['policy']}: a "
                         "training counts once, so give one of them"
                     )
+    evaluation_files.require_comparable(evaluations, measure, "measure")
 
 
 def _also(before: Path, folder: Path) -> str:

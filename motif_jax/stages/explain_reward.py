@@ -155,11 +155,13 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
     from motif_jax.offline.reward_ratings import facts
     from motif_jax.reports.explain_data import ExplainedReward
 
+    payment = model.normalisation(True, config.reward.quantile)
     return ExplainedReward(
         name=name,
         raw=rating.raw,
         normalised=rating.normalised,
-        threshold=model.normalisation(True, config.reward.quantile).threshold,
+        paid=np.asarray(payment(rating.raw)) + 0.0,  # without the sign of what is below the threshold
+        threshold=payment.threshold,
         quantile=config.reward.quantile,
         disagreement=rating.disagreement,
         history=history,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
-from motif_jax.reports import hacking, run_report
+from motif_jax.reports import evaluation_sections, hacking, run_report
 from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_data
@@ -55,6 +57,33 @@ def test_more_reward_is_weighed_against_progress(deeper, kind, said):
     assert found == ""
     assert "each over its own games" in text
     assert "no clear difference" in text
+
+
+def test_rewards_that_differ_are_named_and_not_compared():
+    generator = np.random.default_rng(0)
+    data = RunData("t")
+    data.evaluations = {
+        name: evaluation(rows(generator.gamma(1, 50, 40) + more, np.ones(40)))
+        for name, more in (("agent", 90), ("random", 0))
+    }
+    for name, step in (("agent", 1144), ("random", 2160)):
+        data.evaluations[name]["plan"]["reward"] = {"dir": "runs/oni", "step": step, "quantile": 0.5}
+    told = "agent and random were rated by different rewards (step 1144 and 2160)"
+    text, kind = headline(data)
+    assert text.startswith(told)
+    assert kind == ""
+    assert told in evaluation_sections.evaluation_note(data)
+    against = {row.what.key: row.against for row in evaluation_sections.rows_of(data)}
+    assert against["intrinsic_return"] == {} != against["dlvl"]
+    [verdict] = hacking.judge_run(data)
+    assert verdict.line == (
+        "Reward hacking cannot be judged: random and agent were rated by different rewards (step 2160 and 1144)."
+    )
+    # One place by two names is one reward.
+    data.evaluations["random"]["plan"]["reward"] = {
+        "dir": os.path.abspath("runs/oni"), "step": 1144, "quantile": 0.5,
+    }  # fmt: skip
+    assert "agent collects more" in headline(data)[0]
 
 
 def test_a_warning_of_the_training_is_in_the_headline(tmp_path):

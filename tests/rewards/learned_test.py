@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import runpy
 from pathlib import Path
@@ -202,6 +203,9 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     assert found["steps"] == sum(loaded.trained.met.values()) > 0  # type: ignore[attr-defined]
     [told_of] = found["rewards"]
     assert told_of["paying_messages"] == np.count_nonzero(paid[:-1])
+    with open(page / explain_reward.TABLE, encoding="utf-8") as file:
+        table = {row["message"]: float(row["paid"]) for row in csv.DictReader(file)}
+    np.testing.assert_allclose([table[text] for text in TEXTS[:-1]], paid[:-1], rtol=1e-6)
 
     path = Path(__file__).parents[2] / "configs" / "evaluate.py"
     config = runpy.run_path(str(path))["get_config"]("smoke")
@@ -210,4 +214,11 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     assert who.rater is not None
     assert who.reward is not None
     assert (who.reward.dir, who.reward.step) == (str(tmp_path), who.checkpoint)
+    # Whoever plays, it is rated as at that checkpoint; before the first update there was no reward yet, and the newest one counts.
+    for checkpoint, rated_at in ((str(first), first), ("latest", who.checkpoint), ("0", who.checkpoint)):
+        for config.policy in ("agent", "random"):
+            config.agent.checkpoint = checkpoint
+            again = lineups.open_lineup(config)
+            assert again.reward is not None
+            assert again.reward.step == rated_at
     assert who.live_rater() is not None

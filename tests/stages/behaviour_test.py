@@ -135,6 +135,20 @@ def test_an_evaluation_without_such_a_number_is_told(evaluations, tmp_path) -> N
         behaviour.run(config, tmp_path / "out")
 
 
+def test_what_different_rewards_pay_is_not_compared(evaluations, tmp_path) -> None:
+    for name in ("one", "two"):
+        write_evaluation(tmp_path / name, name, evaluation_rows(4, 0.0, 1), {"dir": f"runs/{name}"})
+    given = {"methods": f"a={tmp_path / 'one'}; b={tmp_path / 'two'}", "goals": ""}
+    behaviour.check(configured(evaluations, **given, measures="return", claims=""), tmp_path / "out")
+    told = r"=intrinsic_return: a and b were rated by different rewards \(dir runs/one and runs/two\): evaluate both"
+    for key, changes in (
+        ("measures", {"measures": "intrinsic_return", "claims": ""}),
+        ("claims", {"measures": "return", "claims": "a > b: intrinsic_return"}),
+    ):
+        with pytest.raises(UserError, match=rf"config\.{key}{told}"):
+            behaviour.check(configured(evaluations, **given, **changes), tmp_path / "out")
+
+
 def test_agents_of_like_names_have_replays_of_their_own(evaluations, tmp_path) -> None:
     methods = f"a b={evaluations / 'combat'}; a_b={evaluations / 'gold'}"
     behaviour.run(configured(evaluations, methods=methods, claims="", goals=""), tmp_path)

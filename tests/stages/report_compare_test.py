@@ -153,6 +153,17 @@ def test_two_evaluations_of_one_training_are_no_two_runs(tmp_path):
     compare.check(configured("compare", methods=f"a={random[0]},{random[1]}"), tmp_path / "out")
 
 
+def test_what_different_rewards_pay_is_not_compared(tmp_path):
+    for name, quantile in (("one", 0.5), ("two", 0.9)):
+        rows = evaluation_rows(3, 0.0, 1)
+        write_evaluation(tmp_path / name, "random", rows, {"dir": "runs/reward", "quantile": quantile})
+    methods = f"a={tmp_path / 'one'}; b={tmp_path / 'two'}"
+    compare.check(configured("compare", methods=methods), tmp_path / "out")
+    told = r"config\.measure=intrinsic_return: .*one and .*two were rated by different rewards \(quantile 0\.5 and 0\.9\)"
+    with pytest.raises(UserError, match=told):
+        compare.check(configured("compare", methods=methods, measure="intrinsic_return"), tmp_path / "out")
+
+
 def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     one, two = evaluations(tmp_path, "one", "two", games=30)
     config = configured("compare", methods=f"a={one}; b={two}", resamples=100, plots=False)
