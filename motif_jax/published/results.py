@@ -18,6 +18,8 @@ from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 
 _MAX_BYTES = 1 << 30
+# Lists and dictionaries of one method; a small file can have any number where they contain themselves.
+_MOST_PARTS = 10_000
 _STEP_KEYS = ("steps", "step", "timesteps", "time_steps", "env_steps", "x", "t", "time")
 _VALUE_KEYS = ("returns", "return", "mean_returns", "mean_return", "values", "value", "rewards", "y", "mean")
 
@@ -83,6 +85,9 @@ def read_published(path: str | os.PathLike[str]) -> list[PublishedResult]:
 def _numbers(value: Any) -> np.ndarray | None:
     """Returns a one-dimensional array if `value` is a list of numbers, else None."""
     if isinstance(value, np.ndarray | Sequence) and not isinstance(value, str | bytes):
+        # numpy would follow lists in lists to any depth.
+        if not isinstance(value, np.ndarray) and len(value) and isinstance(value[0], Sequence | Mapping):
+            return None
         try:
             array = np.asarray(value)
         except ValueError:  # lists of several lengths
@@ -121,6 +126,21 @@ def _pair(steps: Any, values: Any) -> list[Curve] | None:
 
 
 def _curves(entry: Any) -> list[Curve]:
+    """The curves of a method, in their order; ValueError where a part is none, or there are too many."""
+    curves: list[Curve] = []
+    waiting, count = [entry], 0
+    while waiting:
+        found, parts = _curves_or_parts(waiting.pop())
+        curves += found
+        count += len(parts)
+        if count > _MOST_PARTS:
+            raise ValueError(f"it has more than {_MOST_PARTS:,} lists of curves, or contains itself")
+        waiting += reversed(parts)
+    return curves
+
+
+def _curves_or_parts(entry: Any) -> tuple[list[Curve], list[Any]]:
+    """What `entry` is: curves, or else the parts in which they are."""
     if isinstance(entry, Mapping):
         lower = {str(key).lower(): value for key, value in entry.items()}
         steps = next((lower[key] for key in _STEP_KEYS if key in lower), None)
@@ -128,17 +148,17 @@ def _curves(entry: Any) -> list[Curve]:
         if steps is not None and values is not None:
             found = _pair(steps, values)
             if found is not None:
-                return found
+                return found, []
         elif entry and all(not isinstance(value, int | float | str) for value in entry.values()):
-            return [curve for value in entry.values() for curve in _curves(value)]
+            return [], list(entry.values())
         raise ValueError(f"no steps and returns among the keys {sorted(map(str, entry))}")
     if isinstance(entry, np.ndarray | Sequence) and not isinstance(entry, str | bytes) and len(entry):
         if len(entry) == 2 and (found := _two(entry[0], entry[1])) is not None:
-            return found
+            return found, []
         if all(
             isinstance(part, Mapping | Sequence | np.ndarray) and _numbers(part) is None for part in entry
         ):
-            return [curve for part in entry for curve in _curves(part)]
+            return [], list(entry)
     raise ValueError(
         f"found {_describe(entry)}, expected lists of time steps and of mean returns for each seed"
     )

@@ -6,6 +6,7 @@ the tensors. The few calls that make a tensor are understood, every other one be
 
 from __future__ import annotations
 
+import itertools
 import math
 import zipfile
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ STORAGES = {
     "ByteStorage": "u1",
     "BoolStorage": "?",
 }
-_DEEPEST = 50
+_DEEPEST, _MOST_PARTS = 50, 10_000_000
 
 
 def read_checkpoint(path: str | Path) -> Any:
@@ -133,20 +134,25 @@ _CALLS: dict[str, Callable[..., Any]] = {
 }
 
 
-def tensors(tree: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, np.ndarray]]:
+def tensors(tree: Any) -> Iterator[tuple[str, np.ndarray]]:
     """Yields (dotted name, array) of all tensors in what `read_checkpoint` gives, in the file's order.
 
     Raises:
-      UserError: it is nested deeper than any model is, or contains itself.
+      UserError: it is nested deeper, or has more parts, than any model, or contains itself.
     """
+    return _tensors(tree, "", 0, itertools.count(1))
+
+
+def _tensors(tree: Any, prefix: str, depth: int, parts: Iterator[int]) -> Iterator[tuple[str, np.ndarray]]:
+    if depth > _DEEPEST or next(parts) > _MOST_PARTS:
+        raise UserError(
+            f"the checkpoint is nested deeper than {_DEEPEST} levels, has more than {_MOST_PARTS:,} parts, or contains itself"
+        )
     if isinstance(tree, np.ndarray):
         yield prefix.removesuffix("."), tree
-        return
-    if depth > _DEEPEST:
-        raise UserError(f"the checkpoint is nested deeper than {_DEEPEST} levels, or contains itself")
-    if isinstance(tree, dict):
+    elif isinstance(tree, dict):
         for key, value in tree.items():
-            yield from tensors(value, f"{prefix}{key}.", depth + 1)
+            yield from _tensors(value, f"{prefix}{key}.", depth + 1, parts)
     elif isinstance(tree, list | tuple):
         for index, value in enumerate(tree):
-            yield from tensors(value, f"{prefix}{index}.", depth + 1)
+            yield from _tensors(value, f"{prefix}{index}.", depth + 1, parts)

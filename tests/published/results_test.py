@@ -6,6 +6,7 @@ import collections
 import os
 import pickle
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -138,3 +139,40 @@ def test_allowed_names_cannot_be_bent(tmp_path):
 def test_anything_else_is_a_clear_error(tmp_path, value, said):
     with pytest.raises(UserError, match=said):
         read_published(save(tmp_path, value))
+
+
+_READ_WITHIN_LIMITS = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, 4 << 30))
+from motif_jax.published.results import read_published
+from motif_jax.support.errors import UserError
+try:
+    read_published(sys.argv[1])
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("kind", ["lists", "dictionaries", "numbers before"])
+def test_what_contains_itself_is_refused_in_little_time(tmp_path, kind):
+    itself = {} if kind == "dictionaries" else [1.0] if kind == "numbers before" else []
+    if isinstance(itself, dict):
+        itself.update(a=itself, b=itself)
+    else:
+        itself += [itself, itself]
+    path = save(tmp_path, {"t": {"m": itself}})
+    done = subprocess.run(
+        [sys.executable, "-c", _READ_WITHIN_LIMITS, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = "found list of 3, expected" if kind == "numbers before" else "it has more than 10,000 lists"
+    assert f"['t']['m']: {said}" in done.stdout
+
+
+def test_a_list_of_the_same_lists_again_and_again_is_refused(tmp_path):
+    lists = (STEPS, SEEDS[0])
+    for _ in range(14):  # with each further one twice as many
+        lists = [lists, lists]
+    with pytest.raises(UserError, match=r"\['t'\]\['m'\]: it has more than 10,000 lists of curves"):
+        read_published(save(tmp_path, {"t": {"m": lists}}))

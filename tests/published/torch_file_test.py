@@ -10,6 +10,7 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
+from motif_jax.published import torch_file
 from motif_jax.published.pickles import Unread
 from motif_jax.published.torch_file import read_checkpoint, tensors
 from motif_jax.support.errors import UserError
@@ -162,3 +163,17 @@ def test_what_contains_itself_is_one_error(tmp_path):
     found = read_checkpoint(torch_files.write(tmp_path / "a.pth", content))
     with pytest.raises(UserError, match="contains itself"):
         list(tensors(found))
+
+
+def test_a_checkpoint_that_contains_itself_is_refused(monkeypatch):
+    itself = {"a": [1]}
+    itself["a"].append(itself)
+    with pytest.raises(UserError, match=r"nested deeper than 50 levels, .* or contains itself"):
+        list(tensors(itself))
+    twice = [np.zeros(1, "f")]
+    for _ in range(12):  # with each further one twice as many
+        twice = [twice, twice]
+    assert len(list(tensors(twice))) == 2**12
+    monkeypatch.setattr(torch_file, "_MOST_PARTS", 1000)
+    with pytest.raises(UserError, match="has more than 1,000 parts"):
+        list(tensors(twice))
