@@ -22,6 +22,7 @@ from motif_jax.envs.text.contract import TextTask
 from motif_jax.offline import agent_folder
 from motif_jax.offline.agent_folder import TOKENIZER, vocabulary_digest
 from motif_jax.offline.dialogue_batches import Layout, ListBatches, StreamBatches
+from motif_jax.offline.records import FILE_OF
 from motif_jax.support import digests, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json, read_json
@@ -273,6 +274,10 @@ def open_data(
         options = task.prepare(config.kind, config.policy, workdir)
         task = source.attach(registry.make(source.task, options))
         stream, cutoff = task.stream(config.kind, config.policy), config.filter.cutoff
+        files = task.files()
+        if config.token_reward.file:
+            files["token_reward"] = Path(config.token_reward.file)
+        said |= {f"{FILE_OF}{name}": digests.of_file(path) for name, path in files.items()}
         require_actions(config, tokenizer, stream.sample(seeds.rng(config.seed, "look"), 32))
 
         def wanted(dialogue: Dialogue) -> bool:

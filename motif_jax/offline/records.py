@@ -24,6 +24,8 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
 
 CHECKPOINTS, RESUME = "checkpoints", "resume"
+# What digests of files that options name begin with; runs did not always have them, and one without goes on.
+FILE_OF = "file of "
 _POSITION = {"epoch", "step", "step_in_epoch", "sums", "digests"}
 
 
@@ -189,7 +191,8 @@ def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) ->
 
 def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str, str], source: str) -> None:
     before = place["digests"]
-    changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    known = [name for name in sorted({*before, *now}) if name in before or not name.startswith(FILE_OF)]
+    changed = [name for name in known if before.get(name) != now.get(name)]
     if changed:
         raise UserError(
             f"{workdir} was trained on other {', '.join(changed)} than {source} has now: use the same to continue, or "

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.dialogues.token_rewards import constant
+from motif_jax.envs.text import registry
 from motif_jax.offline import dialogue_data
 from motif_jax.offline.dialogue_batches import Layout, StreamBatches
 from motif_jax.support.errors import UserError
@@ -56,6 +57,42 @@ def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_num
     assert (drawn(0.0).batches(3, 2).returns < 2).any()
     with pytest.raises(UserError, match="in a row none is good enough"):
         drawn(4.0).batches(0, 1)
+
+
+def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) -> None:
+    words, paid = tmp_path / "words.txt", tmp_path / "paid.json"
+    words.write_text("crane\nslate\nblimp\n")
+    paid.write_text('{"3": 1.0}')
+    config = load_config("train_text", "wordle_bc")
+    config.update_from_flattened_dict(
+        {"policy": "random", "options": json.dumps({"words": str(words)}), "token_reward.file": str(paid)}
+    )
+
+    def read() -> dict[str, str]:
+        source = dialogue_data.source_of(config)
+        opened = dialogue_data.open_data(config, source, tmp_path, Layout(0), lambda: False)
+        assert opened is not None
+        return opened[0].digests
+
+    before = read()
+    for file, name in ((words, "words"), (paid, "token_reward")):
+        content = file.read_text()
+        file.write_text(content.replace("crane", "crate").replace("1.0", "2.0"))
+        now = read()
+        assert [key for key in now if now[key] != before[key]] == [f"file of {name}"]
+        file.write_text(content)
+    assert read() == before
+
+
+@pytest.mark.parametrize("task", ["reddit", "scenes"])
+def test_files_of_a_folder_are_among_what_dialogues_follow_from(tmp_path: Path, task: str) -> None:
+    made = registry.make(
+        task, {"num_comments": 2} if task == "reddit" else {"num_train": 2, "num_val": 2, "num_test": 2}
+    )
+    options = made.prepare("games", "friendly" if task == "reddit" else "guessing", tmp_path)
+    found = registry.make(task, options).files()
+    assert len(found) == (2 if task == "reddit" else 3)
+    assert all(path.is_file() for path in found.values())
 
 
 def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path) -> None:

@@ -218,6 +218,21 @@ def test_a_folder_of_other_data_steps_or_layout_is_refused(tmp_path):
         make().run(tmp_path / "later")
 
 
+def test_a_folder_that_lacks_the_digest_of_a_file_goes_on_and_has_it_then(tmp_path):
+    def run(steps, **digests):
+        trainer = make()
+        trainer.task.steps, trainer.task.steps_per_epoch = steps, 4
+        trainer.task.digests = {**trainer.task.digests, **digests}
+        return trainer.run(tmp_path)
+
+    assert run(4)
+    assert run(8, **{"file of words": "some"})
+    with pytest.raises(UserError, match="was trained on other file of words than a text has now"):
+        run(12, **{"file of words": "others"})
+    with pytest.raises(UserError, match="was trained on other the words than a text has now"):
+        run(12, **{"file of words": "some", "the words": "any"})
+
+
 def test_an_order_is_of_its_seed_and_epoch():
     rows = np.arange(100, 110)
     order = epoch_order(3, 1, rows, 4)

@@ -161,6 +161,16 @@ class Reddit(TextTask):
         """See `TextTask`."""
         return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])
 
+    def files(self) -> dict[str, Path]:
+        """See `TextTask`; the comments, and the weights of what scores."""
+        folder, run = Path(self.options["folder"]), Path(self.options["upvote_run"])
+        comments = [folder / name for name in data.FILES if self.options["folder"]]
+        weights = [*run.glob("model/*.safetensors"), *run.glob("*.safetensors")]
+        found = super().files() | {f"folder ({path.name})": path for path in comments}
+        if self.options["upvote_run"]:
+            found |= {f"upvote_run ({path.name})": path for path in weights}
+        return found
+
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
         """See `TextTask`: made-up comments, where no folder has some."""
         del kind, policy

@@ -69,6 +69,15 @@ class Scenes(VisDial):
         )
         super().check_episodes()
 
+    def files(self) -> dict[str, Path]:
+        """See `TextTask`."""
+        if not (folder := self.options["folder"]):
+            return super().files()
+        split = self.options["split"]
+        talks, worth = files.dialogues_file(folder, split), files.cache_file(folder, split)
+        named = (talks, worth, files.features_file(folder))
+        return {**super().files(), **{f"folder ({path.name})": path for path in named}}
+
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
         """See `TextTask`: pictures, and talks in which `policy` asks, in the published layout."""
         del kind

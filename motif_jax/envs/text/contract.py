@@ -5,6 +5,7 @@ An action is a text. All chance comes from the generator that an episode is give
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -160,6 +161,11 @@ class TextTask(ABC):
 
     def check_episodes(self) -> None:  # noqa: B027 (there may be nothing to read)
         """Raises UserError where episodes cannot be played as the task is, without `prepare`, for want of files; they are read."""
+
+    def files(self) -> dict[str, Path]:
+        """Files that its dialogues follow from, by the options that name them."""
+        named = {key: value for key, value in self.options.items() if isinstance(value, str)}
+        return {key: Path(value) for key, value in named.items() if os.path.isfile(value)}
 
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
         """Makes files that `stream` needs, in `folder`, where they are not there; returns the options of a task that reads them."""
