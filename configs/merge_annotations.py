@@ -30,6 +30,6 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.name = ""
     # majority: the verdict with most votes, a draw is a tie. mean: of the probabilities, where annotators keep them.
     config.method = "majority"
-    # Replace a label file of that name.
+    # Replace a label file of that name, and what annotate has answered under it.
     config.restart = False
     return config

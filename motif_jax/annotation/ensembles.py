@@ -141,10 +141,15 @@ def write_ensemble(
     """Writes the label file, its probabilities and what it was made of.
 
     Raises:
-      UserError: the label file is there and was made of something else, unless `restart`.
+      UserError: labels of that name are there and were annotated or made of something else, unless `restart`.
     """
     annotation = Annotation(dataset_folder, name)
-    path = annotation.folder / "ensemble.json"
+    path = annotation.ensemble_path
+    if annotation.manifests() and not restart:
+        raise UserError(
+            f"{annotation.folder}: annotate made the labels of this name: choose another --config.name, or replace them "
+            "with --config.restart=True"
+        )
     if annotation.preference_path.exists() and not restart:
         old = manifests.read(path)
         if old is None or old.get("sources") != sources:
@@ -153,6 +158,8 @@ def write_ensemble(
                 "--config.name, or replace it with --config.restart=True"
             )
     with annotation.merging():
+        if restart:
+            annotation.discard(0, 1)
         summary = {"pairs": len(merged.labels), **label_math.counts(merged.labels)}
         # Before the labels: a command that was killed knows them again.
         annotation.write(merged, summary, {path: {"sources": sources}})

@@ -4,6 +4,7 @@ annotations/NAME/shard-00003-of-00016.json    manifest: model, prompt, sampling,
 annotations/NAME/shard-00003-of-00016.jsonl   question id, label, probabilities (format of `support/checked_lines.py`)
 annotations/NAME/probabilities.npy            float32 [pairs, 3] P(first), P(second), P(tie); NaN unknown
 annotations/NAME/summary.json                 counts of the merged labels
+annotations/NAME/ensemble.json                what labels of `ensembles` were made of; they have no shards
 preference/NAME.npy                           int8 [pairs] 0 first, 1 second, 2 tie, 3 unknown
 """
 
@@ -49,6 +50,7 @@ class Annotation:
         self.preference_path = dataset_folder / "preference" / f"{name}.npy"
         self.probabilities_path = self.folder / "probabilities.npy"
         self.summary_path = self.folder / "summary.json"
+        self.ensemble_path = self.folder / "ensemble.json"
 
     def shard_path(self, index: int, count: int, suffix: str) -> Path:
         """Path of a shard's file; suffix 'json' for the manifest, 'jsonl' for the answers."""
@@ -64,6 +66,11 @@ class Annotation:
 
     def check(self, manifest: Mapping[str, Any]) -> None:
         """Raises UserError if labels of this name were made with something else than `manifest` says."""
+        if self.ensemble_path.exists():
+            raise UserError(
+                f"{self.ensemble_path}: merge_annotations made the labels of this name: choose another --config.name, or "
+                "replace them with --config.restart=True"
+            )
         paths = self.manifests()
         for path in paths.values():
             old = manifests.read(path)
@@ -94,7 +101,7 @@ class Annotation:
           UserError: another process writes a shard that would be removed.
         """
         known = self.known_labels()
-        for path in (self.preference_path, self.probabilities_path, self.summary_path):
+        for path in (self.preference_path, self.probabilities_path, self.summary_path, self.ensemble_path):
             path.unlink(missing_ok=True)
         for (other, total), path in self.manifests().items():
             if total == count and other != index:

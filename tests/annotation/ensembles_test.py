@@ -97,28 +97,40 @@ def test_labels_of_something_else_stay_unless_asked(votes, tmp_path):
     assert json.loads((tmp_path / "annotations/all/ensemble.json").read_text())["sources"] == {"names": ["b"]}
 
 
-def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path, monkeypatch):
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path, monkeypatch, restart):
     merged = ensembles.combine(votes, "majority")
+    annotation = Annotation(tmp_path, "all")
+    if restart:  # of labels that annotate wrote
+        annotation.write(ensembles.combine(votes[:1], "mean"), {})
+        for suffix, content in (("json", "{}"), ("jsonl", "")):
+            annotation.shard_path(2, 4, suffix).write_text(content)
 
     class Killed(BaseException):
         pass
 
     def one_more_write(allowed: int) -> None:
-        """Ends the merge before its write number `allowed`."""
+        """Ends the merge before it writes or removes file number `allowed`."""
         left = iter(range(allowed))
 
-        def replace(source, target, replace=os.replace):
-            if next(left, None) is None:
-                raise Killed
-            replace(source, target)
+        def counted(act):
+            def do(*paths):
+                if next(left, None) is None:
+                    raise Killed
+                act(*paths)
 
-        monkeypatch.setattr(os, "replace", replace)
+            return do
+
+        for name in ("replace", "unlink"):
+            monkeypatch.setattr(os, name, counted(getattr(os, name)))
 
     for allowed in range(100):
         one_more_write(allowed)
         with contextlib.suppress(Killed):
-            ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=False)
+            ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=restart)
             break
         monkeypatch.undo()
     assert allowed > 2
-    np.testing.assert_array_equal(np.load(tmp_path / "preference" / "all.npy"), merged.labels)
+    np.testing.assert_array_equal(np.load(annotation.preference_path), merged.labels)
+    assert not annotation.manifests()
+    assert json.loads(annotation.ensemble_path.read_text())["sources"] == {"names": ["a"]}
