@@ -23,6 +23,7 @@ from motif_jax.offline import agent_folder
 from motif_jax.offline.agent_folder import TOKENIZER, vocabulary_digest
 from motif_jax.offline.dialogue_batches import Layout, ListBatches, StreamBatches
 from motif_jax.offline.records import FILE_OF
+from motif_jax.support import config as checks
 from motif_jax.support import digests, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json, read_json
@@ -32,6 +33,8 @@ TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
 _DIALOGUES, _META = "dialogues.parquet", "dialogues.json"
 # Dialogues that are tokenised between two looks at the clock, and after how many such parts they are safe.
 _TOGETHER, _SAVED_EVERY = 1024, 16
+# Dialogues that are looked at before any is tokenised to stay.
+_LOOKED_AT = 64
 
 
 class Source(NamedTuple):
@@ -231,17 +234,30 @@ def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
 
 
 def require_actions(
-    config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, key: str = "data"
+    config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, plan: Layout, key: str = "data"
 ) -> None:
-    """Raises UserError where some dialogues, of the config's `key`, have no tokens of the task, or `max_len` leaves no action in any."""
-    plan, reward = Layout(tokenizer.delimiters.pad, max_len=config.max_len), token_reward_of(config)
-    items = [_tokenised(each, tokenizer, reward, number, key) for number, each in enumerate(dialogues)]
-    if config.max_len is None:
+    """Refuses what nothing can be learned from; of many dialogues the first with actions are looked at.
+
+    Raises:
+      UserError: dialogues, of the config's `key`, have no tokens of the task, or there is no action, or none before the layout cuts them off.
+    """
+    acting, reward = np.flatnonzero(dialogues.turns())[:_LOOKED_AT], token_reward_of(config)
+    if not len(acting):
+        raise UserError(
+            f"config.{key}={checks.dotted(config, key)}: must have actions, utterances with a reward: there is none to learn from"
+        )
+    items = [_tokenised(dialogues[int(i)], tokenizer, reward, int(i), key) for i in acting]
+    actions = "utterance_action_indices" if plan.by_utterance else "action_indices"
+    if any(len(getattr(plan.cut(item), actions)) for item in items):
         return
-    if not any(len(plan.cut(item).utterance_action_indices) for item in items):
-        ends = [int(item.utterance_action_indices[0]) + 2 for item in items if len(item.utterance_action_indices)]  # fmt: skip
-        least = f"at least {min(ends)}, the end of a first action" if ends else "data with actions"
-        raise UserError(f"config.max_len={config.max_len}: must be {least}")
+    least = min(int(item.utterance_action_indices[0]) + 2 for item in items)
+    if config.max_len == plan.max_len:
+        raise UserError(
+            f"config.max_len={config.max_len}: must be at least {least}, the end of a first action"
+        )
+    raise UserError(
+        f"config.network.max_length: the model has room for {plan.max_len} tokens of a dialogue and must have it for {least}, the end of a first action"
+    )
 
 
 class Data(NamedTuple):
@@ -278,7 +294,7 @@ def open_data(
         if config.token_reward.file:
             files["token_reward"] = Path(config.token_reward.file)
         said |= {f"{FILE_OF}{name}": digests.of_file(path) for name, path in files.items()}
-        require_actions(config, tokenizer, stream.sample(seeds.rng(config.seed, "look"), 32))
+        require_actions(config, tokenizer, stream.sample(seeds.rng(config.seed, "look"), 32), plan, "kind")
 
         def wanted(dialogue: Dialogue) -> bool:
             return cutoff is None or dialogue.total >= cutoff

@@ -157,7 +157,9 @@ def _check_data(config: ConfigDict) -> None:
     text_run.check_shapes(config, settings)
     for key, path in (("data", source.path), ("held_out.data", source.held_out)):
         if path is not None:
-            dialogue_data.require_actions(config, task.tokenizer(), parquet.read(path)[:64], key)
+            tokenizer = task.tokenizer()
+            plan = text_run.layout_of(config, tokenizer.delimiters.pad, settings)
+            dialogue_data.require_actions(config, tokenizer, parquet.read(path), plan, key)
 
 
 def _prepared(config: ConfigDict, workdir: Path) -> Source:

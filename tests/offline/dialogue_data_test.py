@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text import registry
 from motif_jax.offline import dialogue_data
@@ -93,6 +94,31 @@ def test_files_of_a_folder_are_among_what_dialogues_follow_from(tmp_path: Path, 
     found = registry.make(task, options).files()
     assert len(found) == (2 if task == "reddit" else 3)
     assert all(path.is_file() for path in found.values())
+
+
+@pytest.mark.parametrize("most", [None, 9])
+def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
+    """By tokens an action that is cut off counts, as a whole one does by utterances."""
+    config, letters = load_config("train_text", "wordle_bc"), Task({}).tokenizer()
+    config.max_len = most
+
+    def told(texts: tuple[str, ...], rewards: tuple[float | None, ...], by_utterance: bool = False) -> None:
+        plan = Layout(letters.delimiters.pad, by_utterance, most or 9)
+        silent, other = Dialogue(("abc",), (None,), True), Dialogue(texts, rewards, True)
+        dialogues = Dialogues.of([*[silent] * 70, other])
+        dialogue_data.require_actions(config, letters, dialogues, plan, "held_out.data")
+
+    with pytest.raises(UserError, match=r"^config\.held_out\.data=None: must have actions"):
+        told(("abc",), (None,))
+    told(("abc", "ab"), (None, 1.0), by_utterance=True)
+    told(("abc", "abcdefgh"), (None, 1.0))
+    key = (
+        "max_len=9: must be at least 15"
+        if most
+        else "network.max_length: the model has room for 9 tokens .* 15"
+    )
+    with pytest.raises(UserError, match=rf"^config\.{key}"):
+        told(("abc", "abcdefgh"), (None, 1.0), by_utterance=True)
 
 
 def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path) -> None:

@@ -155,8 +155,9 @@ def test_bad_values_are_refused_in_one_line(tmp_path: Path, method: str, changes
 
 
 def test_max_len_has_to_leave_an_action(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(UserError, match=r"config.max_len=5: must be at least 8"):
-        stage.check(config_of("bc", data=str(data), max_len=5), tmp_path / "run")
+    for key, told in (("max_len", "=5: must be at least 8"), ("network.max_length", ": .* room for 5 .* 8")):
+        with pytest.raises(UserError, match=rf"^config\.{key}{told}"):
+            stage.check(config_of("bc", data=str(data), **{key: 5}), tmp_path / "run")
 
 
 def test_data_of_another_task_is_refused_before_it_is_tokenised(tmp_path: Path, data: Path) -> None:
