@@ -47,10 +47,6 @@ class WorkerFailure:
     user: str = ""
 
 
-class EpisodeError(RuntimeError):
-    """An episode kills every process that plays it."""
-
-
 class WorkerProcess:
     """One spawned worker, which answers requests as `make(setup)` does, and the pipe to it."""
 
@@ -210,22 +206,25 @@ class Deaths:
         self._environment, self.total = environment, 0
         self._by_seed: Counter[int] = Counter()
 
-    def note(self, seed: int | None) -> None:
-        """Counts a death in the episode `seed`, None for one that had not begun any.
+    def note(self, episode: tuple[int, int] | None) -> None:
+        """Counts a death in an episode (index, seed), None for one that had not begun any.
 
         Raises:
-          EpisodeError: it is the episode's third.
+          UserError: it is the episode's third.
         """
         self.total += 1
-        if seed is None:
+        if episode is None:
             self._by_seed[-1] += 1
             if self._by_seed[-1] >= MAX_DEATHS:
-                raise EpisodeError(
+                raise UserError(
                     f"{self._environment}: workers die before they play anything; see their output"
                 )
             return
+        index, seed = episode
         self._by_seed[seed] += 1
         if self._by_seed[seed] >= MAX_DEATHS:
-            raise EpisodeError(
-                f"{self._environment}: the episode with seed {seed} ended {MAX_DEATHS} worker processes"
+            fewer = f", or play only the {index} before it" if index else ""
+            raise UserError(
+                f"{self._environment}: episode {index} with seed {seed} ended {MAX_DEATHS} worker processes: give another "
+                f"--config.seed with another --workdir{fewer}"
             )

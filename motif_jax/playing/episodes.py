@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.actors.worker_process import Deaths, EpisodeError, WorkerProcess, close_all, run_jobs
+from motif_jax.actors.worker_process import Deaths, WorkerProcess, close_all, run_jobs
 from motif_jax.envs import registry
 from motif_jax.playing.episode_worker import EpisodeServer, LaneServer, PlayedEpisode, Uniforms, shared_view
 from motif_jax.playing.policies import (
@@ -31,7 +31,7 @@ from motif_jax.playing.policies import (
 
 DEFAULT_LANES = 32
 
-__all__ = ["DEFAULT_LANES", "EpisodeError", "How", "PlayedEpisode", "play_episodes"]
+__all__ = ["DEFAULT_LANES", "How", "PlayedEpisode", "play_episodes"]
 
 
 class _Lane:
@@ -139,8 +139,8 @@ class _LanePool:
 
     def _replace(self, worker: int) -> None:
         """Puts a new process in the place of a dead one and brings its episodes back to where they were."""
-        lane = int(self._at[worker])
-        self._deaths.note(self.lanes[lane].seed if lane >= 0 else None)
+        at = int(self._at[worker])
+        self._deaths.note((self.lanes[at].index, self.lanes[at].seed) if at >= 0 else None)
         self._processes[worker].close(timeout=0)
         self._at[worker] = -1
         self._processes[worker] = self._spawn(worker)
@@ -251,7 +251,7 @@ def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpis
         order.todo,
         order.how.workers,
         order.stop,
-        lambda job: deaths.note(job[1]),
+        deaths.note,
         patient=type(policy) is not RandomPolicy,  # a bot may think for as long as it likes
     )
     with contextlib.closing(jobs) as played:
@@ -286,7 +286,7 @@ def play_episodes(
       on_death: called with the number of worker deaths so far when there was one.
 
     Raises:
-      EpisodeError: an episode ended three worker processes.
+      UserError: an episode ended three worker processes.
       ValueError: a kept field does not exist.
     """
     unknown = set(how.keep_fields) - set(registry.spec(environment, **options).observation)

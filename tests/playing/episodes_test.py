@@ -22,8 +22,10 @@ from motif_jax.envs.episode import Moment
 from motif_jax.envs.recall import Recall
 from motif_jax.playing import episode_worker, episodes
 from motif_jax.playing.episode_worker import EpisodeServer, Uniforms
-from motif_jax.playing.episodes import EpisodeError, How, play_episodes
+from motif_jax.playing.episodes import How, play_episodes
 from motif_jax.playing.policies import RandomPolicy, choose_actions, log_softmax
+from motif_jax.support.errors import UserError
+from tests.toys import Corridor, Flyer
 
 SEEDS = list(range(100, 111))
 OPTIONS = {"delay": 40}
@@ -163,8 +165,24 @@ class KillOwnWorker(RandomPolicy):
 
 
 def test_an_episode_that_kills_its_workers_is_named():
-    with pytest.raises(EpisodeError, match=f"seed {SEEDS[1]} ended 3 worker"):
+    said = rf"Recall-v0: episode 1 with seed {SEEDS[1]} ended 3 worker processes: give another .*, or play only the 1 bef"
+    with pytest.raises(UserError, match=said):
         list(play_episodes("Recall-v0", OPTIONS, SEEDS[:3], KillOwnWorker(), How(workers=1)))
+    assert not multiprocessing.active_children()
+
+
+class Deadly(Corridor):
+    def reset(self, seed, out):
+        if seed == SEEDS[2]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().reset(seed, out)
+
+
+def test_an_episode_of_a_network_that_kills_its_workers_is_named():
+    name = f"{__name__}:Deadly"
+    policy = Flyer(Corridor.make_spec(name))
+    with pytest.raises(UserError, match=rf"episode 2 with seed {SEEDS[2]} ended 3 worker processes: give"):
+        list(play_episodes(name, {}, SEEDS[:4], policy, How(workers=1, lanes=2)))
     assert not multiprocessing.active_children()
 
 
