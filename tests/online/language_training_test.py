@@ -114,6 +114,17 @@ def test_additions_are_learned_and_kept_and_the_base_is_read_again(tmp_path: Pat
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
+def test_an_agent_with_additions_acts_before_its_first_update_with_the_frozen_base(tmp_path: Path) -> None:
+    made = config(tmp_path, **LORA)
+    run_folder.prepare(tmp_path / "run", made, train_agent.IDENTITY, settings.NEW_KEYS)
+    (tmp_path / "run" / "checkpoints").mkdir()
+    policy, step = agent_policy.load(tmp_path / "run", "0")
+    assert (step, set(policy.params)) == (0, {"additions", "heads", "model"})
+    prompts = {"tokens": np.ones((2, 8), np.int32)}
+    assert np.isfinite(policy.act(prompts, np.ones(2, bool), policy.initial_state(2))[0]).all()
+
+
 def _named(tree: Any) -> list[tuple[str, np.ndarray]]:
     return [(str(path[-1].key), np.asarray(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
 
