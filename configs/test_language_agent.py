@@ -28,8 +28,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.policy = "random"
     config.agent = ConfigDict()
     config.agent.checkpoint = "latest"  # 'latest', 'best' (by the training's mean return), or a step
-    # Names with commas between, or levels; 'all': every one that means something to the policy (docs/glam.md lists them). The first
-    # is always no_modification_test, which the others are compared with.
+    # Names with commas between, or levels; 'all': every one that means something to the policy (docs/glam.md lists them) and whose
+    # prompts are not too long for it. The first is always no_modification_test, which the others are compared with.
     config.tests = "all"
     # Of the test action_names: six names, or as many as the agent has actions; (): rotate left, rotate right, move ahead, ...
     config.action_names = ()

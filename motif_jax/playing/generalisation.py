@@ -12,7 +12,11 @@ from typing import Any
 
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue, changes
+from motif_jax.envs.babyai_text.environment import PROMPT_BYTES
+from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.support import config as checks
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
 
 BASE = changes.NONE
 ALL = "all"
@@ -30,6 +34,8 @@ ACTION_LISTS = {
 ROTATE = ("rotate left", "rotate right", "move ahead", "take", "release", "switch")
 SHIFT = ("shift left", "shift right", "go ahead", "take", "release", "turn")
 _ROOM = 2  # so many times the tokens of the training's longest prompt where other words may take more
+# Prompts are tried in so many episodes, so many steps of each: windows are full by then.
+_TRIED_EPISODES, _TRIED_STEPS = 16, 8
 
 
 @dataclass(frozen=True)
@@ -216,3 +222,31 @@ def place_of(
         options["prompt_tokens"] = wanted if room is None else min(wanted, max(room, own))
     registry.spec(environment, **options)
     return Place(environment, options)
+
+
+def require_room(test: GeneralisationTest, place: Place, episode_seeds: Sequence[int]) -> None:
+    """Plays the beginnings of the first episodes at random.
+
+    Raises:
+      UserError: the player reads prompts as tokens, and one of these has more than `place` has room for.
+    """
+    if "tokenizer" not in place.options:
+        return
+    room = place.options["prompt_tokens"]
+    game = registry.make(place.environment, **{**place.options, "prompt_tokens": PROMPT_BYTES})
+    seen, lengths = empty_observation(game.spec), []
+    for seed in episode_seeds[:_TRIED_EPISODES]:
+        game.reset(seed, seen)
+        lengths.append(int((seen["tokens"] >= 0).sum()))
+        for action in seeds.rng(seed, "tried").integers(game.spec.num_actions, size=_TRIED_STEPS):
+            _, ended = game.step(int(action), seen)
+            lengths.append(int((seen["tokens"] >= 0).sum()))
+            if ended != RUNNING:
+                break
+    game.close()
+    longest = max(lengths)
+    if longest > room:
+        raise UserError(
+            f"config.prompt_tokens: a prompt of the test {test.name} has {longest} tokens, there is room for {room}: give more, "
+            "if the model has the positions, in another --workdir, or leave the test out of config.tests"
+        )

@@ -9,10 +9,10 @@ from typing import Any
 from ml_collections import ConfigDict
 from rich.console import Console
 
-from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.playing import tested
 from motif_jax.playing.episodes import How
-from motif_jax.playing.generalisation import GeneralisationTest, Place, chosen, place_of
+from motif_jax.playing.generalisation import BASE, GeneralisationTest, Place, chosen, place_of, require_room
 from motif_jax.reports import generalisation_files, played, text_tables
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support import config as checks
@@ -50,36 +50,57 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         tests, left_out = _tests(config, player)
         results: list[dict[str, Any]] = []
         base: Sequence[Mapping[str, Any]] = ()
-        numbers = [seeds.derive(config.seed, "test", index) for index in range(config.episodes)]
+        numbers = _episode_seeds(config)
         how = How(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
         for number, (test, place) in enumerate(tests, start=1):
             folder = workdir / generalisation_files.FOLDER / test.name
             title = f"test {number}/{len(tests)} {test.name}"
-            rows = played.play(folder, place, player.policy(place), numbers, how, title, stop)
-            if len(rows) < config.episodes:
-                return interruption.EXIT_CODE
-            base = base or rows
-            results.append(_result(config, test, place, rows, base))
-            generalisation_files.write_returns(workdir, test.name, rows)
-            finished = len(results) == len(tests)
+            try:
+                rows = played.play(folder, place, player.policy(place), numbers, how, title, stop)
+            except UserError as error:  # a prompt longer than those that were tried
+                if not _may_be_left_out(config, test) or not str(error).startswith(prompts.TOO_LONG):
+                    raise
+                left_out[test.name] = str(error)
+            else:
+                if len(rows) < config.episodes:
+                    return interruption.EXIT_CODE
+                base = base or rows
+                results.append(_result(config, test, place, rows, base))
+                generalisation_files.write_returns(workdir, test.name, rows)
+            finished = number == len(tests)
             _write(config, workdir, player, {"finished": finished, "left_out": left_out, "tests": results})
         _show(config, workdir, player)
         return None
+
+
+def _episode_seeds(config: ConfigDict) -> list[int]:
+    return [seeds.derive(config.seed, "test", index) for index in range(config.episodes)]
+
+
+def _named(config: ConfigDict) -> list[str]:
+    return [name.strip() for name in config.tests.split(",") if name.strip()]
+
+
+def _may_be_left_out(config: ConfigDict, test: GeneralisationTest) -> bool:
+    """Whether 'all' alone means it: what is named is asked for, and the base is what the others are compared with."""
+    return test.name not in (BASE, *_named(config))
 
 
 def _tests(
     config: ConfigDict, player: tested.Player
 ) -> tuple[list[tuple[GeneralisationTest, Place]], dict[str, str]]:
     """The tests and their places; and those which 'all' would mean, but this player cannot take, with the reason."""
-    names = [name.strip() for name in config.tests.split(",") if name.strip()]
-    tests, left_out = [], {}
-    for test in chosen(names, player.base, player.abilities, tuple(config.action_names)):
+    tests, left_out, numbers = [], {}, _episode_seeds(config)
+    for test in chosen(_named(config), player.base, player.abilities, tuple(config.action_names)):
         place = place_of(test, player.base, config.prompt_tokens, player.room)
         try:
             if "actions" in test.options:
                 player.policy(place)
-        except UserError as error:  # a small vocabulary may not tell the words apart
-            if test.name in names:
+            require_room(test, place, numbers)
+        except (
+            UserError
+        ) as error:  # a small vocabulary may not tell words apart, or take many tokens for them
+            if not _may_be_left_out(config, test):
                 raise
             left_out[test.name] = str(error)
             continue

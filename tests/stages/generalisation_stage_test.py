@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from motif_jax.playing import generalisation
+from motif_jax.playing.generalisation import BASE
 from motif_jax.reports import generalisation_files
 from motif_jax.stages import test_language_agent
 from motif_jax.support.errors import UserError
@@ -97,6 +99,46 @@ def test_words_that_a_vocabulary_does_not_tell_apart_are_refused_by_name(tmp_pat
         test_language_agent.check(settings(**asked), tmp_path / "none")
     # Of all tests they are left out.
     test_language_agent.check(settings(**{**asked, "tests": "all"}), tmp_path / "none")
+
+
+def small(tmp_path, **overrides):
+    """A model that has read little, whose prompts of the base fit and those of 16 distractors do not."""
+    model = talkers.write(tmp_path / "model")
+    values = {"policy": "zero_shot", "network.model": str(model), "environment.babyai_text.observations": 1}
+    return settings(**{**values, "prompt_tokens": 170, "episodes": 4, **overrides})
+
+
+def test_a_test_that_is_named_is_refused_where_its_prompts_are_too_long(tmp_path):
+    said = r"config.prompt_tokens: a prompt of the test distractors_16 has \d+ tokens, there is room for 170"
+    with pytest.raises(UserError, match=said):
+        test_language_agent.check(small(tmp_path, tests="distractors_16"), tmp_path / "none")
+    with pytest.raises(UserError, match=r"the test no_modification_test has \d+ tokens, .* for 20"):
+        test_language_agent.check(small(tmp_path, tests="all", prompt_tokens=20), tmp_path / "none")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
+def test_of_all_tests_those_with_prompts_that_are_too_long_are_left_out(tmp_path, monkeypatch, capsys):
+    shown = {"adj_synonym", "distractors_4", "distractors_16"}
+    every = generalisation.every
+    monkeypatch.setattr(
+        generalisation,
+        "every",
+        lambda *given: {name: test for name, test in every(*given).items() if name == BASE or name in shown},
+    )
+    assert test_language_agent.run(small(tmp_path, tests="all"), tmp_path / "tried") is None
+    # And where those that were tried are short and one that is played is not.
+    monkeypatch.setattr(test_language_agent, "require_room", lambda *given: None)
+    assert test_language_agent.run(small(tmp_path, tests="all"), tmp_path / "played") is None
+    for name in ("tried", "played"):
+        summary = generalisation_files.read(tmp_path / name)
+        assert summary["finished"]
+        assert [test["name"] for test in summary["tests"]] == [BASE, "adj_synonym", "distractors_4"]
+        assert list(summary["left_out"]) == ["distractors_16"]
+        assert (tmp_path / name / "table.md").exists()
+    assert capsys.readouterr().out.count("left out: distractors_16: config.") == 2
+    with pytest.raises(UserError, match=r"prompt_tokens=170: a prompt has"):
+        test_language_agent.run(small(tmp_path, tests="distractors_16"), tmp_path / "played")
 
 
 @pytest.mark.slow

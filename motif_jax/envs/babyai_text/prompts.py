@@ -16,6 +16,7 @@ from motif_jax.support.errors import UserError
 
 _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
 _REACHED = {ENGLISH: "The goal is reached.", FRENCH: "Le but est atteint."}
+TOO_LONG = "config.network.prompt_tokens="  # so begins the error of a prompt with more tokens
 _GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
 
 
@@ -93,8 +94,6 @@ class PromptTokens:
         """
         tokens = self._backend.encode(prompt, add_special_tokens=self._special).ids
         if len(tokens) > self._most:
-            raise UserError(
-                f"config.network.prompt_tokens={self._most}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
-            )
+            raise UserError(f"{TOO_LONG}{self._most}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}...")
         out[: len(tokens)] = tokens
         out[len(tokens) :] = -1
