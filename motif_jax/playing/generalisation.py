@@ -146,7 +146,10 @@ def _takes(base: Place, options: Mapping[str, Any]) -> bool:
 
     level = catalogue.find(base.environment)
     own = None if level is None else distractors_of(level)
-    return own is not None and (base.options.get("distractors") or own[1]) != options["distractors"]
+    if own is None:
+        return False
+    given = base.options.get("distractors")
+    return (own[1] if given is None else given) != options["distractors"]
 
 
 def language(place: Place) -> str:

@@ -47,6 +47,7 @@ def test_where_another_number_holds_in_training_that_number_is_not_tested():
     assert "actions_6" in found
     assert "action_names" not in found  # six names for three actions
     assert "french" not in names(Place("BabyAI-GoToFrench-v0", {}), BOTH)
+    assert "distractors_8" in names(Place("BabyAI-GoToLocal-v0", {"distractors": 0}), BOTH)
     own = chosen(("action_names",), base, BOTH, ("left", "right", "on"))[1]
     assert place_of(own, base).options["actions"] == ["left", "right", "on"]
 
