@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,11 +14,20 @@ import numpy as np
 
 from motif_jax.support.errors import UserError
 
+# What shows as its escape: bytes outside printable ASCII, and a backslash that would be taken for the begin of one.
+_UNSHOWN = re.compile(r"[^ -~]|\\(?=x[0-9a-f]{2})")
+_ESCAPE = re.compile(r"\\x([01][0-9a-f]|5c|7f|[89a-f][0-9a-f])")
+
 
 def as_text(message: np.ndarray | bytes) -> str:
     """Returns a NUL-padded message as text; bytes outside printable ASCII show as their escape."""
     raw = (message.tobytes() if isinstance(message, np.ndarray) else message).rstrip(b"\0")
-    return "".join(chr(b) if 32 <= b < 127 else f"\\x{b:02x}" for b in raw)
+    return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02x}", raw.decode("latin-1"))
+
+
+def message_of(text: str) -> str:
+    """Undoes `as_text`: the message as labels name it (`captions.decode_message`), without zero bytes."""
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text).replace("\0", "")
 
 
 @dataclass

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from motif_jax.annotation import online
 from motif_jax.datasets.verdicts import SINGLE, YES
 from motif_jax.reports import evaluation_files
+from motif_jax.reports.messages import message_of
 from motif_jax.reports.statistics import Estimate, wilson
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
@@ -125,8 +126,9 @@ def _never_labelled(config: ConfigDict, reward: Any) -> dict[str, int]:
     found = {text: count for text, count in reward.met.items() if text not in reward.labels}
     if config.evaluation:
         for tally in evaluation_files.read_messages(config.evaluation):
-            if tally.text not in reward.labels:
-                found[tally.text] = found.get(tally.text, 0) + tally.count
+            text = message_of(tally.text)
+            if text not in reward.labels:
+                found[text] = found.get(text, 0) + tally.count
     ordered = sorted(found.items(), key=lambda one: (-one[1], one[0]))
     return dict(ordered[: config.questions])
 

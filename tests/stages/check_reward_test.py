@@ -1,0 +1,48 @@
+"""What check_reward asks about the messages of an evaluation."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from types import SimpleNamespace
+
+import numpy as np
+
+from motif_jax.datasets.verdicts import YES
+from motif_jax.reports import messages
+from motif_jax.reports.evaluation_files import MESSAGES
+from motif_jax.stages import check_reward
+from tests.reward_fixtures import load_config
+
+
+def test_messages_of_an_evaluation_are_asked_about_as_the_game_says_them(tmp_path, monkeypatch):
+    met = [
+        messages.MessageTally(messages.as_text(text.encode("latin-1")), count)
+        for text, count in (("caf\xe9\nlabelled", 3), ("caf\xe9\nnew", 2))
+    ]
+    (tmp_path / MESSAGES).write_text(json.dumps(messages.as_rows(met)))
+    reward = SimpleNamespace(
+        step=7,
+        met={"caf\xe9\nnew": 1},
+        labels={"caf\xe9\nlabelled": (YES, None)},
+        config={"reward": {"kind": "retrieval"}},
+        params={},
+        of_messages=lambda params, rows: np.ones(len(rows), np.float32),
+    )
+    asked = []
+
+    def ask(folder, texts, seconds):
+        asked.extend(texts)
+        return dict.fromkeys(texts, YES)
+
+    # By its name: `rewards.load` is a function, too.
+    load = importlib.import_module("motif_jax.rewards.load")
+    monkeypatch.setattr(load, "open_reward", lambda *place: reward)
+    monkeypatch.setattr(check_reward, "_ask", ask)
+    config = load_config("check_reward", "")
+    config.reward.dir, config.evaluation = "runs/oni", str(tmp_path)
+    check_reward.run(config, tmp_path / "check")
+    assert asked == ["caf\xe9\nnew"]
+    assert (
+        json.loads((tmp_path / "check" / check_reward.SUMMARY).read_text())["never_labelled"]["messages"] == 1
+    )
