@@ -13,11 +13,12 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes, parse_json, read_json_lines
 
 
-def read_questions(path: str | Path, key: str) -> list[dict[str, Any]]:
+def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
     """Reads prompts.
 
     Args:
-      path: a .jsonl file of objects with `prompt` (and `candidates`, a list of texts), or a text file with a prompt a line.
+      path: a .jsonl file of objects with `prompt` (and `candidates`, a list of texts), or a text file with a prompt a line; None or '':
+        nobody has named one.
       key: of the config, for errors.
 
     Returns:
@@ -26,6 +27,8 @@ def read_questions(path: str | Path, key: str) -> list[dict[str, Any]]:
     Raises:
       UserError: no such file, no prompt in it, or a line that is none.
     """
+    if not path:
+        raise UserError(f"config.{key} must name a file of prompts: .jsonl, or a text file with one a line")
     path = Path(path)
     try:
         # Not splitlines: it takes other characters, which may stand inside a text, for ends of lines.
@@ -60,6 +63,12 @@ def _question(line: str, where: str) -> dict[str, Any]:
     )
     if not good:
         raise UserError(f'{where}: "candidates" must be a list of texts')
+    try:
+        "".join((row["prompt"], *(candidates or ()))).encode()
+    except (
+        UnicodeEncodeError
+    ) as error:  # JSON writes halves of a character, which no file and no tokenizer takes
+        raise UserError(f"{where}: half of a character stands in its texts ({error.reason})") from None
     return row
 
 

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.stages.score_text import check_model
 from motif_jax.support import config as checks
-from motif_jax.support import interruption, run_folder, seeds
+from motif_jax.support import interruption, resources, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock
 from motif_jax.support.progress import Progress
@@ -30,11 +30,23 @@ def check(config: ConfigDict, workdir: Path) -> None:
         Sampling(**config.sampling.to_dict())
     except UserError as error:
         raise UserError(f"config.sampling.{error}") from None
+    _require_draws(config)
     checks.require(
         "" not in stops(config), "stops", config.stops, "texts with | between them, none of them empty"
     )
     questions = text_files.read_questions(config.file, "file")
     fitting.require(tokenizer, settings, [question["prompt"] for question in questions], most=config.most)
+
+
+def _require_draws(config: ConfigDict) -> None:
+    """Raises UserError where settings of draws, or several draws, are asked for and nothing is drawn."""
+    if not (config.beams or config.sampling.greedy):
+        return
+    for key, usual in resources.config("generate_text").sampling.items():
+        allowed = f"{usual} with config.beams or config.sampling.greedy: nothing is drawn"
+        checks.require(config.sampling[key] == usual, f"sampling.{key}", config.sampling[key], allowed)
+    allowed = "1 with config.sampling.greedy: every continuation would be the same"
+    checks.require(config.beams or config.count == 1, "count", config.count, allowed)
 
 
 def stops(config: ConfigDict) -> tuple[str, ...]:

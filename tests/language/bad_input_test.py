@@ -128,6 +128,24 @@ def test_texts_that_do_not_fit(made: Path, tmp_path: Path, question: dict[str, A
         model.score([question["prompt"]], question["candidates"])
 
 
+def test_a_file_that_nobody_has_named_is_asked_for(made: Path, tmp_path: Path) -> None:
+    for stage, name in ((score_text, "score_text"), (generate_text, "generate_text")):
+        config = resources.config(name)
+        config.model = str(made)
+        with pytest.raises(UserError, match=r"config\.file must name a file of prompts"):
+            stage.check(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "texts", ['"prompt": "go \\ud800"', '"prompt": "go", "candidates": ["left", "\\udc00"]']
+)
+def test_half_a_character_is_told_with_its_line(made: Path, tmp_path: Path, texts: str) -> None:
+    questions = tmp_path / "prompts.jsonl"
+    questions.write_text('{"prompt": "go"}\n{' + texts + "}\n")
+    for stage, name in ((score_text, "score_text"), (generate_text, "generate_text")):
+        assert "line 2: half of a character" in check(stage, name, made, questions, tmp_path / "run")
+
+
 def test_lists_of_candidates_are_for_all_or_for_each(made: Path) -> None:
     model = language.load(made)
     with pytest.raises(UserError, match="2 lists of candidates for 1 prompts"):
@@ -143,6 +161,19 @@ def test_lists_of_candidates_are_for_all_or_for_each(made: Path) -> None:
         ({"most": 0}, "config.most=0"),
         ({"most": 60}, "48 positions"),
         ({"sampling": {"top_p": 0.0}}, "config.sampling.top_p=0"),
+        (
+            {"beams": True, "sampling": {"greedy": False}},
+            "config.sampling.greedy=False: must be True with config.beams",
+        ),
+        (
+            {"beams": True, "sampling": {"temperature": 0.5}},
+            "config.sampling.temperature=0.5: must be 1.0 with config.beams",
+        ),
+        (
+            {"sampling": {"top_k": 3}},
+            "config.sampling.top_k=3: must be 0 with config.beams or config.sampling.greedy",
+        ),
+        ({"count": 3}, "config.count=3: must be 1 with config.sampling.greedy"),
         ({"dtype": "int8"}, "config.dtype="),
     ],
 )
