@@ -182,5 +182,10 @@ def read_learned(folder: Path, step: int | None, config: Mapping[str, Any]) -> L
             record.items[0]: (record.label, record.probability) for record in log if len(record.items) == 1
         },
         taken=own.get("taken", 0),
-        met=dict(zip(met.texts, met.count[: len(met)].tolist(), strict=True)),
+        # Some texts may have been met only behind the checkpoint.
+        met={
+            text: count
+            for text, count in zip(met.texts, met.count[: len(met)].tolist(), strict=True)
+            if count
+        },
     )

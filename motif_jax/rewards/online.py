@@ -70,7 +70,10 @@ class OnlineReward(IntrinsicReward):
         run = setup.run
         self.config, self.run, self.fields = setup.config, run, (setup.spec.text_field,)
         self.description = f"{setup.config.kind}, learned online"
-        self.met = TextsMet()
+        # As many batches as may be made beyond the one before which a checkpoint lies: at the end of a run those that wait are
+        # taken out before it is written, which lets as many others be made.
+        self._ahead = 2 * run.waiting + 3
+        self.met = TextsMet(self._ahead)
         self.step = self.version = 0
         # Questions that were being asked when labels were heard last.
         self.asking = 0
@@ -88,9 +91,7 @@ class OnlineReward(IntrinsicReward):
         self._lost: list[tuple[str, ...]] = []
         self._stored: list[Labelled] = []
         self._restored = False
-        # As many batches as may be made beyond the one before which a checkpoint lies: at the end of a run those that wait are
-        # taken out before it is written, which lets as many others be made.
-        self._moments = Moments(2 * run.waiting + 3)
+        self._moments = Moments(self._ahead)
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
@@ -200,7 +201,7 @@ class OnlineReward(IntrinsicReward):
         discounted = met.counts if met.discounted is None else met.discounted
         seen = Met(met.texts[shown], met.counts[shown], met.steps, met.number, discounted[shown])
         rows = self.met.rows(map(decode_message, seen.texts), self.step, met.number)
-        self.met.show(rows, seen.counts)
+        self.met.show(rows, seen.counts, met.number)
         self._change(met.number)
         merged = time.perf_counter()
         values = np.zeros(len(met.texts), np.float32)
@@ -336,7 +337,7 @@ class OnlineReward(IntrinsicReward):
 
     def state(self, number: int) -> dict[str, Any]:
         """See `IntrinsicReward.state`; the log has reached the disk when it returns."""
-        moment, met = self._moments.before(number), self.met.pack()
+        moment, met = self._moments.before(number), self.met.pack(number)
         self._log.sync()
         arrays, own = (None, None) if moment.own is None else self.pack_own(moment.own)
         source = None if self.source is None else self.source.state()
@@ -356,7 +357,7 @@ class OnlineReward(IntrinsicReward):
         if self._log.length < moment.length:
             raise UserError(f"{self._log.path} is shorter than the checkpoint says: {_TAPE_REMEDY}")
         self._lost = self._log.cut(moment.length)
-        self.met = TextsMet.unpack(np.asarray(state["met"]))
+        self.met = TextsMet.unpack(np.asarray(state["met"]), self._ahead)
         # What was met behind the checkpoint is met again; what is known of it comes from the log alone.
         self.met.forget()
         path, length = self._log.path, moment.length

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -14,6 +16,9 @@ _FIRST_ROOM = 1024
 
 class TextsMet:
     """Texts by the order in which they were met; about 200 bytes each. One thread changes it, others may `pack` it.
+
+    Args:
+      undone: so many of the newest batches can be left out by `pack`.
 
     Attributes:
       texts: the texts, as annotators read them.
@@ -49,7 +54,10 @@ class TextsMet:
     paid: np.ndarray
     earned: np.ndarray
 
-    def __init__(self) -> None:
+    def __init__(self, undone: int = 0) -> None:
+        # Of each of the newest batches its number, the rows of its texts, and their counts and sums before it.
+        self._newest: deque[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = deque(maxlen=undone)
+        self._counting = threading.Lock()
         self.texts: list[str] = []
         self._rows: dict[str, int] = {}
         for name, dtype, empty in self._COLUMNS:
@@ -86,9 +94,11 @@ class TextsMet:
 
     # Two rows of a batch may be one text: they differ in bytes that annotators do not read.
 
-    def show(self, rows: np.ndarray, counts: np.ndarray) -> None:
-        """Takes note of a batch that showed the texts at `rows` in so many steps, int [N] both."""
-        np.add.at(self.count, rows, counts)
+    def show(self, rows: np.ndarray, counts: np.ndarray, number: int) -> None:
+        """Takes note of batch `number`, which showed the texts at `rows` in so many steps, int [N] both."""
+        with self._counting:
+            self._newest.append((number, rows, self.count[rows], self.earned[rows]))
+            np.add.at(self.count, rows, counts)
 
     def pay(self, rows: np.ndarray, values: np.ndarray, earned: np.ndarray) -> dict[str, float]:
         """Takes note of what a batch was paid for the texts at `rows`.
@@ -101,7 +111,8 @@ class TextsMet:
         Returns:
           The values of those texts that were never paid for before.
         """
-        np.add.at(self.earned, rows, earned)
+        with self._counting:
+            np.add.at(self.earned, rows, earned)
         new = (values != 0) & ~self.paid[rows]
         self.paid[rows[new]] = True
         pairs = zip(rows[new].tolist(), values[new].tolist(), strict=True)
@@ -124,10 +135,18 @@ class TextsMet:
         """Takes away all labels, and which texts were paid for."""
         self.label[:], self.probability[:], self.paid[:] = NO_LABEL, np.nan, False
 
-    def pack(self) -> np.ndarray:
-        """All of it as bytes, uint8 [n]; another thread may go on meeting texts, of which those up to now are packed."""
+    def pack(self, number: int) -> np.ndarray:
+        """All of it as bytes, uint8 [n]; another thread may go on meeting texts, of which those up to now are packed.
+
+        Counts and sums are those before batch `number`: a run that goes on from there meets it, and what came behind it, again.
+        """
         file, size = io.BytesIO(), len(self)
-        columns = {name: getattr(self, name)[:size] for name, *_ in self._COLUMNS}
+        with self._counting:
+            columns = {name: getattr(self, name)[:size].copy() for name, *_ in self._COLUMNS}
+            later = [one for one in reversed(self._newest) if one[0] >= number]
+        for _, rows, count, earned in later:
+            inside = rows < size
+            columns["count"][rows[inside]], columns["earned"][rows[inside]] = count[inside], earned[inside]
         texts = [text.encode() for text in self.texts[:size]]
         lengths = np.array([len(text) for text in texts], np.int64)
         np.savez_compressed(
@@ -136,10 +155,10 @@ class TextsMet:
         return np.frombuffer(file.getvalue(), np.uint8)
 
     @classmethod
-    def unpack(cls, data: np.ndarray) -> TextsMet:
-        """The inverse of `pack`."""
+    def unpack(cls, data: np.ndarray, undone: int = 0) -> TextsMet:
+        """The inverse of `pack`; `undone` as of the class."""
         with np.load(io.BytesIO(data.tobytes())) as arrays:
-            made, joined = cls(), arrays["_texts"].tobytes()
+            made, joined = cls(undone), arrays["_texts"].tobytes()
             made.texts = _split(joined, arrays["_lengths"])
             made._rows = {text: row for row, text in enumerate(made.texts)}
             while len(made.count) < len(made):
