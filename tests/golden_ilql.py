@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.algorithms.implicit_q import Settings, TextBatch
-from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.datasets.dialogues.collate import Quirks, truncated
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.datasets.dialogues.items import TokenItem, tokenise
 from motif_jax.datasets.dialogues.token_rewards import constant
@@ -107,15 +107,18 @@ def settings_of(case: Case) -> Settings:
     )
 
 
+def items_of(case: Case, quirks: Quirks = PUBLISHED) -> list[TokenItem]:
+    """The case's games from their texts, cut as it says."""
+    paid, most = case.arrays["batch/rewards"], case.options.get("max_len")
+    given = zip(case.texts, paid, strict=True)
+    return [truncated(item_of(text, case.options.get("tr", 0.0), each), most, quirks) for text, each in given]
+
+
 def batch_of(case: Case, quirks: Quirks = PUBLISHED, utterance: bool | None = None) -> TextBatch:
     """The case's games as a batch, made by the package from their texts; by `utterance`s or not where that is given."""
-    paid = case.arrays["batch/rewards"]
-    items = [
-        item_of(text, case.options.get("tr", 0.0), each) for text, each in zip(case.texts, paid, strict=True)
-    ]
     by_utterance = case.utterance if utterance is None else utterance
     plan = Layout(WordleTokenizer().delimiters.pad, by_utterance, case.options.get("max_len"), quirks)
-    items = [plan.cut(item) for item in items]
+    items = items_of(case, quirks)
     width = max(len(item.tokens) for item in items)
     tokens = max(len(item.action_indices) for item in items)
     utterances = max(len(item.utterance_action_indices) for item in items)

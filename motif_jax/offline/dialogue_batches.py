@@ -40,12 +40,14 @@ class Layout:
       by_utterance: an action is an utterance, not a token.
       max_len: tokens that are kept of an item; None: all.
       quirks: of the published code.
+      micro_batches: that a batch is made of, one behind the other.
     """
 
     pad: int
     by_utterance: bool = False
     max_len: int | None = None
     quirks: Quirks = _NO_QUIRKS
+    micro_batches: int = 1
 
     def batch(
         self, items: Sequence[TokenItem], width: int, most_tokens: int, most_utterances: int
@@ -59,7 +61,7 @@ class Layout:
           most_utterances: of a dialogue.
         """
         tokens, valid = collate.padded_tokens(items, self.pad, width)
-        by_token = collate.steps(items, False, self.quirks, most_tokens)
+        by_token = collate.steps(items, False, self.quirks, most_tokens, self.micro_batches)
         numbers = np.array([len(item.action_indices) for item in items])
         acts = np.arange(most_tokens) < numbers[:, None]
         if self.quirks.padded_positions and not self.by_utterance:
@@ -67,7 +69,7 @@ class Layout:
             acts[:, :1] |= (numbers[:, None] == 0) & valid[:, :1]
         found, step_of = by_token, np.broadcast_to(np.arange(most_tokens, dtype=np.int32), acts.shape)
         if self.by_utterance:
-            found = collate.steps(items, True, self.quirks, most_utterances)
+            found = collate.steps(items, True, self.quirks, most_utterances, self.micro_batches)
             step_of = np.zeros(acts.shape, np.int32)
             for row, item in enumerate(items):
                 step = np.searchsorted(item.utterance_action_indices, item.action_indices + 1)

@@ -89,7 +89,7 @@ def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> Layout:
     quirks = Quirks(
         compat.ilql_padded_positions, compat.ilql_utterance_int_reward, compat.ilql_utterance_truncation
     )
-    return Layout(pad, RULES[config.method.name].q in ("utterance", "mean"), most, quirks)
+    return Layout(pad, RULES[config.method.name].q in ("utterance", "mean"), most, quirks, config.accumulate)
 
 
 def room_of(config: ConfigDict, settings: ModelConfig) -> int | None:

@@ -157,9 +157,24 @@ def test_each_mended_quirk_changes_the_loss(name, quirks, changes, term) -> None
 def test_a_dialogue_without_actions_has_a_weight_as_published_only() -> None:
     marks = WordleTokenizer.delimiters
     item = golden_ilql.item_of("<s><g><g></s>", 0.0)
+    spoken = golden_ilql.item_of("<a>aaaaa</a>", 0.0)
     for quirks, wanted in ((Quirks(), 0), (golden_ilql.PUBLISHED, 1)):
-        batch = Layout(marks.pad, quirks=quirks).batch([item], 4, 3, 1)
-        assert batch.acts.sum() == batch.live.sum() == wanted
+        batch = Layout(marks.pad, quirks=quirks).batch([item, spoken], 8, 6, 1)
+        assert batch.acts[0].sum() == batch.live[0].sum() == wanted
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_published_positions_are_the_same_in_wider_arrays_and_beside_other_micro_batches(case: Case) -> None:
+    """The longest unfinished game of its own micro-batch has no more than its actions, as in the golden arrays."""
+    golden, quirks = batch_of(case), golden_ilql.PUBLISHED
+    items = golden_ilql.items_of(case, quirks)
+    longer = golden_ilql.item_of("<a>" + "aaaaa</a><b><b><b><b><b></s>" * 6, 0.0)
+    other = [longer] * len(items)
+    plan = Layout(WordleTokenizer.delimiters.pad, case.utterance, quirks=quirks, micro_batches=2)
+    batch = plan.batch([*other, *items], 100, 40, 8)
+    width = golden.live.shape[1]
+    np.testing.assert_array_equal(batch.live[len(items) :, :width], golden.live)
+    assert not batch.live[len(items) :, width:].any()
 
 
 def test_states_of_utterances_are_cut_by_their_own_places() -> None:

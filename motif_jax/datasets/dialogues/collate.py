@@ -16,8 +16,8 @@ class Quirks:
     """What the published code does otherwise, each off unless its switch is on.
 
     Attributes:
-      padded_positions: an unfinished dialogue that is shorter than the longest has one more live position, and one without actions a
-        weight at position 0 (`compat.ilql_padded_positions`).
+      padded_positions: an unfinished dialogue that is shorter than the longest of its micro-batch has one more live position, and
+        one without actions a weight at position 0 (`compat.ilql_padded_positions`).
       whole_rewards: rewards of utterances are cut to integers (`compat.ilql_utterance_int_reward`).
       utterances_by_tokens: with `max_len`, as many states of utterances are kept as of tokens (`compat.ilql_utterance_truncation`).
     """
@@ -69,7 +69,11 @@ def truncated(item: TokenItem, max_len: int | None, quirks: Quirks = Quirks()) -
 
 
 def steps(
-    items: Sequence[TokenItem], by_utterance: bool, quirks: Quirks = Quirks(), width: int | None = None
+    items: Sequence[TokenItem],
+    by_utterance: bool,
+    quirks: Quirks = Quirks(),
+    width: int | None = None,
+    micro_batches: int = 1,
 ) -> Steps:
     """The actions of items side by side.
 
@@ -78,6 +82,7 @@ def steps(
       by_utterance: an action is an utterance, not a token.
       quirks: of the published code.
       width: K; None: that of the item with the most.
+      micro_batches: how many of equal size the items are, one behind the other.
     """
     prefix = "utterance_" if by_utterance else ""
     parts = [
@@ -100,7 +105,11 @@ def steps(
         rewards = np.trunc(rewards)
     live = np.arange(most) < numbers[:, None]
     if quirks.padded_positions:
-        live = terminals[:, :most] == 0
+        # However wide the arrays are: published, those of a micro-batch were as wide as its longest.
+        most_of = numbers.reshape(micro_batches, -1).max(axis=1, initial=0)
+        live = (terminals[:, :most] == 0) & (
+            np.arange(most) < np.repeat(most_of, count // micro_batches)[:, None]
+        )
     return Steps(states, actions, rewards, terminals, live)
 
 
