@@ -22,10 +22,9 @@ FIXED_KIND = "glam_fixed_kind_per_env"
 # Published of DRRN: the first observation of an episode is not in its prompts.
 NO_FIRST_OBSERVATION = "drrn_first_observation"
 INSTRUCTION = "instruction"
-MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = 256, 3072, 8192
+MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = 256, 3072, 8192  # of a prompt for every three observations in it
 MOST_DISTRACTORS = 20  # with more, few rooms are left in which every object can be reached
 _OPTIONAL = {
-    "prompt": ArraySpec((PROMPT_BYTES,), "uint8"),
     "bot_action": ArraySpec((), "uint8"),
     INSTRUCTION: ArraySpec((instructions.LENGTH,), "uint8"),
 }
@@ -57,7 +56,8 @@ def make_spec(
         raise UserError(f"config.environment.name: there is no level {name!r}; {levels_in_words()}")
     _check(name, level, kind, language, observations, actions)
     _check_world(name, level, change, distractors)
-    optional = {**_OPTIONAL, **_grid_fields(level)}
+    prompt = ArraySpec((PROMPT_BYTES * -(-observations // 3),), "uint8")
+    optional = {"prompt": prompt, **_OPTIONAL, **_grid_fields(level)}
     unknown = sorted(set(fields) - set(optional))
     if unknown:
         raise ValueError(f"{name} has no fields {', '.join(unknown)}")
@@ -122,6 +122,9 @@ def _check(
     texts = not isinstance(actions, str) and all(isinstance(name, str) and name for name in actions)
     if not (texts and actions and len(set(actions)) == len(actions)):
         _refuse("actions", actions, "names of actions, each different and not empty")
+    # Prompts are kept in it.
+    if "".join(actions).encode("latin-1", "replace").decode("latin-1") != "".join(actions):
+        _refuse("actions", actions, "of the letters of western Europe (latin-1)")
 
 
 def _grid_fields(level: catalogue.Level) -> dict[str, ArraySpec]:
@@ -142,8 +145,8 @@ class BabyAIText:
 
     Observation: `image` uint8 [7, 7, 3], the view in codes (column, row, then object, colour and state; the agent
     stands at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], the clauses of what is seen, a line each,
-    and `text_count` int32, how often exactly this text was seen in this episode. Texts are latin-1, ended by zeros. On request: `prompt` uint8 [8192],
-    what a language model reads; `bot_action` uint8, what minigrid's bot would do now (255: it has no answer); `instruction` uint8
+    and `text_count` int32, how often exactly this text was seen in this episode. Texts are latin-1, ended by zeros. On request: `prompt` uint8 [8192]
+    (as many again for every further three observations), what a language model reads; `bot_action` uint8, what minigrid's bot would do now (255: it has no answer); `instruction` uint8
     [80], the mission's words by `instructions`; `grid`, `lit` and `pose`, the world as people see it.
 
     An episode is determined by the level, its kind of task and the seed, in the draws of the published fork. Of a level
@@ -321,7 +324,7 @@ class BabyAIText:
         if "prompt" in fields or self._tokenizer is not None:
             prompt = self._change(self._window.prompt(self._goal, self._actions, self._language))
             if "prompt" in fields:
-                out["prompt"][...] = encoded(prompt, PROMPT_BYTES, "a prompt")
+                out["prompt"][...] = encoded(prompt, len(out["prompt"]), "a prompt")
             if self._tokenizer is not None:
                 self._tokenizer.write(prompt, out["tokens"])
         if "bot_action" in fields:

@@ -168,6 +168,7 @@ def test_people_see_the_grid_and_what_the_agent_sees():
         (LOCAL, {"observations": 0}, "babyai_text.observations=0"),
         (LOCAL, {"actions": ("go", "go")}, "babyai_text.actions"),
         (LOCAL, {"actions": ()}, "babyai_text.actions"),
+        (LOCAL, {"actions": ("go", "вперёд")}, r"babyai_text.actions=.*latin-1"),
     ],
 )
 def test_bad_options_are_one_line(name, options, said):
@@ -189,6 +190,16 @@ def test_long_texts_are_an_error_and_none_is_near_it():
                 longest[name] = max(longest[name], len(decoded(out[name])))
     assert longest["text"] < TEXT_BYTES / 2
     assert longest["prompt"] < PROMPT_BYTES / 2
+
+
+def test_a_prompt_has_room_for_as_many_observations_as_are_asked_for():
+    env, out = started(
+        "BabyAI-BossLevel-v0", 1, fields=("prompt",), observations=60, actions=("gå", *ACTIONS)
+    )
+    lengths = [env.step(step % 2, out) and len(decoded(out["prompt"])) for step in range(60)]
+    assert PROMPT_BYTES < max(lengths) < len(out["prompt"]) / 2
+    assert "gå" in decoded(out["prompt"])
+    assert registry.spec(LOCAL, fields=("prompt",)).observation["prompt"].shape == (PROMPT_BYTES,)
 
 
 def test_names_are_known_without_minigrid():
