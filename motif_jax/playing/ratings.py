@@ -38,9 +38,11 @@ class EpisodeRater:
 
     Attributes:
       fields: observation fields that the episodes must keep to be rated.
+      description: the reward in one line for people.
     """
 
     fields: tuple[str, ...] = ()
+    description: str = ""
 
     def __init__(self, lookup: Callable[[np.ndarray], np.ndarray], count_exponent: float) -> None:
         self._lookup, self._exponent = lookup, count_exponent
@@ -109,8 +111,11 @@ def load_rater(config: Any, spec: Any) -> EpisodeRater:
     reward = rewards.load_intrinsic(config, spec, config.get("two_decimals"))
     assert reward is not None
     if reward.in_step is not None:
-        return ObservationRater(reward, config.count_exponent)
-    return EpisodeRater(lambda texts: reward.lookup(texts).values, config.count_exponent)
+        rater: EpisodeRater = ObservationRater(reward, config.count_exponent)
+    else:
+        rater = EpisodeRater(lambda texts: reward.lookup(texts).values, config.count_exponent)
+    rater.description = reward.description or config.kind
+    return rater
 
 
 class TextReward(NamedTuple):

@@ -13,6 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.rewards.intrinsic import IntrinsicReward, RewardSetup
+from motif_jax.rewards.learned import is_learned
 from motif_jax.rewards.load import FILE_SUFFIX, check_place, open_reward
 from motif_jax.rewards.message_table import MessageTable, Values
 from motif_jax.rewards.normalisation import Normalisation
@@ -34,10 +35,14 @@ class MotifReward(IntrinsicReward):
 
     def __init__(self, trained: TrainedReward, normalisation: Normalisation, setup: RewardSetup) -> None:
         self._trained, self._normalisation = trained, normalisation
-        shown = (
-            "no threshold" if normalisation.threshold is None else f"threshold {normalisation.threshold:g}"
+        # A reward that was learned online has a threshold of its own, which is no quantile.
+        which, quantile = (
+            ("checkpoint", "") if is_learned(trained.config) else ("evaluation", " (quantile {:g})")
         )
-        self.description = f"{trained.folder}, evaluation {trained.step}, {shown}"
+        shown = "no threshold"
+        if normalisation.threshold is not None:
+            shown = f"threshold {normalisation.threshold:g}{quantile.format(setup.config.quantile)}"
+        self.description = f"{trained.folder}, {which} {trained.step}, {shown}"
         self.table: MessageTable | None = None
         spec = setup.spec
         if trained.network.architecture.message_only:

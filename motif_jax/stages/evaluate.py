@@ -63,14 +63,14 @@ def _evaluate(config: ConfigDict, workdir: Path, stop: interruption.Interruption
     if len(chosen) < config.episodes:
         return interruption.EXIT_CODE
     # Before the films, which can fail and take long.
-    _write(config, workdir, player.plan, chosen)
+    _write(config, workdir, player.plan, player.reward, chosen)
     if config.show_best or config.record_every:
         return player.film(chosen, stop)
     return None
 
 
 def _write(
-    config: ConfigDict, workdir: Path, plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+    config: ConfigDict, workdir: Path, plan: Mapping[str, Any], reward: str, rows: Sequence[Mapping[str, Any]]
 ) -> None:
     rows = sorted(rows, key=lambda row: row["index"])
     summaries = measures.summarise_rows(rows, config.resamples, config.confidence)
@@ -94,7 +94,7 @@ def _write(
     title = f"{plan['policy']} on {plan['environment']}"
     note = (
         f"{len(rows)} episodes, {summary['steps']:,} steps, {rate:,.0f} steps/s; brackets: "
-        f"{100 * config.confidence:g} % intervals ({summary['intervals']}); intrinsic reward: {_said(plan['reward'])}"
+        f"{100 * config.confidence:g} % intervals ({summary['intervals']}); intrinsic reward: {reward}"
     )
     atomic_write_text(
         workdir / "table.md", f"{title}\n\n{text_tables.markdown(measures.HEADER, cells)}\n{note}\n"
@@ -104,13 +104,6 @@ def _write(
     header, shown = measures.fit_width(cells, console.width)
     console.print(text_tables.terminal(header, shown, title, note))
     print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, table.md")
-
-
-def _said(reward: Mapping[str, Any] | None) -> str:
-    if reward is None:
-        return "none"
-    threshold = "no threshold" if reward["quantile"] is None else f"quantile {reward['quantile']:g}"
-    return f"{reward['dir']}, evaluation {reward['step']}, {threshold}, count exponent {reward['count_exponent']:g}"
 
 
 def _pinned(workdir: Path) -> lineups.Pins:
@@ -129,11 +122,20 @@ def _pinned(workdir: Path) -> lineups.Pins:
 
 
 class _Player:
-    """Plays a lineup as config and plan.json say."""
+    """Plays a lineup as config and plan.json say.
+
+    Attributes:
+      plan: what is played, as it is kept in plan.json.
+      reward: the intrinsic reward in one line for people.
+    """
 
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
         self._lineup = lineups.open_lineup(config, _pinned(workdir))
+        rater, given = self._lineup.rater, self._lineup.reward
+        self.reward = "none"
+        if rater is not None and given is not None:
+            self.reward = f"{rater.description}, count exponent {given.count_exponent:g}"
         field = self._lineup.spec.expert_field if config.bot_agreement else None
         self._expert = () if field is None else (field,)
         self.plan = {**self._lineup.plan, "greedy": bool(config.greedy), "seed": config.seed}

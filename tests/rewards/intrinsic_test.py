@@ -41,7 +41,9 @@ def test_lookup_normalises_and_thresholds_with_the_evaluations_own_statistics(tr
         raw = np.asarray(model.network.reward(model.params, {"message": messages}))
         normalised = (raw - statistics["mean"]) / np.sqrt(statistics["variance"])
         threshold = statistics["quantiles"][9]
-        found = rewards.load_intrinsic(section(trained, step=step), SPEC).lookup(messages).values
+        reward = rewards.load_intrinsic(section(trained, step=step), SPEC)
+        assert reward.description == f"{trained}, evaluation {step}, threshold {threshold:g} (quantile 0.5)"
+        found = reward.lookup(messages).values
         np.testing.assert_allclose(found, normalised * (normalised > threshold), rtol=1e-4, atol=1e-5)
         found = (
             rewards.load_intrinsic(section(trained, step=step, quantile=None), SPEC).lookup(messages).values

@@ -88,6 +88,8 @@ def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
         section = {"kind": "motif", "dir": str(file), "step": None, "normalise": True, "quantile": 0.5}
         other = rewards.load_intrinsic(ConfigDict(section), spec)
         assert other is not None
+        assert other.description.startswith(f"{file}, checkpoint {there.trained.step}, ")
+        assert "quantile" not in other.description
         other.start()
         np.testing.assert_array_equal(other.lookup(as_rows(TEXTS)[0]).values, there.intrinsic(TEXTS))
     config = load_config("import_reward", "")

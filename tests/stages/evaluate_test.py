@@ -8,6 +8,7 @@ from motif_jax.reports import evaluation_files
 from motif_jax.reports.evaluation_files import encode_actions, read_rows
 from motif_jax.reports.film_files import Films
 from motif_jax.stages import evaluate
+from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
@@ -35,6 +36,26 @@ def test_damaged_actions_are_named(tmp_path, actions):
     path.write_text(f"{good}\n{damaged}\n")
     with pytest.raises(UserError, match=r"jsonl is damaged in line 2 .*take out that line"):
         read_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("table", "table of 1 texts, "), ("bag_of_words", "likeness to the goal, hashed letters, ")],
+)
+def test_the_table_says_of_a_reward_what_applies_to_it(tmp_path, kind, said):
+    (tmp_path / "texts.json").write_text('{"which cue?": 1}')
+    trained = load_config("train_agent", "recall")
+    trained.reward.update({"kind": kind, "table": str(tmp_path / "texts.json"), "intrinsic_coefficient": 0.1})
+    run_folder.describe(tmp_path / "agent", run_folder.as_plain(trained))
+    config, workdir = load_config("evaluate", "smoke"), tmp_path / "evaluation"
+    config.agent.dir, config.workers = str(tmp_path / "agent"), 1
+    evaluate.check(config, workdir)
+    assert evaluate.run(config, workdir) is None
+    note = (workdir / "table.md").read_text().splitlines()[-1]
+    assert f"intrinsic reward: {said}" in note
+    assert note.endswith(", count exponent 3")
+    assert "quantile" not in note
+    assert "evaluation None" not in note
 
 
 def test_games_that_are_played_already_are_recorded_when_they_shall_be(tmp_path):
