@@ -175,6 +175,15 @@ def test_a_killed_evaluation_goes_on(agent: Path, tmp_path: Path) -> None:
         # Of other tasks, whose files no agent names.
         ({"agent": None, "task": "scenes", "policy": "guessing"}, "scenes.folder"),
         ({"agent": None, "task": "reddit", "policy": "friendly"}, "reddit.folder"),
+        # Votes are known of recorded comments alone.
+        (
+            {"agent": None, "task": "reddit", "policy": "friendly", "options": '{"reward": "upvote"}'},
+            "options: reward=upvote",
+        ),
+        (
+            {"agent": None, "task": "reddit", "policy": "friendly", "options": '{"reward": "upvote_model"}'},
+            "options: reward=upvote",
+        ),
         ({"agent": None, "task": "visdial", "policy": "remote", "url": "http://127.0.0.1:9"}, "visdial.data"),
         ({"agent": None}, "agent"),
         ({"agent": "nowhere"}, "agent"),

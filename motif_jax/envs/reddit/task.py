@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -139,9 +138,9 @@ class Reddit(TextTask):
         if given["reward_scale"] is None:
             given["reward_scale"] = scale_of(given["reward"])
         for key in ("reward_scale", "reward_shift"):
-            self._require(_finite(given[key]), key, "a finite number")
+            self._require(checks.is_finite(given[key]), key, "a finite number")
         self._require(
-            given["cutoff"] is None or _finite(given["cutoff"]), "cutoff", "a finite number, or None"
+            given["cutoff"] is None or checks.is_finite(given["cutoff"]), "cutoff", "a finite number, or None"
         )
         for key, least in (("num_comments", 1), ("vocab_size", 1)):
             good = type(given[key]) is int and given[key] >= least
@@ -222,7 +221,7 @@ class Reddit(TextTask):
                 "scores",
                 f"scores of {wanted} with reward={reward}, these are of {judge}",
             )
-        good = isinstance(found, dict) and all(map(_finite, found.values()))
+        good = isinstance(found, dict) and all(map(checks.is_finite, found.values()))
         self._require(good, "scores", 'a JSON object, a text -> its score, such as {"thanks": 0}')
         return found
 
@@ -296,9 +295,9 @@ class Reddit(TextTask):
         """See `TextTask`; the files are read."""
         super().check(kind, policy)
         if kind == GAMES:
-            unscored = self.options["reward"] == "upvote_model" and not self.options["upvote_run"]
-            known = self.options["reward"] == "upvote" or unscored
-            self._require(not known, "reward", "another for games: this one knows recorded comments alone")
+            self._require(
+                not self._of_the_record, "reward", "another for games: this one knows recorded comments alone"
+            )
             checks.require(
                 policy.strip() in ("recorded", "friendly"), "policy", policy, "recorded or friendly"
             )
@@ -315,14 +314,27 @@ class Reddit(TextTask):
             "a file with what a model expects of each comment, a probability, for reward=upvote_model; or give upvote_run, a run of train_upvote",
         )
 
+    @property
+    def _of_the_record(self) -> bool:
+        """Whether nothing says what a new reply is paid."""
+        reward = self.options["reward"]
+        return reward == "upvote" or (reward == "upvote_model" and not self.options["upvote_run"])
+
     def check_episodes(self) -> None:
         """See `TextTask`."""
+        if self._of_the_record:
+            raise UserError(
+                f"config.options: reward={self.options['reward']} knows recorded comments alone, and new replies are to be paid: give "
+                'another, {"reward": "upvote_model", "upvote_run": RUN}, RUN of train_upvote'
+            )
         self._require(
             bool(self.options["folder"]),
             "folder",
             f"a folder of comments, or {FOLDER}/ of a run of collect_text or train_text that made some",
         )
         len(self.comments)
+        if REWARDS[self.options["reward"]]:
+            len(self._known)
 
     @functools.cached_property
     def _recorded(self) -> list[Reply]:
@@ -370,8 +382,3 @@ class Recorded:
         """See `DialogueStream`."""
         del rng
         return Dialogues.of(item.to_sequence() for item in self._items[first : first + count])
-
-
-def _finite(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and abs(value) <= sys.float_info.max
