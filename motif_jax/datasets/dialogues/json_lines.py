@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
@@ -53,7 +53,8 @@ def _dialogue(content: Any) -> Dialogue:
     actions = [bool(action) for _, action in sequence]
     if not all(isinstance(text, str) for text in texts) or not isinstance(done, bool):
         raise TypeError("a text is none, or done neither true nor false")
-    if not all(_finite(reward) for reward in paid):
+    "".join(texts).encode()  # half a character, as JSON may have it, is a ValueError that says so
+    if not all(checks.is_finite(reward) for reward in paid):
         raise ValueError("a reward is no finite number")
     if len(paid) == sum(actions) != len(actions):
         of_actions = iter(paid)
@@ -65,7 +66,3 @@ def _dialogue(content: Any) -> Dialogue:
     rewards = tuple(float(reward) if action else None for reward, action in zip(paid, actions, strict=True))
     meta = {key: value for key, value in content.items() if key not in ("sequence", "reward", "done")}
     return Dialogue(tuple(texts), rewards, done, meta)
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

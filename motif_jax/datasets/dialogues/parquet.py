@@ -113,13 +113,21 @@ def read(path: str | Path) -> Dialogues:
     actions = np.asarray(flat_rewards.is_valid())
     if not np.isfinite(values[actions]).all():
         raise UserError(f"{path}: a reward is not finite")
+    known = metas.to_pylist()
+    for meta in dict.fromkeys(known):
+        try:
+            parse_json(meta, dict)
+        except ValueError as error:
+            raise UserError(
+                f"{path}: meta of row {known.index(meta)} must be a JSON object, such as {{}} ({error})"
+            ) from None
     return Dialogues(
         starts - starts[0],
         np.array(flat_texts.to_pylist(), object),
         np.where(actions, values, 0.0),
         actions,
         np.asarray(terminals, bool),
-        np.array(metas.to_pylist(), object),
+        np.array(known, object),
     )
 
 

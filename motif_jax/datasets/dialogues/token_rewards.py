@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json
 
@@ -36,8 +36,7 @@ def from_file(path: str | Path, scale: float = 1.0, shift: float = 0.0) -> Token
     remedy = 'give a file such as {"262": 0.01}, the number of a token and its value'
     found: dict[int, float] = {}
     for token, value in read_json(path, remedy).items():
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not (token.isascii() and token.isdigit() and number):
+        if not (token.isascii() and token.isdigit() and checks.is_finite(value)):
             raise UserError(f"{path}: {token}: {value} is no value of a token: {remedy}")
         found[int(token)] = float(value)
     return by_token(found, scale, shift)

@@ -59,6 +59,10 @@ def test_parquet_of_others(tmp_path):
         ({"texts": [["a", None]]}, "1 texts are missing"),
         ({"terminal": [None]}, "values of terminal are missing"),
         ({"texts": [3]}, "is not what dialogues have"),
+        ({"meta": ["none"]}, "meta of row 0 must be a JSON object.*no JSON"),
+        ({"meta": [""]}, "meta of row 0 must be a JSON object.*empty"),
+        ({"meta": ["null"]}, "meta of row 0 must be a JSON object.*NoneType"),
+        ({"meta": ["[1]"]}, "meta of row 0 must be a JSON object.*list"),
     ],
 )
 def test_damaged_files(tmp_path, change, why):
@@ -100,7 +104,7 @@ def test_token_rewards_of_a_file(tmp_path):
     (tmp_path / "t.json").write_text('{"3": 0.25, "7": -1}')
     reward = token_rewards.from_file(tmp_path / "t.json", scale=2.0, shift=0.5)
     assert reward(np.array([3, 7, 1])).tolist() == [1.0, -1.5, 0.5]
-    for content in ('{"a": 1}', '{"1": "x"}', '{"1": NaN}', "[1]"):
+    for content in ('{"a": 1}', '{"1": "x"}', '{"1": NaN}', f'{{"1": {10**400}}}', "[1]"):
         (tmp_path / "t.json").write_text(content)
         with pytest.raises(UserError, match=r"t\.json"):
             token_rewards.from_file(tmp_path / "t.json")
