@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import math
 import time
 import urllib.error
 import urllib.parse
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from motif_jax.envs.visdial.environment import History
+from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
@@ -142,7 +142,7 @@ def _timed_out(reason: Any) -> bool:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not checks.is_finite(value):
         raise ValueError(f"{value!r} is no finite number")
     return float(value)
 

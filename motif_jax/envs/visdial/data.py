@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import NO_ARRAY, parse_json
 
@@ -97,17 +97,17 @@ def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
         )
     found = []
     for scene, row in zip(scenes, cache, strict=True):
-        if not isinstance(row, list) or len(row) != len(scene.answers) + 1 or not all(map(_finite, row)):
+        if (
+            not isinstance(row, list)
+            or len(row) != len(scene.answers) + 1
+            or not all(map(checks.is_finite, row))
+        ):
             raise UserError(
                 f"config.{key}={path}: dialogue {scene.image} must have {len(scene.answers) + 1} finite numbers, the initial "
                 "value and one for each answer"
             )
         found.append(scene._replace(initial=float(row[0]), progress=tuple(map(float, row[1:]))))
     return found
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class Features:

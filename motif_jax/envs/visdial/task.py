@@ -83,8 +83,8 @@ class VisDial(TextTask):
         ):
             self._require(given[key] in allowed, key, f"one of {', '.join(allowed)}")
         for key in ("goal", "percentile", "yes_no_reward", "reward_scale", "reward_shift"):
-            self._require(_number(given[key]), key, "a finite number")
-        self._require(_number(given["timeout_seconds"]) and given["timeout_seconds"] > 0, "timeout_seconds",
+            self._require(checks.is_finite(given[key]), key, "a finite number")
+        self._require(checks.is_finite(given["timeout_seconds"]) and given["timeout_seconds"] > 0, "timeout_seconds",
                       "a number above 0")  # fmt: skip
         for key, least in (("attempts", 1), ("vocab_size", 0)):
             self._require(
@@ -165,10 +165,9 @@ class VisDial(TextTask):
         """See `TextTask`; the files are read."""
         super().check(kind, policy)
         if kind == RECORDED:
-            if self.rules.mode == "env_stops":
-                self._require(
-                    bool(self.options["reward_cache"]), "reward_cache", "a file: it says where dialogues end"
-                )
+            unpaid = self.rules.mode != "env_stops" and self.rules.scale == 0
+            allowed = "a file: it says what answers were worth, and where dialogues end (with mode=10_stop or agent_stops reward_scale=0 wants none)"
+            self._require(bool(self.options["reward_cache"]) or unpaid, "reward_cache", allowed)
             if self.options["features"]:
                 len(self.features)
             self._more()
@@ -254,7 +253,3 @@ class Valued:
         known = scene._replace(initial=values[0], progress=tuple(values[1:]))
         whole = recorded(known, self._rules)[-1].to_sequence()
         return whole._replace(meta={**whole.meta, "values": values})
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))

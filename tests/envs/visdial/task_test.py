@@ -178,6 +178,7 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
     (tmp_path / "few.json").write_text(json.dumps(made_up.CACHE[:2]))
     (tmp_path / "short.json").write_text(json.dumps([*made_up.CACHE[:2], [0.5, 0.1]]))
     (tmp_path / "nan.json").write_text(json.dumps([*made_up.CACHE[:2], [0.5, *[float("nan")] * 10]]))
+    (tmp_path / "huge.json").write_text(json.dumps([*made_up.CACHE[:2], [10**400] * 11]))
     with h5py.File(tmp_path / "two.h5", "w") as file:
         file["images_train"] = np.zeros((2, 4))
         file["images_val"] = np.zeros(3)
@@ -185,6 +186,7 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
         "few": "holds 2 dialogues, must have the 3",
         "short": "dialogue 2 must have 11 finite numbers",
         "nan": "dialogue 2 must have 11 finite numbers",
+        "huge": "dialogue 2 must have 11 finite numbers",
     }.items():
         assert told in refused({**files, "reward_cache": str(tmp_path / f"{name}.json")})
     two = {**files, "features": str(tmp_path / "two.h5")}
@@ -195,6 +197,10 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
     assert "config.visdial.features=''" in refused({**files, "features": "", **url}, "games")
     assert "config.visdial.data=''" in refused({**files, "data": ""})
     assert "config.visdial.reward_cache=''" in refused({**files, "reward_cache": ""})
+    for mode in ("10_stop", "agent_stops"):
+        assert "config.visdial.reward_cache=''" in refused({**files, "mode": mode, "reward_cache": ""})
+        # Who imitates needs no rewards, and says so.
+        VisDial({**files, "mode": mode, "reward_cache": "", "reward_scale": 0.0}).check("recorded", "")
     (tmp_path / "d.json").write_text('[{"caption": "a", "dialog": [{"question": "b"}]}]')
     assert "dialogue 0 is none (no 'answer')" in refused(files)
     (tmp_path / "d.json").write_text("[")
