@@ -181,7 +181,8 @@ class Questioner(TextPolicy):
     """
 
     def __init__(self, shares: dict[str, float]) -> None:
-        self._names, self._shares = list(shares), list(shares.values())
+        # numpy takes no sum that is as far from 1 as that of written digits may be.
+        self._names, self._shares = list(shares), [share / sum(shares.values()) for share in shares.values()]
 
     def ask(self, caption: str, said: Sequence[tuple[str, str]], rng: np.random.Generator) -> str:
         """The next question after (question, answer) of each turn so far."""

@@ -219,6 +219,11 @@ def test_no_questioner(policy):
         questioner(policy)
 
 
+def test_probabilities_of_few_digits_are_drawn_from():
+    asker = questioner("informed 0.3333333, guessing 0.3333333, careless 0.3333333")
+    assert asker.ask("a street.", [], np.random.default_rng(0))
+
+
 @pytest.mark.parametrize(("option", "value"), [("num_val", 0), ("num_train", 1.5), ("folder", "nowhere")])
 def test_values_that_are_not_allowed(option, value):
     with pytest.raises(UserError, match=rf"config\.scenes.{option}="):
