@@ -51,14 +51,19 @@ class Tweet(NamedTuple):
 
 
 def rows_of(text: str) -> tuple[int, ...]:
-    """The first run of rows of five squares in a text, up to six, as colour codes; none where there is none."""
+    """The first run of rows of five squares in a text, up to six or the one that wins, as colour codes; none where there is none."""
     found: list[int] = []
     for line in text.split("\n"):
         if len(line) == LENGTH and all(square in SQUARES for square in line) and len(found) < TRIES:
             found.append(sum(SQUARES[square] * 3**place for place, square in enumerate(line)))
         elif found:
             break
-    return tuple(found)
+    return _until_won(found)
+
+
+def _until_won(codes: Sequence[int]) -> tuple[int, ...]:
+    """What stands behind the row that wins is no guess."""
+    return tuple(codes[: codes.index(ALL_HERE) + 1] if ALL_HERE in codes else codes)
 
 
 def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
@@ -181,7 +186,7 @@ def read_structure(path: str | Path) -> tuple[list[Tweet], Guesses]:
     data = read_json(path, _REMEDY, keys=("games", "transitions"))
     try:
         guesses = Guesses.read(data["transitions"])
-        tweets = [Tweet(str(word), tuple(CODES[row] for row in rows)) for word, rows in data["games"]]
+        tweets = [Tweet(str(word), _until_won([CODES[row] for row in rows])) for word, rows in data["games"]]
         if not tweets or not all(1 <= len(tweet.codes) <= TRIES for tweet in tweets):
             raise ValueError("games must have one to six rows each")
     except (LookupError, ValueError, TypeError, AttributeError) as error:

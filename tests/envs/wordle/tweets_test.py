@@ -33,6 +33,13 @@ def test_rows_of_a_text():
     assert len(tweets.rows_of("\n".join(["⬛⬛⬛⬛⬛"] * 9))) == 6
 
 
+def test_a_game_ends_with_the_row_that_wins(tmp_path):
+    assert tweets.rows_of("⬛⬛⬛⬛⬛\n🟩🟩🟩🟩🟩\n🟩🟩🟩🟩⬛") == (0, 242)
+    guesses = Guesses.of(WORDS, GUESSES)
+    tweets.write_structure(tmp_path / "t.json", [Tweet("panic", (0, 242, 0))], guesses)
+    assert tweets.read_structure(tmp_path / "t.json")[0] == [Tweet("panic", (0, 242))]
+
+
 def test_simulated_tweets_are_read_as_they_were_played(tmp_path):
     table = WordTable(DAYS)
     player = parse("mixture(0.5, fitting, random)").player(table)
