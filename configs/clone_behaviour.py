@@ -56,7 +56,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
 
     # What a language agent is made of.
     config.update({name: training[name] for name in ("network", "lora") if name in training})
-    # Where the agent plays afterwards; of our trajectories name and options are theirs.
+    # Where the agent plays afterwards; of our trajectories name and options are theirs, and so is the wording of French goals
+    # (compat.glam_french_goal).
     config.environment = training.environment
     config.environment.name = placeholder(str)
 

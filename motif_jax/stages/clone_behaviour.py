@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ def cloned(config: ConfigDict) -> ConfigDict:
 
 
 def resolved(config: ConfigDict) -> ConfigDict:
-    """A copy in which the environment is that of the trajectories, where these say it.
+    """A copy in which the environment is that of the trajectories, and its prompts are worded as theirs, where these say it.
 
     Raises:
       UserError: nobody says it, or both do and differ.
@@ -105,7 +106,22 @@ def resolved(config: ConfigDict) -> ConfigDict:
         for key in section.babyai_text:
             if key in said["options"]:
                 section.babyai_text[key] = said["options"][key]
+        _take_wording(config, said["options"].get("compat", {}))
     return config
+
+
+def _take_wording(config: ConfigDict, switches: Mapping[str, bool]) -> None:
+    """Lets the agent read what stands in its trajectories; of their `switches` those that are off need not be named."""
+    from motif_jax.envs.babyai_text import catalogue
+    from motif_jax.envs.babyai_text.environment import FRENCH_GOAL, NO_FIRST_OBSERVATION
+
+    level = catalogue.find(config.environment.name)
+    own = level.language if level is not None else ""
+    if (config.environment.babyai_text.language or own) == catalogue.FRENCH:
+        config.compat[FRENCH_GOAL] = bool(switches.get(FRENCH_GOAL))
+    if switches.get(NO_FIRST_OBSERVATION):
+        with config.unlocked():
+            config.compat[NO_FIRST_OBSERVATION] = True
 
 
 def _network(config: ConfigDict) -> LanguageAgent:

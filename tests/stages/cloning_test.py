@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.trajectories import parquet
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.online import settings
 from motif_jax.published import trajectories as published
 from motif_jax.stages import clone_behaviour, collect_trajectories
 from motif_jax.support.checkpoints import Checkpoints
@@ -91,6 +93,26 @@ def test_what_cannot_be_cloned_is_refused(collected, model, tmp_path):
     with pytest.raises(UserError, match="holds no trajectories"):
         clone_behaviour.check(cloning(collected, model, trajectories=str(tmp_path)), tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("switches", [{}, {"glam_french_goal": True, "drrn_first_observation": True}])
+def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, model, switches):
+    options = {"language": "french", "observations": 1, "max_episode_steps": None}
+    options |= {"compat": switches} if switches else {}
+    about = {"environment": "BabyAI-GoToLocal-v0", "options": options, "actions": list(ACTIONS)}
+    parquet.write(tmp_path / parquet.FILE, [parquet.Episode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0])], about)
+    for french_goal in (True, False):
+        asked = cloning(tmp_path, model, **{"compat.glam_french_goal": french_goal}).lock()
+        found = settings.environment_options(clone_behaviour.resolved(asked))
+        for name in ("glam_french_goal", "drrn_first_observation"):
+            assert found["compat"][name] == bool(switches)
+        assert found["language"] == "french"
+
+
+def test_a_wording_without_a_meaning_is_left_as_it_is(collected, model):
+    """Goals are English: runs that were begun with either value go on."""
+    asked = cloning(collected, model, **{"compat.glam_french_goal": True})
+    assert clone_behaviour.resolved(asked).compat.glam_french_goal
 
 
 # It dies between the second evaluation and the third.
