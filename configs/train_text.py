@@ -117,7 +117,7 @@ def _base() -> ConfigDict:
     config.data = placeholder(str)
     config.kind = "games"
     config.policy = "mixture(0.5, optimal, repeat(optimal))"
-    # What losses are measured on: a share of the data, or other data; of a stream always dialogues that are drawn beforehand.
+    # What losses are measured on: a share of the data (1 of n where it is 1 / n; of groups, where dialogues belong to one), or other data; of a stream always dialogues that are drawn beforehand.
     config.held_out = ConfigDict({"share": 0.02, "data": placeholder(str)})
     # Which dialogues are learned from (%BC): the best or the worst part by return, those with a return of at least `cutoff`.
     config.filter = ConfigDict({"top": 1.0, "bottom": 1.0, "cutoff": placeholder(float)})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,9 +165,12 @@ def _write(
     }
     dialogues = parquet.read(source.path)
     others = parquet.read(source.held_out) if source.held_out else None
-    every = round(1 / config.held_out.share)
-    turn = seeds.derive(config.seed, "held out") % every
-    held = np.arange(len(dialogues)) % every == turn if others is None else np.zeros(len(dialogues), bool)
+    held = (
+        _held(dialogues, config.held_out.share, config.seed)
+        if others is None
+        else np.zeros(len(dialogues), bool)
+    )
+    about["split"] = digests.of_bytes(held.tobytes())  # those of older versions may be others
     chosen: dict[str, Iterator[Dialogue]] = {
         TRAIN: (dialogues[int(i)] for i in np.flatnonzero(~held)),
         HELD_OUT: iter(others) if others is not None else (dialogues[int(i)] for i in np.flatnonzero(held)),
@@ -174,17 +180,19 @@ def _write(
     for part, count in counts.items():
         if not count:
             raise UserError(
-                f"config.data={config.data}: too few dialogues ({len(dialogues)}), there is none {'to learn from' if part == TRAIN else 'to hold out'}"
+                f"config.data={config.data}: too few dialogues ({len(dialogues)}, or groups of them), there is none {'to learn from' if part == TRAIN else 'to hold out'}"
             )
     with ExitStack() as stack:
         progress = stack.enter_context(Progress(sum(counts.values()), "dialogues", "tokenise"))
         done = 0
         for part, count in counts.items():
-            if (folder / part / layout.MANIFEST).is_file():
-                done += count
-                continue
-            columns = (token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS)
             whole = {**about, "part": part}
+            if (folder / part / layout.MANIFEST).is_file():
+                if TokensDataset(folder / part).manifest["source"] == whole:
+                    done += count
+                    continue
+                shutil.rmtree(folder / part)  # its other part is missing, and would be of another split
+            columns = (token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS)
             writer = stack.enter_context(
                 TokensWriter(folder / part, tokenizer.size, vocabulary, *columns, whole)
             )
@@ -202,6 +210,22 @@ def _write(
                         return False
             writer.commit()
     return True
+
+
+def _units(dialogues: Dialogues) -> np.ndarray:
+    """Which dialogues stay together, int64 [N]: those of one `group` of their `meta` have one number, the others one each."""
+    numbers: dict[str, int] = {}
+    groups = (json.loads(meta).get("group") for meta in dialogues.metas)
+    names = (f"alone {place}" if group is None else json.dumps(group) for place, group in enumerate(groups))
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
+
+
+def _held(dialogues: Dialogues, share: float, seed: int) -> np.ndarray:
+    """Which dialogues are held out, bool [N]: evenly spread, 1 of n where the share is 1 / n; of groups all or none."""
+    units, exact = _units(dialogues), Fraction(share).limit_denominator(10**6)
+    turn = seeds.derive(seed, "held out") % round(1 / share)
+    places = np.arange(units.max(initial=-1) + 2) + exact.denominator - 1 - turn
+    return (np.diff(places * exact.numerator // exact.denominator) > 0)[units]
 
 
 def _tokenised(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text import registry
 from motif_jax.offline import dialogue_data
 from motif_jax.offline.dialogue_batches import Layout, StreamBatches
+from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 from tests.toy_text import Task
@@ -119,6 +122,56 @@ def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
     )
     with pytest.raises(UserError, match=rf"^config\.{key}"):
         told(("abc", "abcdefgh"), (None, 1.0), by_utterance=True)
+
+
+def split(tmp_path: Path, share: float, groups: list[Any]) -> tuple[list[str], list[str]]:
+    """The words of dialogues with these groups that are learned from, and those held out."""
+    letters = Task({}).tokenizer()
+    words = [f"{chr(97 + place // 26)}{chr(97 + place % 26)}" for place in range(len(groups))]
+    said = [
+        Dialogue((word,), (1.0,), True, {} if group is None else {"group": group})
+        for word, group in zip(words, groups, strict=True)
+    ]
+    parquet.write(tmp_path / "d.parquet", [Dialogues.of(said)], {})
+    config = load_config("train_text", "wordle_bc")
+    config.data, config.held_out.share = str(tmp_path / "d.parquet"), share
+    source = dialogue_data.source_of(config)
+    found = dialogue_data.split_tokens(config, source, letters, tmp_path / "tokens", lambda: False)
+    assert found is not None
+    train, held_out = ([letters.decode(each.tokens[start + 1 : start + 3].tolist()) for start in each.offsets[:-1]] for each in found)  # fmt: skip
+    assert sorted([*train, *held_out]) == words
+    return train, held_out
+
+
+def test_a_share_is_held_out_as_it_is_given(tmp_path: Path) -> None:
+    train, held_out = split(tmp_path / "most", 0.4, [None] * 100)
+    assert (len(train), len(held_out)) == (60, 40)
+    # 1 of n is the same one as ever.
+    turn = seeds.derive(load_config("train_text").seed, "held out") % 10
+    _, held_out = split(tmp_path / "tenth", 0.1, [None] * 40)
+    assert held_out == [f"{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(turn, 40, 10)]
+
+
+def test_dialogues_of_a_group_are_held_out_together(tmp_path: Path) -> None:
+    groups = [None, None, *[place // 3 for place in range(60)], "last", 0, "last", None]
+    train, held_out = split(tmp_path, 0.25, groups)
+    of = {
+        f"{chr(97 + n // 26)}{chr(97 + n % 26)}": group for n, group in enumerate(groups) if group is not None
+    }
+    assert not {of.get(word) for word in train} & {of.get(word) for word in held_out} - {None}
+    assert abs(len(held_out) / len(groups) - 0.25) < 0.05
+
+
+def test_a_part_of_another_split_is_made_anew(tmp_path: Path) -> None:
+    """Of an older version that was killed between the two."""
+    whole = split(tmp_path, 0.4, [None] * 20)
+    manifest = tmp_path / "tokens" / "train" / "tokens.json"
+    shutil.rmtree(tmp_path / "tokens" / "held_out")
+    told = json.loads(manifest.read_text())
+    del told["source"]["split"]
+    manifest.write_text(json.dumps(told))
+    assert split(tmp_path, 0.4, [None] * 20) == whole
+    assert "split" in json.loads(manifest.read_text())["source"]
 
 
 def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path) -> None:
