@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,11 +22,13 @@ class Item(NamedTuple):
       text: of the item.
       prompt: before it.
       place: bytes of its file that are read with it, about.
+      parts: what the text is made of where tokens are to end where a part does; empty: of itself.
     """
 
     text: str
     prompt: str = ""
     place: int = 0
+    parts: Sequence[str] = ()
 
 
 def find(names: str, key: str = "texts") -> list[Path]:
@@ -128,14 +130,18 @@ def _parquet(path: Path) -> Iterator[Item]:
 
 
 def _dialogues(file: Any, size: int) -> Iterator[Item]:
-    """Of each action of a dialogue: what was said before it, and the action with what was said until the next."""
+    """Of each action of a dialogue: what was said before it, and the action with what was said until the next.
+
+    An agent chooses between actions by themselves: in tokens that run over their ends it would never have learned to say them.
+    """
     share = size // max(1, file.metadata.num_rows)
     for batch in file.iter_batches(batch_size=1024, columns=list(_DIALOGUES)):
         for row in batch.to_pylist():
             texts = row["texts"]
             turns = [place for place, reward in enumerate(row["rewards"]) if reward is not None]
             for place, after in zip(turns, [*turns[1:], len(texts)], strict=True):
-                yield Item("".join(texts[place:after]), "".join(texts[:place]), share // len(turns))
+                said = texts[place:after]
+                yield Item("".join(said), "".join(texts[:place]), share // len(turns), said)
 
 
 def _item(row: object, where: str, size: int) -> Item:

@@ -44,9 +44,8 @@ def make_tokenizer(config: ConfigDict, architecture: str, folder: Path) -> Path:
     """Makes the tokenizer of a run's texts, unless a start before has; returns its folder."""
     if not (folder / FILE).is_file():
         paths, settings = corpus.find(config.texts), config.tokenizer
-        texts = (
-            part for item in corpus.read(paths, config.text_item) for part in (item.prompt, item.text) if part
-        )
+        items = corpus.read(paths, config.text_item)
+        texts = (part for item in items for part in (item.prompt, *(item.parts or (item.text,))) if part)
         print(f"making a tokenizer of at most {settings.vocab_size:,} tokens", flush=True)
         some = itertools.islice(texts, settings.most_texts)
         byte_pairs.save(
@@ -127,7 +126,7 @@ def _write(
         "files": {str(path): digests.of_file(path) for path in [*paths, *held_paths]},
         "item": config.text_item,
     }
-    source |= {"held_out": config.held_out.share, "longest": longest or 0}
+    source |= {"held_out": config.held_out.share, "longest": longest or 0, "parts": "apart"}
     every = round(1 / config.held_out.share)
     turn = seeds.derive(config.seed, "held out") % every
     total = sum(path.stat().st_size for path in [*paths, *held_paths])
@@ -193,9 +192,10 @@ class _Part:
         encoded = self._tokenizer.encode([item.prompt for item in items], special=self._whole_prompts)
         # What has no prompt has no tokens of one.
         prompts = [tokens if item.prompt else [] for item, tokens in zip(items, encoded, strict=True)]
-        for item, prompt, text in zip(
-            items, prompts, self._tokenizer.encode([item.text for item in items], special=False), strict=True
-        ):
+        parts = [item.parts or (item.text,) for item in items]
+        pieces = iter(self._tokenizer.encode([piece for of in parts for piece in of], special=False))
+        for item, prompt, of in zip(items, prompts, parts, strict=True):
+            text = itertools.chain.from_iterable(itertools.islice(pieces, len(of)))
             tokens = [*prompt, *text, self._end][: self._longest]
             if len(prompt) >= len(tokens):
                 raise UserError(

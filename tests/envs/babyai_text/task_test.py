@@ -171,3 +171,4 @@ def test_a_collection_is_read_as_prompts_and_texts(tmp_path):
     assert [(item.prompt, item.text) for item in items] == [
         (step.texts[0], step.texts[1] + step.texts[2]) for step in found
     ]
+    assert [tuple(item.parts) for item in items] == [step.texts[1:] for step in found]

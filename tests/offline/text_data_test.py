@@ -1,0 +1,44 @@
+"""Texts as the tokens that a language model is trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.language.tokens import candidate_rows
+from motif_jax.offline import text_data
+from tests.stages.pretraining import config_of
+
+
+@pytest.mark.parametrize("phrases", [False, True])
+def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path: Path, phrases: bool) -> None:
+    """A model that learned a token across the end of an action would never have learned to say the action alone."""
+    seen = " \n Observation 1: You see a wall 2 steps forward, "
+    played = [
+        Dialogue(
+            ("Goal: go to the red ball \n Action 0: ", action, seen, action), (None, 0.0, None, 1.0), True
+        )
+        for action in np.random.default_rng(0).choice(ACTIONS, 200).tolist()
+    ]
+    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(played)], {})
+    changes = {"model.architecture": "t5", "tokenizer.phrases": phrases, "tokenizer.vocab_size": 600}
+    config = config_of(tmp_path / "dialogues.parquet", **changes)
+    made = text_data.make_tokenizer(config, "t5", tmp_path / "tokenizer")
+    data = text_data.prepare(config, tmp_path / "run", made, 1, None, lambda: False, whole_prompts=True)
+    assert data is not None
+    candidates = {tuple(row) for row in candidate_rows(data.tokenizer, ACTIONS)}
+    [after] = data.tokenizer.encode([seen], special=False)
+    found = set()
+    for start, stop, prompt in zip(
+        data.train.offsets[:-1], data.train.offsets[1:], data.train.item_columns["prompt"], strict=True
+    ):
+        target = data.train.tokens[start + prompt : stop].tolist()
+        assert target.pop() == 1
+        behind = target[len(target) - len(after) :] == after
+        found.add(tuple(target[: len(target) - len(after)] if behind else target))
+    assert found == candidates
