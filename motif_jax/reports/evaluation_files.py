@@ -20,6 +20,7 @@ from motif_jax.playing.episode_worker import PlayedEpisode
 from motif_jax.reports import measures
 from motif_jax.reports.messages import MessageTally, from_rows
 from motif_jax.reports.statistics import Summary
+from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes, atomic_write_text, read_json, read_json_lines
 
@@ -189,7 +190,7 @@ def _check_rows(
         wrong = [
             key
             for key in ("seed", *measures)
-            if not isinstance(row.get(key), int | float) or not math.isfinite(row[key])
+            if not isinstance(row.get(key), bool) and not is_finite(row.get(key))
         ]
         if wrong:
             raise UserError(

@@ -9,6 +9,7 @@ from typing import Any
 from motif_jax.networks.classifier import MessageClassifier
 from motif_jax.networks.reward import RewardNetwork
 from motif_jax.rewards.learned import CLASSIFICATION, RETRIEVAL, LearnedReward, is_learned
+from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError
 
 
@@ -52,7 +53,7 @@ def _is_label(said: Any) -> bool:
         isinstance(said, list)
         and len(said) == 2
         and type(said[0]) is int
-        and (said[1] is None or isinstance(said[1], int | float))
+        and (said[1] is None or is_finite(said[1]))
     )
 
 
