@@ -18,7 +18,8 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
 KINDS = GAME, LANGUAGE, DRRN = "game", "language", "drrn"
-BATCH_STATISTICS = "symbolic_train_mode_batchnorm"
+# Quirks of trainings by which rows of a batch depend on each other.
+BATCH_STATISTICS, UNTRAINED_DROPOUT = "symbolic_train_mode_batchnorm", "glam_untrained_dropout"
 _ACTION_TOKENS = 32  # room for the longest action behind a prompt
 
 

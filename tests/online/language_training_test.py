@@ -125,6 +125,19 @@ def test_an_agent_with_additions_acts_before_its_first_update_with_the_frozen_ba
     assert np.isfinite(policy.act(prompts, np.ones(2, bool), policy.initial_state(2))[0]).all()
 
 
+@pytest.mark.slow
+def test_an_agent_that_learns_with_dropout_plays_the_same_whoever_plays_beside_it(tmp_path: Path) -> None:
+    changes = {"network.pretrained": False, "compat.glam_untrained_dropout": True}
+    made = config(tmp_path, **changes)
+    run_folder.prepare(tmp_path / "run", made, train_agent.IDENTITY, settings.NEW_KEYS)
+    (tmp_path / "run" / "checkpoints").mkdir()
+    policy, _ = agent_policy.load(tmp_path / "run", "0")
+    prompts = np.random.default_rng(0).integers(3, 20, (3, 12), np.int32)
+    first, state = np.ones(2, bool), policy.initial_state(2)
+    one, other = (policy.act({"tokens": prompts[rows]}, first, state)[0] for rows in ([0, 1], [0, 2]))
+    np.testing.assert_array_equal(one[0], other[0])
+
+
 def _named(tree: Any) -> list[tuple[str, np.ndarray]]:
     return [(str(path[-1].key), np.asarray(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
 
