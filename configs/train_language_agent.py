@@ -175,7 +175,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.serial = config.on_policy = True
     config.environment = _environment()
     # What the agent would do in fixed situations, asked before every update: 'own' (of 11 of ours those with no more observations
-    # than its prompts), '' for none, or a JSON file as
+    # than its prompts; they are English, one that reads French is not asked), '' for none, or a JSON file as
     # configs/probes/babyai_text.json is; and each so many updates what it would without each of their clauses (0: never).
     config.probes = ConfigDict({"prompts": "own", "clauses_every": 50})
     config.published_files = True  # log.csv and distrib.csv under the published names and columns, too

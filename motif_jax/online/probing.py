@@ -7,6 +7,7 @@ out at a time), and the published `distrib.csv`.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.probes import OWN, Probe, read
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.language.agent import ACTIONS, TOKENS, LanguageAgent
@@ -24,6 +26,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import append_lines, atomic_write_json
 
 DESCRIPTION, LINES, CLAUSES, DISTRIB = "probes.json", "probes.jsonl", "clauses.jsonl", "distrib.csv"
+ENGLISH_ALONE = "config.probes.prompts='own': ours are in English, and this agent reads French; name a file of French ones"
 # Prompts at a time.
 _ROWS = 32
 
@@ -111,7 +114,7 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
 
 
 def make(config: ConfigDict, network: Any) -> Probing | None:
-    """The probes that a training config asks for; None without any.
+    """The probes that a training config asks for; None without any, and where ours are asked for, which are English, and the agent reads French.
 
     Raises:
       UserError: the file holds none, or a prompt is too long for the agent.
@@ -126,6 +129,8 @@ def make(config: ConfigDict, network: Any) -> Probing | None:
     if not isinstance(network, LanguageAgent) or network.candidates is None:
         raise UserError("config.probes.prompts: agents with one list of actions for all prompts are probed")
     language = config.environment.babyai_text.language or _language_of(config.environment.name)
+    if chosen.prompts == OWN and language != catalogue.ENGLISH:
+        return None
     probes = read(chosen.prompts)
     if (
         chosen.prompts == OWN
@@ -136,8 +141,6 @@ def make(config: ConfigDict, network: Any) -> Probing | None:
 
 
 def _language_of(level: str) -> str:
-    from motif_jax.envs.babyai_text import catalogue
-
     found = catalogue.find(level)
     return catalogue.ENGLISH if found is None else found.language
 
@@ -197,6 +200,8 @@ def files(config: ConfigDict, network: Any, folder: Path, progress: Mapping[str,
     """The files of a training in `folder` that goes on from a checkpoint's `progress`; None without probes."""
     probing = make(config, network)
     if probing is None:
+        if config.get("probes") is not None and config.probes.prompts:
+            print(f"not probed: {ENGLISH_ALONE}", file=sys.stderr, flush=True)
         return None
     resume = (progress["updates"], progress["env_steps"]) if progress else None
     published = config.published_files and probing.by_words

@@ -159,6 +159,11 @@ def language(place: Place) -> str:
     return place.options.get("language") or level.language
 
 
+def tongue(base: Place) -> dict[str, str]:
+    """Options by which other levels than that of `base` speak as it does: most speak English where nothing is said."""
+    return {"language": catalogue.FRENCH} if language(base) == catalogue.FRENCH else {}
+
+
 def chosen(
     names: Sequence[str], base: Place, abilities: frozenset[str], own_names: Sequence[str] = ()
 ) -> list[GeneralisationTest]:
@@ -219,6 +224,7 @@ def place_of(
         # Of the base's level alone.
         options.pop("kind", None)
         options.pop("distractors", None)
+        options |= tongue(base)
     if "tokenizer" in options:
         own = options["prompt_tokens"]
         wanted = prompt_tokens or (_ROOM * own if test.longer else own)

@@ -44,7 +44,8 @@ def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
     with trained.unlocked():
         trained.probes = ConfigDict({"prompts": config.probes.prompts})
     made = probing.make(trained, settings.make_network(trained))
-    assert made is not None
+    if made is None:
+        raise UserError(probing.ENGLISH_ALONE)
     folder = Path(config.policy) / agent_checkpoints.FOLDER
     with Checkpoints(folder, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
         steps = sorted(checkpoints.steps())

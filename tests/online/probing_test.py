@@ -69,6 +69,31 @@ def test_files_have_a_line_an_update_and_lose_what_is_done_again(asked: Any, tmp
     )
 
 
+@pytest.mark.parametrize(
+    ("level", "language"), [("BabyAI-GoToFrench-v0", ""), ("BabyAI-GoToLocal-v0", "french")]
+)
+def test_an_agent_that_reads_french_is_not_asked_our_probes_in_english(
+    asked: Any, tmp_path: Path, capsys: Any, level: str, language: str
+) -> None:
+    config, network, _, _ = asked
+    french = config.copy_and_resolve_references()
+    french.environment.name, french.environment.babyai_text.language = level, language
+    assert probing.files(french, network, tmp_path, {}) is None
+    assert "ours are in English, and this agent reads French" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    french.probes.prompts = str(tmp_path / "own.json")
+    probe = {
+        "name": "balle",
+        "goal": "aller à la balle",
+        "observations": [["Tu vois une balle"]],
+        "actions": [],
+    }
+    Path(french.probes.prompts).write_text(json.dumps([probe]))
+    made = probing.make(french, network)
+    assert made is not None
+    assert made.prompt(made.probes[0]).startswith("Actions possibles")
+
+
 def test_a_prompt_that_is_too_long_is_told_before_anything_runs(asked: Any) -> None:
     config, network, _, _ = asked
     short = config.copy_and_resolve_references()

@@ -6,7 +6,16 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import changes
-from motif_jax.playing.generalisation import BASE, CHOOSES_WORDS, READS, Place, chosen, every, place_of
+from motif_jax.playing.generalisation import (
+    BASE,
+    CHOOSES_WORDS,
+    READS,
+    Place,
+    chosen,
+    every,
+    language,
+    place_of,
+)
 from motif_jax.support.errors import UserError
 
 MIXED = Place("BabyAI-MixedTrainLocal-v0", {"kind": ""})
@@ -50,6 +59,16 @@ def test_where_another_number_holds_in_training_that_number_is_not_tested():
     assert "distractors_8" in names(Place("BabyAI-GoToLocal-v0", {"distractors": 0}), BOTH)
     own = chosen(("action_names",), base, BOTH, ("left", "right", "on"))[1]
     assert place_of(own, base).options["actions"] == ["left", "right", "on"]
+
+
+def test_an_agent_that_reads_french_is_tested_in_french():
+    base = Place("BabyAI-GoToFrench-v0", {"language": ""})
+    for name in ("no_modification_test", "unseen_pairs", "PickUpThenGoToLocal", "BabyAI-GoToObj-v0"):
+        test = chosen((name,), base, BOTH)[-1]
+        assert language(place_of(test, base)) == "french"
+    level = chosen(("BabyAI-GoToFrench-v0",), MIXED, BOTH)[-1]
+    assert language(place_of(level, MIXED)) == "french"
+    assert "language" not in place_of(every(MIXED)["unseen_pairs"], MIXED).options
 
 
 def test_words_mean_nothing_to_those_who_do_not_read():
