@@ -24,6 +24,7 @@ FOLDER = "checkpoints"
 BEST_METRIC = "episode/return"
 # Of a training state: what is read anew from where it came from.
 NOT_KEPT = ("reward_params", "frozen")
+READ_ANEW = "read_anew"  # in the progress
 _PARAMS, _LEARNER, _REWARD, _PLAY, _PROGRESS = "params", "learner", "reward", "play", "progress"
 
 
@@ -136,6 +137,13 @@ def restore_params(checkpoints: Checkpoints, step: int | None, network: PolicyNe
 def restore_progress(checkpoints: Checkpoints, step: int) -> dict[str, Any]:
     """Reads only the progress of checkpoint `step`."""
     return checkpoints.restore(step, {_PROGRESS: JSON})[_PROGRESS]
+
+
+def learned_with(checkpoints: Checkpoints, step: int) -> dict[str, str]:
+    """What `agent_networks.read_anew` said when checkpoint `step` was written; {} where nobody has kept it."""
+    if _PROGRESS not in checkpoints.items(step):
+        return {}
+    return restore_progress(checkpoints, step).get(READ_ANEW, {})
 
 
 def _without_params(state: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.networks import agent, film
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.support import config as checks
+from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
 KINDS = GAME, LANGUAGE, DRRN = "game", "language", "drrn"
@@ -68,6 +69,40 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
         "prompt_tokens": config.network.prompt_tokens,
         "special_tokens": bool(special),
     }
+
+
+def read_anew(config: ConfigDict) -> dict[str, str]:
+    """Digests of what every start of an agent reads again and no checkpoint holds, by name: {} of a network made for games."""
+    if kind_of(config) == GAME:
+        return {}
+    found = {"tokenizer": digests.of_input(environment_options(config)["tokenizer"])}
+    if kind_of(config) == LANGUAGE and config.lora.patterns:
+        from motif_jax.language import weights
+        from motif_jax.language.text import fetch
+
+        found["base model"] = weights.digest(fetch(config.network.model, "network.model"))
+    return found
+
+
+def refuse_changed(config: ConfigDict, learned_with: Mapping[str, str], where: str) -> None:
+    """Refuses files that are not those which an agent has learned with; of what it has not written down nothing is said.
+
+    Args:
+      config: of its training.
+      learned_with: `read_anew` of then.
+      where: whose record that is, for people.
+
+    Raises:
+      UserError: names what has changed.
+    """
+    now = read_anew(config) if learned_with else {}
+    changed = [name for name, digest in learned_with.items() if now.get(name) != digest]
+    if changed:
+        named = "tokenizer" if kind_of(config) == DRRN else "model"
+        raise UserError(
+            f"{where} has learned with another {' and another '.join(changed)} than config.network.{named}={config.network[named]} "
+            "has now: put back what was there"
+        )
 
 
 def sharded(network: PolicyNetwork, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Sharded:

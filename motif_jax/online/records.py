@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.meters import of_all_hosts, system_metrics
-from motif_jax.online import agent_checkpoints, reward_choice, settings
+from motif_jax.online import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.online.batcher import DeviceBatch
 from motif_jax.online.clock import Clock
 from motif_jax.online.episode_log import EpisodeLog
@@ -64,6 +64,7 @@ class Records:
         self.guard = Guard(config, workdir if self._hosts.is_first else None, progress)
         # Complete episodes of this host that the others do not know yet.
         self._unwritten: list[dict[str, Any]] = []
+        self._read_anew = agent_networks.read_anew(config)
         self._next_episode: list[int] = progress.get("next_episode", [])
         self._stack = ExitStack()
         first, resume = self._hosts.is_first, progress.get("env_steps")
@@ -210,6 +211,7 @@ class Records:
             "next_episode": self._next_episode,
             "episodes": self._episodes.state(),
             "seconds": clock.seconds(),
+            agent_checkpoints.READ_ANEW: self._read_anew,
             **self.guard.progress(),
         }
         metrics = self._episodes.means() if self._episodes.settled() else {}

@@ -20,7 +20,7 @@ from motif_jax.algorithms.registry import Algorithm, algorithm_of
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.services import Services
 from motif_jax.devices.sharding import Sharded
-from motif_jax.online import agent_checkpoints, play_state, settings, splitting
+from motif_jax.online import agent_checkpoints, agent_networks, play_state, settings, splitting
 from motif_jax.online.agent_checkpoints import Snapshot
 from motif_jax.online.batcher import (
     Batcher,
@@ -76,6 +76,9 @@ class System:
         workdir: Path | None = None,
     ) -> None:
         self.config = config
+        if snapshot is not None:
+            before = snapshot.progress.get(agent_checkpoints.READ_ANEW, {})
+            agent_networks.refuse_changed(config, before, f"--workdir={workdir}")
         self.meters = Meters()
         self.network = settings.make_network(config)
         self.optimizer = settings.make_optimizer(config)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from motif_jax.support.files import atomic_write_json, read_json
 
 ZERO_SHOT = "zero_shot"
 PLAN = "plan.json"
+_REMEDY = "put back a copy of it, or choose another --workdir"
 _NAMED = (policies.RANDOM, policies.BOT, ZERO_SHOT)
 
 
@@ -37,6 +38,7 @@ class Player:
       policy: makes what plays in a place, for `episodes.play_episodes`.
       checkpoint: step of the agent's checkpoint, None for other players.
       room: the longest prompt that it can read in tokens, None without end.
+      read: digests of files that it reads in every start, by what they are.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Player:
     policy: Callable[[Place], Any]
     checkpoint: int | None = None
     room: int | None = None
+    read: Mapping[str, str] = field(default_factory=dict)
 
 
 def pinned(workdir: Path) -> int | None:
@@ -52,16 +55,29 @@ def pinned(workdir: Path) -> int | None:
     path = workdir / PLAN
     if not path.exists():
         return None
-    remedy = "put back a copy of it, or choose another --workdir"
-    checkpoint = read_json(path, remedy, keys=("checkpoint",))["checkpoint"]
+    checkpoint = read_json(path, _REMEDY, keys=("checkpoint",))["checkpoint"]
     if checkpoint is not None and type(checkpoint) is not int:
-        raise UserError(f"{path} is damaged (no checkpoint): {remedy}")
+        raise UserError(f"{path} is damaged (no checkpoint): {_REMEDY}")
     return checkpoint
 
 
 def pin(workdir: Path, player: Player) -> None:
-    """Writes down what `pinned` reads."""
-    atomic_write_json(workdir / PLAN, {"checkpoint": player.checkpoint})
+    """Writes down what `pinned` reads, and by what it can be told that files of the player are not those any more.
+
+    Raises:
+      UserError: they are not.
+    """
+    path = workdir / PLAN
+    before = read_json(path, _REMEDY).get("read", {}) if path.exists() else {}
+    if not isinstance(before, dict):
+        raise UserError(f"{path} is damaged (no digests): {_REMEDY}")
+    changed = [name for name, digest in before.items() if player.read.get(name) != digest]
+    if changed:
+        raise UserError(
+            f"{player.name} has another {' and another '.join(changed)} than when {workdir} was begun: put back what was there, "
+            "or choose another --workdir"
+        )
+    atomic_write_json(path, {"checkpoint": player.checkpoint, "read": dict(player.read)})
 
 
 def check_greedy(config: ConfigDict, player: Player) -> None:
@@ -138,6 +154,9 @@ def _abilities(config: ConfigDict) -> frozenset[str]:
 
 
 def _zero_shot(config: ConfigDict) -> Player:
+    from motif_jax.language import weights
+    from motif_jax.language.text import fetch
+
     asked = _asked(config)
     agent_networks.check(asked)
     allowed = "'score': the head of a model that was never trained knows nothing"
@@ -149,6 +168,7 @@ def _zero_shot(config: ConfigDict) -> Player:
         _abilities(asked),
         _policies(asked, base, lambda network: network.init(jax.random.key(config.seed))),
         room=agent_networks.prompt_room(asked),
+        read={**agent_networks.read_anew(asked), "model": weights.digest(fetch(asked.network.model))},
     )
 
 
@@ -175,6 +195,7 @@ def _trained(config: ConfigDict, pinned: int | None) -> Player:
         _policies(trained, base, lambda _: params),
         step,
         agent_networks.prompt_room(trained) if reads else None,
+        agent_networks.read_anew(trained),
     )
 
 

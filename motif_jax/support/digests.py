@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -27,6 +28,17 @@ def of_file(path: str | os.PathLike[str]) -> str:
     """The digest of a file's content, as `of_bytes` has it."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def of_input(path: str | os.PathLike[str]) -> str:
+    """The digest of a large file that this process reads, made once unless its size or time of change is another."""
+    about = os.stat(path)
+    return _of_version(os.fspath(path), about.st_size, about.st_mtime_ns)
+
+
+@functools.cache
+def _of_version(path: str, *version: int) -> str:
+    return of_file(path)
 
 
 def of_tensors(text: str, tensors: Mapping[str, np.ndarray]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax.devices.sharding import Sharded
-from motif_jax.online import settings
+from motif_jax.online import agent_networks, settings
 from motif_jax.online.training import Training
 from motif_jax.playing import agent_policy
 from motif_jax.stages import train_agent
@@ -123,6 +123,34 @@ def test_an_agent_with_additions_acts_before_its_first_update_with_the_frozen_ba
     assert (step, set(policy.params)) == (0, {"additions", "heads", "model"})
     prompts = {"tokens": np.ones((2, 8), np.int32)}
     assert np.isfinite(policy.act(prompts, np.ones(2, bool), policy.initial_state(2))[0]).all()
+
+
+@pytest.mark.slow
+def test_a_base_and_a_tokenizer_that_have_changed_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, run = config(tmp_path, **LORA), tmp_path / "run"
+    train(made, run)
+    with monkeypatch.context() as patch:  # as runs were before this was written down
+        patch.setattr(agent_networks, "read_anew", lambda config: {})
+        train(made, tmp_path / "old")
+    talkers.write(tmp_path / "model", seed=1)
+    said = r"run has learned with another base model than config.network.model=.* has now: put back"
+    with pytest.raises(UserError, match=said):
+        agent_policy.load(run)
+    longer = made.copy_and_resolve_references()
+    longer.train_for_env_steps = 2 * STEPS
+    with pytest.raises(UserError, match=f"--workdir=.*{said}"):
+        train(longer, run)
+    agent_policy.load(tmp_path / "old")
+    train(longer, tmp_path / "old")
+    agent_policy.load(tmp_path / "old")
+    talkers.write(tmp_path / "model", seed=0)
+    agent_policy.load(run)
+    file = tmp_path / "model" / "tokenizer.json"
+    file.write_text(file.read_text() + " ")
+    with pytest.raises(UserError, match=r"another tokenizer than config\.network\.model"):
+        agent_policy.load(run)
 
 
 @pytest.mark.slow

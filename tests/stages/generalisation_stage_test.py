@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax.playing import generalisation
+from motif_jax.playing import tested as players
 from motif_jax.playing.generalisation import BASE
 from motif_jax.reports import generalisation_files
 from motif_jax.stages import test_language_agent
@@ -114,6 +115,19 @@ def test_a_test_that_is_named_is_refused_where_its_prompts_are_too_long(tmp_path
         test_language_agent.check(small(tmp_path, tests="distractors_16"), tmp_path / "none")
     with pytest.raises(UserError, match=r"the test no_modification_test has \d+ tokens, .* for 20"):
         test_language_agent.check(small(tmp_path, tests="all", prompt_tokens=20), tmp_path / "none")
+
+
+def test_a_model_that_has_changed_since_is_not_tested_on(tmp_path):
+    config = small(tmp_path)
+    players.pin(tmp_path, players.open_player(config))
+    players.pin(tmp_path, players.open_player(config))
+    talkers.write(tmp_path / "model", seed=1)
+    changed = players.open_player(config)
+    with pytest.raises(UserError, match=r"has another model than when .* was begun"):
+        players.pin(tmp_path, changed)
+    # Written before this was.
+    (tmp_path / players.PLAN).write_text('{"checkpoint": null}')
+    players.pin(tmp_path, changed)
 
 
 @pytest.mark.slow
