@@ -67,7 +67,8 @@ def _act(
 def read_config(folder: str | Path) -> ConfigDict:
     """Returns the config of an agent run, with the reward's evaluation that it learns from.
 
-    What it plays does not depend on what is played beside it: `compat.symbolic_train_mode_batchnorm` is of trainings alone.
+    What it plays does not depend on what is played beside it: `compat.symbolic_train_mode_batchnorm` and
+    `compat.glam_untrained_dropout` are of trainings alone.
 
     Raises:
       UserError: another folder, or a config that has lost some of its keys.
@@ -98,8 +99,9 @@ def read_config(folder: str | Path) -> ConfigDict:
             f"{Path(folder) / 'config.json'} is damaged (what it has as {', '.join(wrong) or 'environment.name'}): put back a copy of the "
             "file, or train in another folder"
         )
-    if config.compat.get(agent_networks.BATCH_STATISTICS):
-        config.compat[agent_networks.BATCH_STATISTICS] = False
+    for switch in (agent_networks.BATCH_STATISTICS, agent_networks.UNTRAINED_DROPOUT):
+        if config.compat.get(switch):
+            config.compat[switch] = False
     return reward_choice.apply(config, folder)
 
 
@@ -189,13 +191,15 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
       network: of the run's config.
 
     Raises:
-      UserError: see `load`.
+      UserError: see `load`, or it was learned with another tokenizer or base model.
     """
     with _checkpoints(folder) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)
         if step == 0 and 0 not in checkpoints.steps():
             params = _fresh_params(read_config(folder), network)
         else:
+            before = agent_checkpoints.learned_with(checkpoints, step)
+            agent_networks.refuse_changed(read_config(folder), before, str(folder))
             params = agent_checkpoints.restore_params(checkpoints, step, network)
         frozen = network.frozen()
         if not finite.all_finite(params):
