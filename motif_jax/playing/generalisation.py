@@ -159,7 +159,7 @@ def language(place: Place) -> str:
     return place.options.get("language") or level.language
 
 
-def tongue(base: Place) -> dict[str, str]:
+def language_options(base: Place) -> dict[str, str]:
     """Options by which other levels than that of `base` speak as it does: most speak English where nothing is said."""
     return {"language": catalogue.FRENCH} if language(base) == catalogue.FRENCH else {}
 
@@ -224,7 +224,7 @@ def place_of(
         # Of the base's level alone.
         options.pop("kind", None)
         options.pop("distractors", None)
-        options |= tongue(base)
+        options |= language_options(base)
     if "tokenizer" in options:
         own = options["prompt_tokens"]
         wanted = prompt_tokens or (_ROOM * own if test.longer else own)

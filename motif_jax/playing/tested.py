@@ -15,7 +15,7 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.environment import levels_in_words
 from motif_jax.online import agent_networks, settings
 from motif_jax.playing import agent_policy, lineups, policies
-from motif_jax.playing.generalisation import CHOOSES_WORDS, READS, Place, tongue
+from motif_jax.playing.generalisation import CHOOSES_WORDS, READS, Place, language_options
 from motif_jax.support import config as checks
 from motif_jax.support import resources, run_folder
 from motif_jax.support.errors import UserError
@@ -182,7 +182,7 @@ def _trained(config: ConfigDict, pinned: int | None) -> Player:
     checks.require(spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}")
     _refuse_other_options(config, folder)
     if config.environment.name is not None:
-        options |= tongue(Place(name, options))
+        options |= language_options(Place(name, options))
         name = config.environment.name
     network = agent_networks.make(trained, spec)
     params, step = agent_policy.restore(folder, which if pinned is None else str(pinned), network)
