@@ -237,6 +237,7 @@ NEEDS: dict[str, Needs] = {
     "train_agent": lambda at: {"reward.dir": at.reward},
     "test_language_agent": lambda at: {
         "policy": "zero_shot", "network.model": at.model, "network.prompt_tokens": ROOM, "environment.name": LEVEL,
+        "environment.babyai_text.observations": 1,  # of longer prompts it has no room for the first ones, which are tried
     },
     "train_language_agent": lambda at: {"network.model": at.model, "network.prompt_tokens": ROOM},
     "train_language_agent:drrn": lambda at: {"network.tokenizer": at.model},
