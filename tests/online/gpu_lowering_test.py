@@ -133,7 +133,9 @@ def reward_in_step(dtype: str) -> tuple[Any, EnvironmentSpec]:
     reward = TrainedReward(Path("reward"), 0, network, params, 1, statistics, {}, [])
     fields = {**NETHACK_SPEC.observation, "glyphs": ArraySpec((21, 79), "int16")}
     spec = EnvironmentSpec(fields, NETHACK_SPEC.num_actions, "message", "message_count")
-    return MotifReward(reward, reward.normalisation(True, 0.5, False), RewardSetup(ConfigDict(), spec)), spec
+    return MotifReward(
+        reward, reward.normalisation(True, 0.5, False), RewardSetup(ConfigDict({"quantile": 0.5}), spec)
+    ), spec
 
 
 @both_dtypes
