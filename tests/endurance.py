@@ -39,7 +39,7 @@ _QUICK_RUNS = ("quickstart", "quickstart_glam", "quickstart_ilql")
 _MODEL = "lexicon"
 _ASKERS = 8
 # Lines of prompts: more than any machine reads in the time.
-_PROMPTS = 300_000
+_PROMPTS = 2_000_000
 
 Line = Mapping[str, Any]
 

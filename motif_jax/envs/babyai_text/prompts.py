@@ -6,6 +6,8 @@ Format: lamorel's and BabyAI-Text's, of which pretrained agents and published tr
 from __future__ import annotations
 
 import collections
+import functools
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -71,6 +73,16 @@ def asked(number: int) -> str:
     return f"\n Action {number}: "
 
 
+@functools.lru_cache(maxsize=4)
+def _backend(file: str, changed: int) -> Tokenizer:
+    """One for all environments of a process: what it remembers of texts that it has read comes to 60 MB."""
+    del changed  # a file that is another one now is read anew
+    made = Tokenizer.from_file(file)
+    made.no_padding()
+    made.no_truncation()
+    return made
+
+
 class PromptTokens:
     """Prompts as tokens, made where the environments are stepped.
 
@@ -81,9 +93,7 @@ class PromptTokens:
     """
 
     def __init__(self, file: str, most: int, special: bool = True) -> None:
-        self._backend = Tokenizer.from_file(file)
-        self._backend.no_padding()
-        self._backend.no_truncation()
+        self._backend = _backend(file, os.stat(file).st_mtime_ns)
         self._most, self._special = most, special
 
     def write(self, prompt: str, out: np.ndarray) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.missions import in_french
 from motif_jax.envs.babyai_text.prompts import Window
 from tests.conftest import load_golden
+from tests.language import talkers
 
 
 def test_a_prompt_holds_the_newest_observations_and_the_actions_between_them():
@@ -94,3 +98,13 @@ def test_published_french_goals_go_to_everything_with_an_article_by_letters():
         in_french("win", published=True)
     with pytest.raises(ValueError, match="minigrid"):
         in_french("dance with the red key")
+
+
+def test_environments_of_a_process_share_what_their_tokenizer_remembers(tmp_path):
+    """Each of its own took 60 MB in time: 2 GB where 32 play side by side."""
+    file = talkers.write(tmp_path) / "tokenizer.json"
+    options = {"tokenizer": str(file), "prompt_tokens": 200}
+    one, other = (registry.make("BabyAI-GoToLocal-v0", **options) for _ in range(2))
+    assert one._tokenizer._backend is other._tokenizer._backend
+    os.utime(file, ns=(1, 1))
+    assert registry.make("BabyAI-GoToLocal-v0", **options)._tokenizer._backend is not one._tokenizer._backend
