@@ -52,11 +52,11 @@ class InlineActors(Rollouts):
                     config.same_step_autoreset,
                 )
             )
-            if self._resumes:
+            if not self._resumes:
+                self._wants_start(group)
+            elif self._waiting.get(group, -1) is not None:  # else no game of the group had begun
                 self._groups[group].rebuild()
                 self.rebuilt += config.envs_per_group
-            else:
-                self._wants_start(group)
 
     def state(self) -> dict[str, Any]:
         """See `Rollouts.state`; with what was played and not yet reported."""

@@ -82,3 +82,24 @@ def test_what_is_remembered_begins_where_another_process_left_it(kind: type[Roll
             found, wanted = advance(actors, 0), 20
         assert (actors.slots.observation["sign_count"][found.slot, found.row] == wanted).all()
         assert actors.rebuilt == 3
+
+
+def test_groups_that_had_begun_no_game_begin_their_first() -> None:
+    def rows(actors: InlineActors) -> list[list[int]]:
+        actors.start()
+        entry = advance(actors, 5)
+        return [
+            actors.slots.episode[entry.slot, 5].tolist(),
+            actors.slots.observation["sign_count"][entry.slot, 5].tolist(),
+        ]
+
+    with (
+        InlineActors(CONFIG) as never_stopped,
+        InlineActors(CONFIG) as stopped,
+        InlineActors(CONFIG) as resumed,
+    ):
+        stopped.start()
+        assert resumed.restore(stopped.state(), stopped.slots.dump())
+        assert rows(resumed) == rows(never_stopped)
+        assert resumed.next_episode() == never_stopped.next_episode() == [1, 1, 1]
+        assert resumed.rebuilt == 0
