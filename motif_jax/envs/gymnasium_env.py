@@ -10,7 +10,7 @@ one out of date; the levels of BabyAI-Text stand beside minigrid's in the same w
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -39,12 +39,19 @@ class RegisteredEnv(gymnasium.Env):
         if self._renderer is not None:
             drawn = [field for field in self._renderer.fields if field not in shown.observation]
             options["fields"] = (*options.get("fields", ()), *drawn)
+        self._name, self._options = name, options
         self._environment = registry.make(name, **options)
         self._arrays = empty_observation(self._environment.spec)
         self.observation_space = gymnasium.spaces.Dict(
             {field: _space(one.shape, np.dtype(one.dtype)) for field, one in shown.observation.items()}
         )
         self.action_space = gymnasium.spaces.Discrete(shown.num_actions)
+
+    def limit(self, max_episode_steps: int) -> None:
+        """Makes the environment anew, with another step limit."""
+        self._environment.close()
+        self._options["max_episode_steps"] = max_episode_steps
+        self._environment = registry.make(self._name, **self._options)
 
     def _observation(self) -> dict[str, np.ndarray]:
         return {name: self._arrays[name].copy() for name in self._shown}
@@ -74,6 +81,26 @@ class RegisteredEnv(gymnasium.Env):
     def close(self) -> None:
         """Frees the engine."""
         self._environment.close()
+
+
+class StepLimit(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
+    """Gives `max_episode_steps` of `gymnasium.make` to the environment, whose own limit would hold besides.
+
+    gymnasium makes a TimeLimit of it, which cuts episodes off from outside and tells the environment nothing: its own, 5,000
+    steps in NetHack, would come first or never, and the rules for the last step with it. This stands round the TimeLimit.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        gymnasium.utils.RecordConstructorArgs.__init__(self)
+        super().__init__(env)
+        steps = None if env.spec is None else env.spec.max_episode_steps
+        if steps is not None:
+            cast(RegisteredEnv, self.unwrapped).limit(steps)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Plays one action. The TimeLimit calls a game truncated that was over on its last step: an episode has one end."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, reward, terminated, truncated and not terminated, info
 
 
 def _space(shape: tuple[int, ...], dtype: np.dtype) -> gymnasium.spaces.Box:

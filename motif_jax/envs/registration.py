@@ -14,19 +14,28 @@ from types import ModuleType
 
 NAMESPACE = "motif_jax"
 _ENTRY_POINT = "motif_jax.envs.gymnasium_env:RegisteredEnv"
+_STEP_LIMIT = "motif_jax.envs.gymnasium_env:StepLimit"
 _GYMNASIUM = "gymnasium"
 
 
 def register() -> None:
     """Makes `registry.names()` known to gymnasium; calling it again changes nothing."""
     import gymnasium
+    from gymnasium.envs.registration import WrapperSpec
 
     from motif_jax.envs import registry
 
+    limit = WrapperSpec("StepLimit", _STEP_LIMIT, kwargs={})
     for task in registry.names():
         name = f"{NAMESPACE}/{task}"
         if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point=_ENTRY_POINT, kwargs={"name": task}, order_enforce=False)
+            gymnasium.register(
+                name,
+                entry_point=_ENTRY_POINT,
+                kwargs={"name": task},
+                order_enforce=False,
+                additional_wrappers=(limit,),
+            )
 
 
 def register_with_gymnasium() -> None:

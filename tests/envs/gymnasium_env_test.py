@@ -63,6 +63,41 @@ def test_step_limit_is_reported_as_truncation():
     env.close()
 
 
+def _play(env, action=0, seed=1):
+    """Plays one action until the episode ends; returns (steps, terminated, truncated, info)."""
+    env.reset(seed=seed)
+    for step in range(1, 10_000):
+        _, _, terminated, truncated, info = env.step(action)
+        if terminated or truncated:
+            return step, terminated, truncated, info
+    raise AssertionError("the episode does not end")
+
+
+@pytest.mark.parametrize("steps", [10, 5050])  # the environment's own are 5,000
+def test_the_limit_of_gymnasium_make_is_the_environments(steps):
+    env = gymnasium.make("motif_jax/NetHackScore-v1", max_episode_steps=steps)
+    again = gymnasium.make(env.spec)
+    for made in (env, again):
+        assert made.spec.max_episode_steps == steps
+        played, terminated, truncated, info = _play(made)
+        assert (played, terminated, truncated) == (steps, False, True)
+        assert (info["end"], info["length"]) == (-1, steps)
+        made.close()
+
+
+def test_an_episode_that_is_over_on_its_last_step_has_one_end():
+    def end(steps):
+        env = gymnasium.make("motif_jax/Recall-v0", delay=200, max_episode_steps=steps)
+        return _play(env)[:3]
+
+    assert end(300) == (202, True, False)  # above the environment's own 100
+    assert end(202) == (202, True, False)
+    assert end(50) == (50, False, True)
+    envs = gymnasium.make_vec("motif_jax/Recall-v0", 2, vectorization_mode="sync", max_episode_steps=2)
+    envs.reset(seed=0)
+    assert [envs.step([0, 0])[3].tolist() for _ in range(2)] == [[False, False], [True, True]]
+
+
 def test_names_of_the_engine_stay_as_they_are(repository):
     code = (
         "import warnings; warnings.simplefilter('error');"
