@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.envs.nethack.status import NUM_STATUS
-from motif_jax.networks import layout, reward_layout
+from motif_jax.networks import image, layout, reward_layout
 from motif_jax.networks.agent import AgentNetwork
 from motif_jax.networks.reward import RewardNetwork
 from motif_jax.published import name_matching, torch_file
@@ -29,11 +30,15 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
 from motif_jax.support.run_folder import as_plain, describe
 
-# The published network's layers in the order in which its files list them.
+# The published network's modules in the order in which its files list them; the convolutions are those of any encoder of pictures.
 AGENT_ORDER = (
-    "image_ vector_fc1 vector_fc2 message_fc1 message_fc2 gru_input/weight gru_hidden/weight gru_input/bias "
-    "gru_hidden/bias lstm_input/weight lstm_hidden/weight lstm_input/bias lstm_hidden/bias value_head policy_head"
-).split()
+    *dict.fromkeys(name for kind in image.IMAGE_ENCODERS for name, *_ in image.layers(kind)),
+    *"image_fc image_fc1 image_fc2 vector_fc1 vector_fc2 message_fc1 message_fc2".split(),
+    *"gru lstm value_head policy_head".split(),
+)
+# Layers that read the status, raw or in the features: a core's first, or both heads where there is no core.
+_STATUS_READERS = ("vector_fc1", "gru_input", "lstm_input")
+_HEADS = ("value_head", "policy_head")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,30 +188,35 @@ def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tup
     return layout.from_torch(named, abstract), found
 
 
-def _agent_order(name: str) -> tuple[int, str, bool]:
-    plain = name.removeprefix("actor/").removeprefix("critic/")
-    place = next((i for i, start in enumerate(AGENT_ORDER) if plain.startswith(start)), len(AGENT_ORDER))
-    return place, name.rpartition("/")[0], name.endswith("bias")
+def _agent_order(name: str) -> tuple[int, int, str, int, bool, bool]:
+    """Sorts names as the published files do: a trunk after the other, modules as they are run, of a core's layer the weights first."""
+    *trunk, layer, kind = name.split("/")
+    core = re.fullmatch(r"(gru|lstm)(\d*)_(input|hidden)", layer)
+    module, number, part = core.groups() if core else (layer, "", "")
+    # The heads stand behind both trunks.
+    first = layout.TRUNKS.index(trunk[0]) if trunk else len(layout.TRUNKS)
+    place = AGENT_ORDER.index(module) if module in AGENT_ORDER else len(AGENT_ORDER)
+    return first, place, module, int(number or 1), kind == "bias", part == "hidden"
 
 
 def _with_27_status_numbers(
     checkpoint: TorchCheckpoint, shapes: Mapping[str, tuple[int, ...]]
 ) -> TorchCheckpoint:
-    """Widens the two layers that read the status, where the file's have one input less than the network's."""
-    wanted = [
-        shapes[name]
-        for name in ("vector_fc1/weight", "gru_input/weight", "lstm_input/weight")
-        if name in shapes
-    ]
+    """Widens the layers that read the status, where the file's have one input less than the network's."""
+    # Two trunks have layers of the same shapes.
+    plain = {name.removeprefix("actor/").removeprefix("critic/"): shape for name, shape in shapes.items()}
+    has_core = any(f"{core}/weight" in plain for core in _STATUS_READERS[1:])
+    readers = _STATUS_READERS if has_core else (*_STATUS_READERS, *_HEADS)
+    wanted = [plain[f"{name}/weight"] for name in readers if f"{name}/weight" in plain]
     there = {array.shape for _, array in checkpoint.tensors}
-    if not wanted or any(shape in there for shape in wanted):
+    if "vector_fc1/weight" not in plain or any(shape in there for shape in wanted):
         return checkpoint
     widened = []
     for name, array in checkpoint.tensors:
         for rows, columns in wanted:
             if array.shape == (rows, columns - 1):
                 # The raw status stands before the message's features, at the end of the first layer's input.
-                messages = 0 if columns == NUM_STATUS else shapes["message_fc2/weight"][0]
+                messages = 0 if columns == NUM_STATUS else plain["message_fc2/weight"][0]
                 array = np.insert(array, columns - 1 - messages, 0.0, axis=1)
         widened.append((name, array))
     return dataclasses.replace(checkpoint, tensors=widened)

@@ -1,0 +1,103 @@
+"""Which tensor of an agent's file becomes which layer, for every network that the published system can build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.networks import layout
+from motif_jax.published import torch_import
+from motif_jax.published.torch_import import TorchCheckpoint
+from tests.agents import nethack_network
+from tests.networks.agent_test import VARIANTS
+
+Shapes = dict[str, list[int]]
+HIDDEN, FEATURES, RAW_STATUS = 512, 795, 512 + 128
+GATES = {"gru": 3, "lstm": 4}
+
+
+def without_core(shapes: Shapes) -> Shapes:
+    return {name: shape for name, shape in shapes.items() if not name.startswith(tuple(GATES))}
+
+
+def split(shapes: Shapes) -> tuple[Shapes, Shapes]:
+    """What stands before the heads, and the heads."""
+    heads = {name: shape for name, shape in shapes.items() if "head" in name}
+    return {name: shape for name, shape in shapes.items() if name not in heads}, heads
+
+
+def with_two_layers(shapes: Shapes, core: str) -> Shapes:
+    """The network with a core of two layers, each with PyTorch's order: weights of input and state, then biases."""
+    trunk, heads = split(without_core(shapes))
+    width = GATES[core] * HIDDEN
+    for layer, inputs in (("", FEATURES), ("2", HIDDEN)):
+        trunk[f"{core}{layer}_input/weight"] = [width, inputs]
+        trunk[f"{core}{layer}_hidden/weight"] = [width, HIDDEN]
+        trunk |= {f"{core}{layer}_{part}/bias": [width] for part in ("input", "hidden")}
+    return trunk | heads
+
+
+def with_two_trunks(shapes: Shapes) -> Shapes:
+    """The network with a critic of its own: one whole trunk after the other."""
+    trunk, heads = split(shapes)
+    return {f"{which}/{name}": shape for which in layout.TRUNKS for name, shape in trunk.items()} | heads
+
+
+def networks(shapes: dict[str, Shapes]) -> dict[str, tuple[dict[str, Any], Shapes]]:
+    """Settings of `nethack_network` and the tensors of its file, in the file's order."""
+    found = {name: (VARIANTS[name], shapes[name]) for name in shapes}
+    gru = shapes["convnet_impala"]
+    impala = {"image_encoder": "convnet_impala"}
+    for core in GATES:
+        two = with_two_layers(gru, core)
+        found[f"two layers of {core}"] = ({**impala, "core": core, "core_layers": 2}, two)
+    residual = {"image_encoder": "resnet_impala", "separate_critic": True}
+    found["two trunks"] = ({**impala, "separate_critic": True}, with_two_trunks(gru))
+    two = with_two_trunks(with_two_layers(shapes["resnet_impala"], "gru"))
+    found["two trunks of all that there is"] = ({**residual, "core_layers": 2}, two)
+    return found
+
+
+def checkpoint(tensors: dict[str, np.ndarray]) -> tuple[TorchCheckpoint, dict[str, str]]:
+    """A file whose names say nothing, and which of ours each stands for."""
+    ours = {f"net.{number:03d}.{name[-4:]}": name for number, name in enumerate(tensors)}
+    named = [(foreign, tensors[name]) for foreign, name in ours.items()]
+    return TorchCheckpoint(Path("agent.pth"), named, {}), ours
+
+
+def test_all_layers_are_found_by_the_order_of_the_file(golden: Any) -> None:
+    for case, (network, shapes) in networks(golden("core_variants_shapes.json")).items():
+        file, ours = checkpoint(
+            {name: np.full(shape, number, np.float32) for number, (name, shape) in enumerate(shapes.items())}
+        )
+        params, match = torch_import.agent(file, nethack_network(**network), "")
+        assert {name: ours[foreign] for name, foreign in match.names.items()} == {n: n for n in shapes}, case
+        numbers = {name: array.flat[0] for name, array in layout.to_torch(params).items()}
+        assert numbers == {name: number for number, name in enumerate(shapes)}, case
+
+
+@pytest.mark.parametrize(
+    "kind", ["convnet_impala", "no_rnn", "two layers of lstm", "two trunks", "two heads"]
+)
+def test_a_file_with_26_status_numbers_gives_the_27th_no_weight(golden: Any, kind: str) -> None:
+    """'two heads': a critic of its own without a core."""
+    variants = golden("core_variants_shapes.json")
+    two_heads = ({"core": "none", "separate_critic": True}, with_two_trunks(variants["no_rnn"]))
+    network, shapes = {**networks(variants), "two heads": two_heads}[kind]
+    rng = np.random.default_rng(0)
+    whole = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    short = dict(whole)
+    for name, array in whole.items():
+        column = {27: 26, FEATURES: RAW_STATUS + 26}.get(array.shape[-1])
+        if array.ndim == 2 and column is not None:
+            short[name] = np.delete(array, column, axis=1)
+            array[:, column] = 0
+    readers = {"convnet_impala": 2, "no_rnn": 3, "two layers of lstm": 2, "two trunks": 4, "two heads": 4}
+    assert sum(short[name] is not whole[name] for name in whole) == readers[kind]
+    params, _ = torch_import.agent(checkpoint(short)[0], nethack_network(**network), "")
+    found = layout.to_torch(params)
+    for name, array in whole.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
