@@ -15,7 +15,7 @@ import numpy as np
 from motif_jax.datasets.tokens import layout
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, naming, read_json, sync
+from motif_jax.support.files import NO_ARRAY, atomic_write_json, naming, read_json, sync
 
 _PROGRESS = "progress.json"
 
@@ -35,7 +35,7 @@ class TokensWriter:
       items: how many are safe on the disk (`save`), those of a writer that was killed included.
 
     Raises:
-      UserError: the folder holds a dataset already.
+      UserError: the folder holds a dataset already, or what a killed writer has left is damaged.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class TokensWriter:
         if (self._folder / layout.MANIFEST).exists():
             raise UserError(f"{folder} already holds a dataset of tokens: choose another folder")
         self._staging = self._folder.with_name(self._folder.name + layout.STAGING)
+        self._remedy = f"remove {self._staging}, it is made again"
         dtypes = {layout.TOKENS: layout.token_dtype(vocab_size)}
         of_items = {layout.OFFSETS: np.dtype(np.int64)}
         dtypes |= {f"{layout.TOKEN_COLUMNS}/{n}": np.dtype(d) for n, d in (token_columns or {}).items()}
@@ -62,11 +63,15 @@ class TokensWriter:
             "dtypes": {name: dtype.str for name, dtype in {**dtypes, **of_items}.items()},
         }
         self.items, self._tokens = self._safe()
-        self._arrays = {name: _Growing(self._staging / name, d, self._tokens) for name, d in dtypes.items()}
+        claimed = {name: (dtype, self._tokens) for name, dtype in dtypes.items()}
         for name, dtype in of_items.items():
             # There is one offset more than items.
-            rows = self.items + (name == layout.OFFSETS) if self.items else 0
-            self._arrays[name] = _Growing(self._staging / name, dtype, rows)
+            claimed[name] = (dtype, self.items + (name == layout.OFFSETS) if self.items else 0)
+        # All of them are looked at before the first is opened, which changes it.
+        for name, (dtype, rows) in claimed.items():
+            if rows and (wrong := _damage(self._staging / f"{name}.npy", dtype, rows)):
+                raise UserError(f"{self._staging / name}.npy {wrong}: {self._remedy}")
+        self._arrays = {name: _Growing(self._staging / name, *what) for name, what in claimed.items()}
         if not self.items:
             self._arrays[layout.OFFSETS].append(np.zeros(1, np.int64))
         self._added = self.items
@@ -75,10 +80,10 @@ class TokensWriter:
         """Items and tokens that a writer of the same has left; clears what another one has."""
         progress = self._staging / _PROGRESS
         if progress.exists():
-            there = read_json(
-                progress, f"remove {self._staging}, it is made again", keys=("identity", "items", "tokens")
-            )
+            there = read_json(progress, self._remedy, keys=("identity", "items", "tokens"))
             if there["identity"] == self._identity:
+                if not all(type(there[key]) is int and there[key] >= 0 for key in ("items", "tokens")):
+                    raise UserError(f"{progress} is damaged (items or tokens are no counts): {self._remedy}")
                 return there["items"], there["tokens"]
         if self._staging.exists():
             shutil.rmtree(self._staging)
@@ -145,6 +150,25 @@ class TokensWriter:
         sync(self._folder.parent)
         (self._folder / _PROGRESS).unlink()
         return content
+
+
+def _damage(path: Path, dtype: np.dtype[Any], rows: int) -> str | None:
+    """What is wrong with an array that a killed writer has left with so many safe rows, None if nothing is.
+
+    Its header says any number of rows: none while it grows, all of them where the writer was killed in `commit`.
+    """
+    try:
+        with open(path, "rb") as file:
+            np.lib.format.read_magic(file)
+            shape, in_columns, found = np.lib.format.read_array_header_1_0(file)
+            there = os.fstat(file.fileno()).st_size - file.tell()
+    except NO_ARRAY as error:
+        return f"cannot be read ({error})"
+    if (len(shape), in_columns, found) != (1, False, dtype):
+        return f"is damaged ({found} {list(shape)} in place of {dtype} of one axis)"
+    if there < rows * dtype.itemsize:
+        return f"is cut off ({there:,} of {rows * dtype.itemsize:,} bytes)"
+    return None
 
 
 class _Growing:
