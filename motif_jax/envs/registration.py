@@ -19,14 +19,15 @@ _GYMNASIUM = "gymnasium"
 
 
 def register() -> None:
-    """Makes `registry.names()` known to gymnasium; calling it again changes nothing."""
+    """Makes `registry.names()` and minigrid's levels known to gymnasium; calling it again changes nothing."""
     import gymnasium
     from gymnasium.envs.registration import WrapperSpec
 
     from motif_jax.envs import registry
+    from motif_jax.envs.babyai_text import catalogue
 
     limit = WrapperSpec("StepLimit", _STEP_LIMIT, kwargs={})
-    for task in registry.names():
+    for task in (*registry.names(), *catalogue.minigrid_names()):
         name = f"{NAMESPACE}/{task}"
         if name not in gymnasium.registry:
             gymnasium.register(

@@ -116,6 +116,8 @@ def test_the_package_alone_imports_no_gymnasium_and_registers_when_it_comes(repo
     code = (
         "import sys, motif_jax; assert 'gymnasium' not in sys.modules;"
         "import gymnasium; gymnasium.make('motif_jax/Recall-v0').reset(seed=0);"
+        "assert 'minigrid' not in sys.modules;"
+        "gymnasium.make('motif_jax/BabyAI-GoToLocal-v0', max_episode_steps=5).reset(seed=0);"
         "print(gymnasium.__spec__.loader is gymnasium.__loader__, 'motif_jax' in type(gymnasium.__loader__).__module__)"
     )
     child = subprocess.run(

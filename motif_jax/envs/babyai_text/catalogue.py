@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
+import re
+from pathlib import Path
 from typing import Any, NamedTuple
 
 PREFIX = "BabyAI-"
@@ -83,6 +86,15 @@ def minigrid_levels() -> tuple[str, ...]:
     import minigrid  # noqa: F401 - registers its environments
 
     return tuple(sorted(name for name in gymnasium.registry if name.startswith(PREFIX)))
+
+
+def minigrid_names() -> tuple[str, ...]:
+    """The names of `minigrid_levels` as they stand in minigrid's file, for those who list them and import nothing."""
+    found = importlib.util.find_spec("minigrid")
+    if found is None or found.origin is None:
+        return ()
+    text = Path(found.origin).read_text(encoding="utf-8")
+    return tuple(sorted(set(re.findall(rf'"({PREFIX}[\w-]+)"', text))))
 
 
 def find(name: str) -> Level | None:

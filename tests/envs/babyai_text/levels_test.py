@@ -140,6 +140,7 @@ def test_levels_that_are_drawn_again_say_nothing(capsys):
 
 def test_every_level_can_be_made_and_ours_are_known_by_no_other_name():
     registered = set(catalogue.minigrid_levels())
+    assert registered == set(catalogue.minigrid_names())
     assert len(registered) > 90
     assert not registered & set(catalogue.LEVELS)
     assert catalogue.find("BabyAI-NoSuch-v0") is None
