@@ -31,13 +31,25 @@ find_python() {
   die "Python 3.11 or 3.12 is needed and was not found${MOTIF_JAX_PYTHON:+ (MOTIF_JAX_PYTHON=$MOTIF_JAX_PYTHON)}: install python3.11 or python3.12"
 }
 
+# can_lock FILE: whether there is anything to lock with, and anything to lock: who may not write the clone fills no environment in it.
+can_lock() { command -v flock >/dev/null && [ -w "$1" ]; }
+
 # one_at_a_time COMMAND...: the command, when no other script here makes or fills an environment (where the system has flock).
 one_at_a_time() {
-  if ! command -v flock >/dev/null; then
+  local file=$repository/launch/requirements.txt
+  if ! can_lock "$file"; then
     "$@"
     return
   fi
-  { flock 8 && "$@"; } 8<"$repository/launch/requirements.txt"
+  # For writing, too, although nothing is written: NFS locks no file that is open for reading alone.
+  { flock 8 && "$@"; } 8<>"$file"
+}
+
+# alone_with FILE: returns when no other script has FILE, and has it until this one ends (where the system has flock).
+alone_with() {
+  can_lock "$1" || return 0
+  exec 9<>"$1"
+  flock 9
 }
 
 # make_environment FOLDER: venv; without ensurepip (Debian's split) the pip that is there fills it; then virtualenv.

@@ -14,8 +14,7 @@ venv="$repository/.venv-examples"
 stamp="$venv/requirements.sha256"
 
 # One set-up at a time: a second one waits here and then finds the work done.
-exec 9<"$wanted_packages"
-flock 9
+alone_with "$wanted_packages"
 
 make_environment "$base"
 # Asked from elsewhere: in the repository itself Python finds motif_jax without its being installed.

@@ -15,8 +15,7 @@ stamp="$venv/requirements.sha256"
 wanted=$(sha256sum "$lock" | cut -c1-64)
 
 # One set-up at a time: a second one waits here and then finds the work done.
-exec 9<"$lock"
-flock 9
+alone_with "$lock"
 
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then exit 0; fi
 

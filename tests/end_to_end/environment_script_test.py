@@ -117,6 +117,42 @@ def test_the_examples_install_the_package_in_a_fresh_clone(clone: Path) -> None:
     assert f"--editable {clone}" in start(clone, "setup_examples.sh", clone)
 
 
+# Locks as NFS does: nothing that is open for reading alone. (Octal: the last digit of the flags says how a file is open.)
+FLOCK = """#!/bin/sh
+case "$(sed -n 's/^flags:.*\\(.\\)$/\\1/p' "/proc/self/fdinfo/$1")" in
+  2) readlink "/proc/self/fd/$1" >> "$0.locked" ;;
+  *) echo "flock: $1: Bad file descriptor" >&2; exit 65 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "locked"),
+    [
+        ('. "$0/launch/environment.sh" && one_at_a_time true', ["requirements"]),
+        ('bash "$0/launch/setup_vllm_cpu.sh"', ["vllm-cpu-requirements", "requirements"]),
+        ('bash "$0/launch/setup_examples.sh"', ["examples-requirements", "requirements"]),
+    ],
+)
+def test_what_is_locked_is_open_for_writing_and_stays_as_it_is(
+    clone: Path, tmp_path: Path, command: str, locked: list[str]
+) -> None:
+    flock = tmp_path / "programs" / "flock"
+    flock.parent.mkdir()
+    flock.write_text(FLOCK)
+    flock.chmod(0o755)
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (clone / "launch").iterdir() if path.is_file()}  # fmt: skip
+    environment = {"PATH": f"{flock.parent}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["bash", "-c", command, str(clone)], env=environment, capture_output=True, text=True, timeout=240, check=False
+    )  # fmt: skip
+    assert "Bad file descriptor" not in done.stderr
+    noted = (flock.parent / "flock.locked").read_text().splitlines()
+    assert list(dict.fromkeys(noted)) == [f"{clone}/launch/{name}.txt" for name in locked]
+    for path, (content, time) in before.items():
+        assert (path.read_bytes(), path.stat().st_mtime_ns) == (content, time)
+
+
 def pinned(name: str) -> dict[str, str]:
     """Versions by package of a list in launch/."""
     lines = (REPOSITORY / "launch" / name).read_text().splitlines()
