@@ -13,6 +13,11 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 # Small files that decide what a model says, besides its weights.
 _SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
 _SAMPLE = 1 << 20
+# Where the commit of what a config key names is given.
+_REVISION_KEYS = {
+    "vllm.model": "config.vllm.revision",
+    "vllm.tokenizer": "tokenizer_revision in config.vllm.engine",
+}
 
 
 def is_folder(model: str) -> bool:
@@ -59,8 +64,8 @@ def _whole(path: Path) -> bool:
     return 8 + length + max(ends, default=0) == size
 
 
-def revision(model: str, wanted: str | None, download_dir: str | None = None) -> str:
-    """What tells two versions of a model apart: the commit of a model by name, the fingerprint of a folder.
+def revision(model: str, wanted: str | None, download_dir: str | None = None, key: str = "vllm.model") -> str:
+    """What tells two versions of a model, or tokenizer (`key`), apart: the commit of one by name, the fingerprint of a folder.
 
     A fingerprint covers the settings and tokenizer files, and of each file of weights its size, its first and its last
     megabyte: reading 140 GB at each start would take minutes.
@@ -69,7 +74,7 @@ def revision(model: str, wanted: str | None, download_dir: str | None = None) ->
         return _fingerprint(Path(model))
     if wanted and re.fullmatch(r"[0-9a-f]{40}", wanted):
         return wanted
-    return _commit(model, wanted or "main", download_dir)
+    return _commit(model, wanted or "main", download_dir, key)
 
 
 def _fingerprint(folder: Path) -> str:
@@ -87,7 +92,7 @@ def _fingerprint(folder: Path) -> str:
     return state.hexdigest()
 
 
-def _commit(model: str, wanted: str, download_dir: str | None) -> str:
+def _commit(model: str, wanted: str, download_dir: str | None, key: str) -> str:
     """The commit that a branch or tag of a model stands for, from the hub or from its local cache."""
     import huggingface_hub
     from huggingface_hub import constants
@@ -102,7 +107,7 @@ def _commit(model: str, wanted: str, download_dir: str | None) -> str:
         except OSError:
             reason = str(error).split("\n")[0] or type(error).__name__
             raise UserError(
-                f"config.vllm.model={model}: neither the hub nor the local cache knows it at revision {wanted} ({reason}); "
-                "give the folder of a downloaded model, or the 40 digits of a commit as config.vllm.revision"
+                f"config.{key}={model}: neither the hub nor the local cache knows it at revision {wanted} ({reason}); "
+                f"give the folder of a downloaded {key.rpartition('.')[2]}, or the 40 digits of a commit as {_REVISION_KEYS[key]}"
             ) from None
     return str(found)

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from motif_jax.annotation import model_files
+from motif_jax.annotation import vllm_options
 from motif_jax.annotation.annotator import Answer, Preview, Question
 from motif_jax.annotation.chat import (
     TOO_LONG,
@@ -29,20 +29,8 @@ from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
-# Options of the engine that have a config key of their own; those of None are left to vLLM.
-_OPTIONS = (
-    "tokenizer revision tensor_parallel_size pipeline_parallel_size dtype quantization kv_cache_dtype max_model_len "
-    "max_num_seqs max_num_batched_tokens gpu_memory_utilization kv_cache_memory_bytes block_size enable_prefix_caching "
-    "enforce_eager trust_remote_code download_dir"
-).split()
 # Conversations added to the queue at once.
 _CHUNK = 64
-
-
-def engine_options(config: Any) -> dict[str, Any]:
-    """Arguments of vllm.LLM: the keys of config.vllm that are not None, and those of config.vllm.engine."""
-    options = {name: config.vllm[name] for name in _OPTIONS if config.vllm[name] is not None}
-    return {"model": config.vllm.model, "seed": 0, **options, **json_option(config, "vllm.engine")}
 
 
 class VllmAnnotator(ChatAnnotator):
@@ -50,26 +38,9 @@ class VllmAnnotator(ChatAnnotator):
 
     def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
         del dataset  # what it judges is in the items
-        options = engine_options(config)
-        super().__init__(
-            config,
-            form,
-            {
-                "annotator": "vllm",
-                "model": options["model"].rstrip("/").rpartition("/")[2]
-                if model_files.is_folder(options["model"])
-                else options["model"],
-                "revision": model_files.revision(
-                    options["model"], config.vllm.revision, config.vllm.download_dir
-                ),
-                "dtype": options["dtype"],
-                "quantization": options.get("quantization"),
-                "kv_cache_dtype": options["kv_cache_dtype"],
-                "chat_template_kwargs": json_option(config, "vllm.chat_template_kwargs"),
-            },
-        )
+        super().__init__(config, form, vllm_options.identity(config))
         self._config = config
-        self._options = options
+        self._options = vllm_options.engine_options(config)
         self._template_options = json_option(config, "vllm.chat_template_kwargs")
         self._llm: Any = None
         self._prefill: tuple[str, list[int]] | None = None
@@ -78,9 +49,8 @@ class VllmAnnotator(ChatAnnotator):
     def check(cls, config: Any, form: Form) -> None:
         """Raises UserError for a bad value, a prompt or a model folder that cannot be used, or vLLM not installed."""
         check_chat(config, form)
-        model_files.check_model(config.vllm.model, "vllm.model")
+        vllm_options.check_options(config)
         checks.positive(config, "vllm.in_flight")
-        engine_options(config)
         json_option(config, "vllm.chat_template_kwargs")
         if importlib.util.find_spec("vllm") is None:
             raise UserError(
@@ -284,9 +254,10 @@ class VllmAnnotator(ChatAnnotator):
         from transformers import AutoTokenizer
 
         options = self._options
+        tokenizer, revision = vllm_options.tokenizer_of(options)
         return AutoTokenizer.from_pretrained(
-            options.get("tokenizer") or options["model"],
-            revision=options.get("revision"),
+            tokenizer,
+            revision=revision,
             trust_remote_code=options["trust_remote_code"],
             cache_dir=options.get("download_dir"),
         )
