@@ -26,7 +26,8 @@ def vllm() -> ConfigDict:
     config.enforce_eager = False
     config.trust_remote_code = False
     config.download_dir = config_dict.placeholder(str)
-    # Questions in the engine's queue at most; keep it above max_num_seqs.
+    # Questions in the engine's queue at most. It is filled up when an eighth of it, or room for 64, is free: keep it above
+    # max_num_seqs by more than that.
     config.in_flight = 2000
     # Any other option of vLLM's engine as a JSON object: '{"cpu_offload_gb": 8}'.
     config.engine = "{}"

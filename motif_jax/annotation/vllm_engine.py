@@ -29,7 +29,9 @@ from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
-# Conversations added to the queue at once.
+# The queue is filled up when so large a part of it is free, with so many conversations at once at most: often enough that the
+# engine stays full where the queue is little longer than what it works on, and not for each single answer.
+_REFILL = 8
 _CHUNK = 64
 
 
@@ -119,10 +121,11 @@ class VllmAnnotator(ChatAnnotator):
         queued: dict[str, Dialogue] = {}
         engine = self._llm.llm_engine
         limit = self._config.vllm.in_flight
+        step = min(_CHUNK, max(1, limit // _REFILL))
         try:
             while True:
-                while len(queued) + _CHUNK <= limit or not queued:
-                    chunk = source.take(min(_CHUNK, limit), wait=not queued)
+                while (room := limit - len(queued)) >= step:
+                    chunk = source.take(min(_CHUNK, room), wait=not queued)
                     if not chunk:
                         break
                     dialogues = [self.open(position, question) for position, question in chunk]

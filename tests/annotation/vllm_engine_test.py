@@ -1,4 +1,4 @@
-"""What tells one model's answers from another's."""
+"""The queue of vLLM's engine, with an engine that only counts, and what tells one model's answers from another's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from motif_jax.annotation import model_files
-from motif_jax.annotation.annotator import make_annotator
+from motif_jax.annotation.annotator import Question, make_annotator
 from motif_jax.annotation.vllm_options import check_options
+from motif_jax.datasets.verdicts import FIRST
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
@@ -127,3 +128,56 @@ def test_a_tokenizer_that_nobody_knows_is_named(monkeypatch, tmp_path):
     told = r"config.vllm.tokenizer=some/words: .*as tokenizer_revision in config.vllm.engine"
     with pytest.raises(UserError, match=told):
         model_files.revision("some/words", None, key="vllm.tokenizer")
+
+
+class Engine:
+    """Answers `at_once` of what is queued a step, the oldest first, and notes how much there was."""
+
+    def __init__(self, at_once):
+        self.at_once, self.queued, self.levels = at_once, [], []
+        self.llm_engine, self._ids = self, itertools.count()
+
+    def enqueue_chat(self, turns, parameters, **options):
+        del parameters, options
+        ids = [f"{next(self._ids)}-random" for _ in turns]
+        self.queued += ids
+        return ids
+
+    def step(self):
+        self.levels.append(len(self.queued))
+        done, self.queued = self.queued[: self.at_once], self.queued[self.at_once :]
+        completion = SimpleNamespace(text='("best_description": "1")', token_ids=[1])
+        common = {
+            "finished": True,
+            "outputs": [completion],
+            "prompt_token_ids": [1],
+            "num_cached_tokens": 0,
+        }
+        return [SimpleNamespace(request_id=one.partition("-")[0], **common) for one in done]
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    """A module in vLLM's place, with what the annotator reads of it."""
+    parameters = SimpleNamespace(StructuredOutputsParams=SimpleNamespace)
+    exceptions = SimpleNamespace(VLLMError=RuntimeError)
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(SamplingParams=SimpleNamespace))
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
+    monkeypatch.setitem(sys.modules, "vllm.exceptions", exceptions)
+
+
+@pytest.mark.parametrize(("in_flight", "step"), [(1, 1), (5, 1), (32, 4), (130, 16), (2000, 64)])
+@pytest.mark.parametrize("at_once", [1, 3, 70])
+def test_the_engine_never_drains_while_questions_wait(vllm, model, in_flight, step, at_once):
+    annotator = make_annotator(make_config(model, in_flight=in_flight))
+    annotator._llm = engine = Engine(at_once)
+    questions = [Question(f"{n:032x}", (str(n), "x")) for n in range(3 * in_flight + 50)]
+    answers = [heard for heard in annotator.annotate(questions) if heard is not None]
+    assert sorted(place for place, _ in answers) == list(range(len(questions)))
+    assert {answer.label for _, answer in answers} == {FIRST}
+    answered = 0
+    for level in engine.levels:
+        assert level <= in_flight
+        if answered + level < len(questions):  # some were not queued yet
+            assert level > in_flight - step
+        answered += min(level, at_once)
