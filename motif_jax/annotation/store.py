@@ -6,10 +6,13 @@ is the hash of the whole question (`questions.QuestionHasher`), so an answer is 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import itertools
+import hashlib
 import math
+import os
 import re
+import secrets
 import socket
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -128,14 +131,17 @@ class AnswerStore:
 
 
 def _free_writer(folder: Path) -> LineWriter:
-    """The first file of this host that no process writes; hosts never share one, so a host's lock is enough."""
+    """A file that this host began in this folder and that no process writes now, or a new one.
+
+    A name is never given twice: host, folder and chance are in it, so that stores can be copied together, and a copy is never
+    appended to, so that it may be copied once more.
+    """
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
-    for slot in itertools.count():
-        try:
-            return LineWriter(folder / f"{host}-{slot:04d}.jsonl")
-        except BlockingIOError:
-            continue
-    raise AssertionError
+    place = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=4).hexdigest()
+    for path in sorted(folder.glob(f"{host}-{place}-*.jsonl")):
+        with contextlib.suppress(BlockingIOError):
+            return LineWriter(path)
+    return LineWriter(folder / f"{host}-{place}-{secrets.token_hex(6)}.jsonl")
 
 
 def check_store(folder: str | Path) -> None:

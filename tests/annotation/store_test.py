@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
+
 import pytest
 
 from motif_jax.annotation.annotator import Answer, Question
@@ -26,6 +29,44 @@ def test_writers_side_by_side_have_files_of_their_own(tmp_path):
     third.close()
     assert len(list(tmp_path.glob("*.jsonl"))) == 2
     assert set(reader.find({KEYS[2], KEYS[5]})) == {KEYS[2]}
+
+
+def write(folder, key, label):
+    store = AnswerStore(folder)
+    store.add([(key, StoredAnswer(label), {})])
+    store.close()
+
+
+def copy(source, target):
+    for path in source.glob("*.jsonl"):
+        shutil.copy(path, target)
+
+
+def test_stores_of_one_host_can_be_copied_together_again_and_again(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    write(one, KEYS[0], 0)
+    write(other, KEYS[1], 1)
+    copy(one, other)
+    assert set(AnswerStore(other).find(set(KEYS))) == set(KEYS[:2])
+    write(other, KEYS[2], 2)
+    write(one, KEYS[3], 0)
+    copy(one, other)
+    assert set(AnswerStore(other).find(set(KEYS))) == set(KEYS[:4])
+    # Nor do a store that was moved and the one that took its place.
+    one.rename(tmp_path / "moved")
+    write(one, KEYS[4], 0)
+    copy(tmp_path / "moved", one)
+    assert set(AnswerStore(one).find(set(KEYS))) == {KEYS[0], KEYS[3], KEYS[4]}
+
+
+def test_files_of_the_first_version_are_read_and_no_longer_appended_to(tmp_path):
+    write(tmp_path, KEYS[0], 0)
+    [path] = tmp_path.glob("*.jsonl")
+    before = path.rename(tmp_path / f"{socket.gethostname()}-0000.jsonl")
+    length = before.stat().st_size
+    write(tmp_path, KEYS[1], 1)
+    assert set(AnswerStore(tmp_path).find(set(KEYS))) == set(KEYS[:2])
+    assert before.stat().st_size == length
 
 
 def test_reading_makes_no_file(tmp_path):
