@@ -36,9 +36,10 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 from ml_collections import ConfigDict, FieldReference, config_flags
+from ml_collections.config_flags import config_path
 
 from motif_jax.support import resources
-from motif_jax.support.config import check_values, flat
+from motif_jax.support.config import check_values, dotted, flat
 from motif_jax.support.errors import UserError
 
 USAGE = """motif_jax: reinforcement learning from a language model's preferences.
@@ -95,7 +96,7 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
         set_none(_CONFIG.value, cleared)
     except SystemExit:
         raise
-    except (flags.Error, UserError, AttributeError, KeyError, ValueError, TypeError, OSError) as error:
+    except (flags.Error, UserError, AttributeError, LookupError, ValueError, TypeError, OSError) as error:
         _fail(_readable(error))
     if len(rest) > 1:
         _fail(f"not a flag: {rest[1]} (flags look like --config.seed=7)")
@@ -163,10 +164,10 @@ def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
 
 
 def _check_config_file(arguments: Sequence[str]) -> None:
-    """Tells a missing config file, a variant it does not have, and keys it does not have, by name."""
+    """Tells a missing config file, a variant it does not have, and flags of what is no key of it, by name."""
     for value in _config_files(arguments).values():
-        path = value.partition(":")[0]
-        keys = [*flat(_read_config_file(value).to_dict())]
+        path, config = value.partition(":")[0], _read_config_file(value)
+        keys = [*flat(config.to_dict())]
         sections = {name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)}
         for argument in arguments:
             given = re.match(r"--?config\.([^=\[]+)", argument)
@@ -174,6 +175,29 @@ def _check_config_file(arguments: Sequence[str]) -> None:
                 near = difflib.get_close_matches(given.group(1), keys, n=1, cutoff=0.4)
                 hint = f"; did you mean --config.{near[0]}?" if near else "; --print_config shows them"
                 _fail(f"--config.{given.group(1)} is not a key of {path}{hint}")
+            if given:
+                _check_extent(argument, given.group(1), config)
+
+
+def _check_extent(argument: str, key: str, config: ConfigDict) -> None:
+    """Tells a flag of a whole section, whose other keys it would take away, and one of a part of a value, which none sets.
+
+    Args:
+      argument: the flag.
+      key: of the config, which it names, or (in brackets) something in it.
+      config: as it is without flags.
+    """
+    name = re.sub("^--?config[.]", "", argument.partition("=")[0])
+    try:
+        value = config_path.get_value(name, config)
+    except (AttributeError, LookupError, TypeError, ValueError):
+        _fail(f"{argument}: there is no {name[len(key) :]} in {key}; --print_config shows what there is")
+    if isinstance(value, ConfigDict):
+        some = f"such as --config.{name}.{next(iter(flat(value.to_dict())), 'KEY')}"
+        _fail(f"{argument}: {name} is a section: give its keys, {some}; --print_config shows them")
+    whole = dotted(config, key)
+    if name != key and not isinstance(whole, ConfigDict | list):
+        _fail(f"{argument}: a part of a value cannot be given: give all of it, as --config.{key}={whole}")
 
 
 def _read_config_file(value: str) -> ConfigDict:

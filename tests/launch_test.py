@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from motif_jax.launch import _parse_flags
 from motif_jax.support.interruption import INTERRUPTED
 from tests.processes import with_sigint
 from tests.reward_fixtures import load_config
@@ -53,6 +54,62 @@ def test_a_mistake_is_one_line(repository: Path, arguments: list[str], words: li
     assert lines[0].startswith("error: ")
     for word in words:
         assert word in lines[0]
+
+
+MINE = """
+from ml_collections import ConfigDict
+def get_config(variant=None):
+    return ConfigDict({"stage": "overview", "numbers": [1, 2], "section": {"of-two": 3, "below": {"last": 4}}, "some": (1, 2)})
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (["--config.section={'of-twoo': 7}"], "--config.section={'of-twoo': 7}: section is a section: give its keys, such as --config.section.below.last;"),
+        (["--config.section={'of-two': 7}"], "give its keys"),
+        (["--config.section={}"], "give its keys"),
+        (["--config.section", "{}"], "--config.section: section is a section"),
+        (["-config.section.below={'last': 5}"], "such as --config.section.below.last;"),
+        (["--config.section['below']={'last': 5}"], "such as --config.section['below'].last;"),
+        (["--config.section=None"], "--config.section=None: section is a section"),
+        (["--config.section[0]=5"], "there is no [0] in section"),
+        (["--config.some[0]=5"], "--config.some[0]=5: a part of a value cannot be given: give all of it, as --config.some=(1, 2)"),
+        (["--config.some[=5"], "there is no [ in some"),
+        (["--config.stage[0]=5"], "a part of a value cannot be given"),
+        (["--config.numbers[2]=5"], "there is no [2] in numbers"),
+    ],
+)  # fmt: skip
+def test_a_flag_of_a_whole_section_or_a_part_of_a_value_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    line: str,
+) -> None:
+    """A section's literal would be taken as it is: its other keys gone, unknown ones and other types let in."""
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.setattr(sys, "argv", sys.argv)  # which the parsing sets
+    with pytest.raises(SystemExit) as ended:
+        _parse_flags(["launch", f"--config={tmp_path / 'mine.py'}", *flags])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith("error: ")
+    assert line in said
+
+
+def test_keys_of_lists_and_sections_are_named_in_brackets_too(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    flags = [
+        "--config.numbers[1]=5",
+        "--config.section['of-two']=6",
+        "--config.section.below.last=7",
+        "--config.some=(8,)",
+    ]
+    done = launch(repository, f"--config={tmp_path / 'mine.py'}", *flags, "--print_config")
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split("\n")) >= {"--config.numbers=[1, 5]", "--config.section.of-two=6", "--config.section.below.last=7", "--config.some=(8,)"}  # fmt: skip
 
 
 def test_help_names_stages_and_endings(repository: Path) -> None:
