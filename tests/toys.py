@@ -152,6 +152,14 @@ class Brief(Talker):
         return reward, TERMINATED if self._steps >= self._end else end
 
 
+class Silent(Talker):
+    """Says nothing."""
+
+    def _write(self, out: Mapping[str, np.ndarray]) -> None:
+        for array in out.values():
+            array[...] = 0
+
+
 class NoPolicy:
     """No policy."""
 

@@ -27,6 +27,8 @@ from motif_jax.support.progress import Progress
 _FEWEST_AHEAD, _MOST_AHEAD = 8, 1024
 # Without a sub-sequence in so many games, there will be none.
 _MOST_EMPTY = 500
+# Without two captions that differ among so many sub-sequences, there will be none.
+_MOST_EQUAL = 10_000
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ class Collection:
         `meta` goes into dataset.json.
 
         Raises:
-          UserError: the first few hundred games are all shorter than a sub-sequence.
+          UserError: the first few hundred games are all shorter than a sub-sequence, or the first ten thousand captions equal
+            where pairs of equal ones are left out.
         """
         num_pairs = self._wanted.num_pairs
         rows = 2 * num_pairs
@@ -118,6 +121,11 @@ class Collection:
                 pairs, kept = self._pair(episodes)
                 if len(pairs) == num_pairs:
                     break
+                if not kept and self._drawn >= _MOST_EQUAL:
+                    raise UserError(
+                        f"config.drop_equal_captions=True: leaves out every pair, for the captions of {self._drawn:,} sub-sequences "
+                        "are equal; give False, or an environment or players that show more, with another --workdir"
+                    )
                 progress.log(f"{kept:,} of {num_pairs:,} pairs have two different captions: playing on")
                 rows = assemble.more_rows(rows, num_pairs, kept)
             progress.update(num_pairs, episodes=episodes)
@@ -133,7 +141,8 @@ class Collection:
             if self._stop.requested:
                 return None
             jobs = self._jobs(rows, end)
-            for done in sampling.record(jobs, self._plan, self._workers, self._stop):
+            answered = bool(self._counts)
+            for done in sampling.record(jobs, self._plan, self._workers, self._stop, answered):
                 self._note(done, rows, progress)
             if self._stop.requested:
                 return None

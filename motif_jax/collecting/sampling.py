@@ -25,7 +25,7 @@ class Sampled:
 
 
 def record(
-    jobs: Iterator[Job], plan: SamplingPlan, workers: int, stop: Any
+    jobs: Iterator[Job], plan: SamplingPlan, workers: int, stop: Any, answered: bool = False
 ) -> Generator[Sampled, None, None]:
     """Yields jobs as they are recorded, in no particular order.
 
@@ -37,12 +37,12 @@ def record(
       plan: how.
       workers: number of processes.
       stop: an object whose attribute `requested`, once true, ends the generator early.
+      answered: whether such processes have played an episode before: then those that die do so of theirs.
 
     Raises:
       UserError: the processes die before the first episode is played.
     """
     deaths: Counter[int] = Counter()
-    answered = False
 
     def died(job: Job) -> bool:
         deaths[job.index] += 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import types
 
 import numpy as np
 import pytest
 
-from motif_jax.collecting import agents, collection, sampling
+from motif_jax.collecting import agents, collection, mixture, sampling
+from motif_jax.datasets.pairs import chunks
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
 from motif_jax.playing import agent_policy
@@ -92,3 +94,47 @@ def test_games_that_are_all_too_short_are_said_in_one_line(tmp_path, monkeypatch
             UserError, match=r"config\.length=10: none of \d games was that long; give a smaller"
         ):
             collect.run(_of_brief_games(), tmp_path / "dataset")
+
+
+class _StopsAfterOne:
+    """Asks a collection to stop as soon as a game is recorded."""
+
+    def __init__(self, staging):
+        self._staging = staging
+
+    @property
+    def requested(self):
+        return any(self._staging.rglob("*.npz"))
+
+
+def test_a_game_that_ends_every_process_is_left_out_where_it_comes_first_after_a_start(tmp_path, monkeypatch):
+    def collected(stop, wanted):
+        there = {"agents": {}, "workers": 1, "lanes": 2, "stop": stop}
+        return collection.Collection(wanted, tmp_path / "d", staging, **there).run({})
+
+    def job(self, episode, actions=None, job=mixture.Players.job):
+        return job(self, episode, np.zeros(1, np.int8) if episode == 1 else actions)  # too few to play on
+
+    staging = tmp_path / "staging"
+    monkeypatch.setattr(mixture.Players, "job", job)
+    wanted = collection.Wanted(
+        "tests.toys:Talker", {"max_episode_steps": 20}, ("message", "blstats"), seed=1, num_pairs=30, length=1,
+        start_share=1.0, even=False, drop_equal_captions=False, players={"uniform": 1.0},
+    )  # fmt: skip
+    assert not collected(_StopsAfterOne(staging), wanted)
+    assert list(chunks.scan(staging / "chunks")) == [0]
+    assert collected(types.SimpleNamespace(requested=False), wanted)
+    about = json.loads((tmp_path / "d" / "dataset.json").read_text())
+    assert about["left_out_episodes"] == [1]
+
+
+def test_captions_that_are_all_equal_are_said_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(collection, "_MOST_EQUAL", 100)
+    config = load_config("collect", "smoke")
+    config.environment.name, config.environment.max_episode_steps = "tests.toys:Silent", 20
+    config.policy, config.screens, config.num_pairs, config.workers = "random", False, 10, 1
+    config.length, config.start_share, config.drop_equal_captions = 1, 1.0, True
+    said = r"config\.drop_equal_captions=True: leaves out every pair, for the captions of \d+ sub-sequences are equal"
+    for _ in range(2):  # the same command says it again at once
+        with pytest.raises(UserError, match=said):
+            collect.run(config, tmp_path / "dataset")
