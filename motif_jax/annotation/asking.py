@@ -263,8 +263,7 @@ class Books:
             waiting = sorted(
                 [*self._queue, *reversed(self._flight.values())], key=lambda pending: pending.met
             )
-            # Answers that nobody has taken yet: the store has them, and gives them when they are asked for. Single texts without a label
-            # a run that goes on looks up by itself.
+            # Answers that nobody has taken yet. Single texts without a label a run that goes on looks up by itself.
             untaken = self._told if self._form is PAIR else []
             return {
                 "pending": [
@@ -272,8 +271,8 @@ class Books:
                     [list(item), 0 if place else pending.count, pending.score]
                     for pending in waiting
                     for place, item in enumerate(pending.met_as or (pending.items,))
-                ]
-                + [[list(told.item), 0, 0.0] for told in untaken],
+                ],
+                "told": [list(told) for told in untaken],
                 "totals": {**self._totals, "dropped": self._totals["dropped"] + self._queue.dropped},
                 "step": self._step,
             }
@@ -283,8 +282,16 @@ class Books:
         with self._lock:
             self._totals |= {name: state["totals"].get(name, 0) for name in _TOTALS}
             self._step = state["step"]
+            # Before all that waits: what is told is not asked again.
+            for item, *answer in state.get("told", []):
+                told = Labelled(tuple(item), *answer)
+                self._told.append(told)
+                if not self._published:
+                    self._settled.add(hash(told.item))
             for item, count, score in state["pending"]:
-                self._meet(tuple(item), count, score)
+                # Older states have answers that nobody had taken among the questions, met in no step. Of the published queue, whose
+                # questions no store answers, they are asked again.
+                self._meet(tuple(item), max(count, 1) if self._published else count, score)
 
 
 def labelled(form: Form, item: Items, reply: Reply, turned: bool) -> Labelled:

@@ -206,10 +206,10 @@ class PublishedQueue:
     def meet(self, items: Items, count: int, score: float = 0.0) -> Pending:
         """See `Queue`."""
         del score
-        self._entries += [Pending(items, 1) for _ in range(count)]
-        newest = self._entries[-1]
+        new = [Pending(items, 1) for _ in range(count)]
+        self._entries += new
         self._shrink()
-        return newest
+        return new[-1] if new else Pending(items)
 
     def take(self, most: int, now: float) -> list[Pending]:
         """See `Queue`; nothing before a whole batch may be asked."""

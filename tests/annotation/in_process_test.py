@@ -245,11 +245,8 @@ def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_pat
     books.identify({}, None)
     books.meet([("k", "b"), ("b", "k")], [3, 2], None, 0)
     assert sum(count for _, count, _ in books.state()["pending"]) == 5
-    # An answer that no training has taken is asked for again, and the store has it.
     (asked,) = books.take(2)
     books.answered(Reply(asked.number, FIRST, None, 1))
-    assert {tuple(item) for item, *_ in books.state()["pending"]} == {("k", "b"), ("b", "k")}
-    assert len(books.poll()) == 2
     assert books.state()["pending"] == []
     config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=True)
     books, again = Books(config, SINGLE), Books(config, SINGLE)
@@ -257,3 +254,34 @@ def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_pat
     asked = [one.items for one in books.take(2)]
     again.restore(books.state())
     assert asked == [one.items for one in again.take(2)] == [("d",), ("c",)]
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_answers_that_no_training_has_taken_are_in_a_checkpoint(tmp_path, published):
+    config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=published)
+    books, again = Books(config, PAIR), Books(config, PAIR)
+    for one in (books, again):
+        one.identify({}, None)
+    books.meet([("k", "b"), ("b", "k"), ("c", "d")], [1, 1, 1], None, 0)
+    for place, asked in enumerate(books.take(2)):
+        books.answered(Reply(asked.number, (FIRST, SECOND)[place], (0.7, 0.2, 0.1), 1, 2.5, (10, 3, 0)))
+    again.restore(json.loads(json.dumps(books.state())))
+    assert again.metrics()["annotator/questions"] == 2
+    told = again.poll()
+    assert told == books.poll()
+    assert len(told) == (2 if published else 3)
+    assert (told[0].latency_seconds, told[0].tokens) == (2.5, 13)
+    assert again.poll() == []
+    assert again.queued == books.queued == published
+    if not published:
+        again.meet([one.item for one in told], [1] * 3, None, 1)
+        assert again.queued == 0, "what was told is not asked again"
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_answers_among_the_questions_of_an_older_checkpoint_are_asked_for_again(tmp_path, published):
+    config = make_config(tmp_path, queue__batch=1, compat__oni_requeue=published)
+    books = Books(config, PAIR)
+    books.identify({}, None)
+    books.restore({"pending": [[["k", "b"], 0, 0.0]], "totals": {}, "step": 7})
+    assert [set(asked.items) for asked in books.take(9)] == [{"k", "b"}]
