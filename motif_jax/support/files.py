@@ -111,9 +111,29 @@ def _atomic(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -
 
 
 def _umask() -> int:
+    """What new files of this process are kept from others by."""
+    told = _told_umask()
+    return _UMASK_AT_IMPORT if told is None else told
+
+
+def _told_umask() -> int | None:
+    """The same, as Linux says it; None elsewhere."""
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return None
+
+
+def _asked_umask() -> int:
     current = os.umask(0)
     os.umask(current)
     return current
+
+
+# Whoever asks sets it to 0 for a moment: files that another thread makes then are everyone's, and of two threads that ask one may
+# put back the other's 0 for good. So it is asked where nothing else tells it, once, and before there are threads.
+_UMASK_AT_IMPORT = _asked_umask() if _told_umask() is None else 0
 
 
 def sync(path: Path) -> None:

@@ -54,6 +54,41 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.skipif(files._told_umask() is None, reason="this system tells it to nobody who does not set it")
+def test_writing_leaves_the_processs_mask_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for by being set, it could stay 0 where two threads write, and what they make next be everyone's to write."""
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "umask", lambda mask: pytest.fail("it was set"))
+            files.atomic_write_bytes(tmp_path / "kept", b"1")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o640
+
+
+def test_where_the_mask_is_told_by_nobody_it_is_asked_for_once(tmp_path: Path) -> None:
+    code = """
+import builtins, os, sys
+from pathlib import Path
+asked, umask, there = [], os.umask, builtins.open
+def hidden(path, *given, **named):
+    if path == "/proc/self/status":
+        raise FileNotFoundError(path)
+    return there(path, *given, **named)
+builtins.open, os.umask = hidden, lambda mask: asked.append(mask) or umask(mask)
+from motif_jax.support import files
+for name in "ab":
+    files.atomic_write_bytes(Path(sys.argv[1]) / name, b"1")
+print(asked)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=REPOSITORY, umask=0o037, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    assert done.stdout == "[0, 31]\n"
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"] == [0o640, 0o640]
+
+
 def test_a_failing_writer_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     files.atomic_write_json(path, {"b": 1})
