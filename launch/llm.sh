@@ -2,6 +2,18 @@
 
 asking=''
 
+# python_of NAME: the path of that Python as the caller means it, whose own folder need not be the repository: to be asked before
+# the script goes there. Fails with one line where there is none.
+python_of() {
+  local path
+  if ! path=$(type -P "$1") || ! "$path" -c '' 2>/dev/null; then
+    echo "error: PYTHON=$1: must be a Python; give another: PYTHON=FILE" >&2
+    return 2
+  fi
+  case $path in /*) ;; *) path=$PWD/$path ;; esac
+  printf '%s\n' "$path"
+}
+
 # is_free PORT: whether a server can listen there, on this machine.
 is_free() {
   "$python" -c 'import socket, sys; socket.create_server(("127.0.0.1", int(sys.argv[1])))' "$1" 2>/dev/null

@@ -12,18 +12,19 @@
 # LLM_CHECKS and LLM_ANSWER_SECONDS (launch/keep_server.sh).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+. "$repository/launch/llm.sh"
 
 [ -n "${1:-}" ] && [ "${1#-}" = "$1" ] || die "give a model: bash launch/oni.sh MODEL [FLAGS]"
 model=${1%/} gpus=${GPUS:-1} port=${PORT:-8000}
 workdir=$(folder_of "${WORKDIR:-}" runs/oni)
 # A folder is where the caller says, whose own folder need not be the repository; any other name is the hub's.
 [ ! -d "$model" ] || model=$(CDPATH="" cd -- "$model" && pwd)
+python=${PYTHON:-python}
+[ -n "${PYTHON:-}" ] || ! [ -x "$repository/.venv/bin/python" ] || python=$repository/.venv/bin/python
+python=$(python_of "$python")
 cd "$repository"
 shift
 name=${model##*/} url=http://127.0.0.1:$port/v1
-python=${PYTHON:-python}
-[ -n "${PYTHON:-}" ] || ! [ -x .venv/bin/python ] || python=$PWD/.venv/bin/python
-. launch/llm.sh
 
 is_free "$port" || die "PORT=$port: somebody listens there, or it is no port; give another: PORT=N bash launch/oni.sh $model"
 

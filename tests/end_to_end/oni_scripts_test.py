@@ -260,6 +260,25 @@ def test_a_port_that_is_taken_is_told(run: Run) -> None:
     assert not run.has("vllm_arguments")
 
 
+@pytest.mark.parametrize("name", ["no_such_python", "./no_such_python", "launch", "false"])
+@pytest.mark.parametrize("script", ["launch/oni.sh", "launch/oni.sbatch"])
+def test_a_python_that_is_none_is_told(run: Run, script: str, name: str) -> None:
+    """As itself: nobody is to look for a program at the port, which Python would have asked."""
+    program = run.start(script, "judge", MODEL="judge", PYTHON=name)
+    assert program.wait() == 2
+    assert program.text() == f"error: PYTHON={name}: must be a Python; give another: PYTHON=FILE\n"
+    assert not run.has("vllm_arguments")
+
+
+def test_a_relative_python_is_the_callers(run: Run) -> None:
+    run.touch("ready")
+    go = f'cd "{run.folder}" && exec bash "{REPOSITORY}/launch/oni.sh" judge'
+    program = run.start("-c", go, PYTHON="./fake_python", FAKE_CODE="0")
+    assert program.wait() == 0, program.text()
+    assert run.has("arguments")
+    run.nothing_is_left()
+
+
 @pytest.mark.slow
 def test_gpus_are_divided_between_server_and_training(run: Run) -> None:
     run.touch("ready")
@@ -366,9 +385,12 @@ def test_a_job_whose_time_ends_is_queued_again(run: Run) -> None:
     assert run.lines("requeued") == ["requeue 31"]
 
 
-def test_the_server_of_a_job_is_a_step_of_the_first_component(run: Run) -> None:
+@pytest.mark.parametrize("told", ["SLURM_CPUS_PER_TASK", "SLURM_CPUS_PER_TASK_HET_GROUP_0", None])
+def test_the_server_of_a_job_is_a_step_of_the_first_component(run: Run, told: str | None) -> None:
+    """With all of its cores: srun does not hand on how many there are."""
     run.touch("dead")
-    program = start_job(run, LLM_SERVER="")
+    program = start_job(run, LLM_SERVER="", **({told: "16"} if told else {}))
     assert program.wait() == 2, program.text()
-    assert {"--het-group=0", "--ntasks=1"} <= set(run.lines("srun_flags"))
+    cores = ["--cpus-per-task=16"] if told else []
+    assert run.lines("srun_flags") == ["--het-group=0", "--ntasks=1", *cores]
     run.nothing_is_left()
