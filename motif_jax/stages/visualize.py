@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,9 @@ from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.files import FolderLock
 
 _HELP = "Space pause  Right step  +/- speed  n next reward  e end of episode  q quit"
-SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
+SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, math.inf)
+# So often at least it is looked whether a signal came while a key is waited for.
+_LOOK_SECONDS = 0.5
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -129,9 +132,7 @@ class _Player:
         self._maker = watching.FilmMaker(who.environment, who.options, seed, spec, title)
         self.title, self._totals = title, terminal.Totals()
         self._paused, self._skipping, self._finishing, self.quit = False, False, False, False
-        self._speed = (
-            1 / config.seconds_per_step if config.seconds_per_step else 0.0
-        )  # steps a second; 0: no limit
+        self._speed = 1 / config.seconds_per_step if config.seconds_per_step else math.inf  # steps a second
         self._height = 0
 
     def _next(self) -> Iterator[watching.Sight]:
@@ -153,34 +154,55 @@ class _Player:
         return self._finish()
 
     def show(self, console: Console) -> watching.Film:
-        """Plays on the terminal; ends early when q is pressed."""
+        """Plays on the terminal; ends early when q is pressed. A signal ends the program when the terminal is as it was before."""
         self._height = console.size.height
-        with keyboard.Keyboard() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
-            for sight in self._next():
-                rewarded = sight.intrinsic > 0 if sight.reward is not None else abs(sight.task_reward) > 0.015
-                # On the way to a reward nothing is drawn, on the way to the end every 50th step.
-                hurry = (self._finishing and sight.step % 50) or (self._skipping and not rewarded)
-                if hurry and sight.choice is not None:
-                    continue
-                self._skipping = False
-                live.update(self._view(sight), refresh=True)
-                self._wait(keys, live, sight)
-                if self.quit:
-                    break
+        with interruption.Interruption(quiet=True) as stop:
+            with (
+                keyboard.Keyboard() as keys,
+                Live(console=console, screen=True, auto_refresh=False) as live,
+            ):
+                self._show(keys, live, stop)
+            if stop.requested:
+                self._environment.close()
+                stop.leave()
         return self._finish()
 
+    def _show(self, keys: keyboard.Keyboard, live: Live, stop: interruption.Interruption) -> None:
+        for sight in self._next():
+            if stop.requested:
+                return
+            rewarded = sight.intrinsic > 0 if sight.reward is not None else abs(sight.task_reward) > 0.015
+            # On the way to a reward nothing is drawn, on the way to the end every 50th step.
+            hurry = (self._finishing and sight.step % 50) or (self._skipping and not rewarded)
+            if hurry and sight.choice is not None:
+                continue
+            self._skipping = False
+            live.update(self._view(sight), refresh=True)
+            self._wait(keys, live, sight, stop)
+            if self.quit:
+                return
+
     def _view(self, sight: watching.Sight) -> Group:
-        state = "paused" if self._paused else f"{self._speed:g} steps/s" if self._speed else "full speed"
+        state = (
+            "paused"
+            if self._paused
+            else f"{self._speed:g} steps/s"
+            if self._speed < math.inf
+            else "full speed"
+        )
         return terminal.view(sight, self._totals, self._names, self.title, state, _HELP, self._height)
 
-    def _wait(self, keys: keyboard.Keyboard, live: Live, sight: watching.Sight) -> None:
-        """Waits until the next step is due, or, when paused and at the end, for a key."""
-        due = time.monotonic() + (1 / self._speed if self._speed else 0.0)
+    def _wait(
+        self, keys: keyboard.Keyboard, live: Live, sight: watching.Sight, stop: interruption.Interruption
+    ) -> None:
+        """Waits until the next step is due, or, when paused and at the end, for a key; not where a signal came."""
+        due = time.monotonic() + 1 / self._speed
         at_end = sight.choice is None
-        while True:
+        while not stop.requested:
             hold = (self._paused or at_end) and not self._finishing
-            key = keys.key(0.5 if hold else max(0.0, due - time.monotonic()))
-            if key is None and not hold:
+            left = math.inf if hold else max(0.0, due - time.monotonic())
+            key = keys.key(min(left, _LOOK_SECONDS))
+            if key is None and left <= _LOOK_SECONDS:
                 return
             if key is not None and (self._press(key) or at_end):
                 return

@@ -35,12 +35,15 @@ class Interruption:
 
     Slurm sends SIGUSR1 or SIGTERM ahead of the end of a job's time; a person presses Ctrl-C. A second
     SIGINT raises KeyboardInterrupt. Use it in the main thread, as Python's signal handlers demand.
+
+    Args:
+      quiet: says nothing, for whoever has a screen to put back first.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
-    def __init__(self) -> None:
-        self.requested = False
+    def __init__(self, quiet: bool = False) -> None:
+        self.requested, self._quiet = False, quiet
         self.signal_name = ""
         self._previous: dict[signal.Signals, object] = {}
 
@@ -60,11 +63,18 @@ class Interruption:
             raise KeyboardInterrupt
         self.requested = True
         self.signal_name = signal.Signals(number).name
-        print(
-            f"{self.signal_name}: saving and stopping; the same command continues",
-            file=sys.stderr,
-            flush=True,
-        )
+        if not self._quiet:
+            print(
+                f"{self.signal_name}: saving and stopping; the same command continues",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def leave(self) -> NoReturn:
+        """Ends the program with the exit code of the signal, as where nothing is saved, once what is open has been put back."""
+        if self.signal_name == signal.SIGINT.name:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + signal.Signals[self.signal_name])
 
 
 @contextlib.contextmanager

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -18,6 +20,8 @@ import pytest
 
 from motif_jax.envs.replay import Recording
 from motif_jax.reports import evaluation_files
+from motif_jax.stages import visualize
+from motif_jax.support.interruption import INTERRUPTED
 from tests.refusals import refusal
 
 LAUNCH = [sys.executable, "-m", "motif_jax.launch"]
@@ -122,6 +126,39 @@ def test_quitting_keeps_what_was_played(repository, tmp_path):
     names = sorted(path.name for path in tmp_path.glob("episode-*.json"))
     assert names == ["episode-00000.json"]
     assert 0 < Recording.load(tmp_path / names[0]).info["length"] < 100
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatch, number):
+    games = tmp_path / "games"
+    games.mkdir()
+    monkeypatch.setenv("TMPDIR", str(games))
+    terminal = Terminal(
+        repository, 45, "--config=configs/visualize.py", f"--workdir={tmp_path / 'v'}", "--config.seconds_per_step=1000",
+    )  # fmt: skip
+    before = termios.tcgetattr(terminal.descriptor)[3]
+    terminal.read(b"0.001 steps/s")
+    assert list(games.iterdir())
+    assert not termios.tcgetattr(terminal.descriptor)[3] & (termios.ECHO | termios.ICANON)
+    terminal.process.send_signal(number)
+    terminal.read(b"\x1b[?1049l")
+    terminal.process.wait(500)
+    assert termios.tcgetattr(terminal.descriptor)[3] == before
+    assert terminal.end() == 128 + number
+    assert terminal.output.rindex(b"\x1b[?25h") > terminal.output.rindex(b"\x1b[?25l")
+    behind = terminal.output.partition(b"\x1b[?1049l")[2]
+    assert (INTERRUPTED.encode() in behind) is (number == signal.SIGINT)
+    assert b"Traceback" not in terminal.output
+    assert not list(games.iterdir())
+
+
+def test_full_speed_is_above_all_others():
+    player = object.__new__(visualize._Player)
+    player._speed, found = math.inf, []
+    for key in ("+", "-", "-", "+", "+", "+"):
+        player._press(key)
+        found.append(player._speed)
+    assert found == [math.inf, 120, 60, 120, math.inf, math.inf]
 
 
 @pytest.mark.slow
