@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 from motif_jax.support.errors import UserError
 
@@ -49,16 +50,14 @@ def available_memory(root: Path = Path("/")) -> int | None:
     free = _fields(root / "proc/meminfo").get("MemAvailable")
     if free is None:
         return None
-    group = (
-        root / "sys/fs/cgroup"
-    )  # without control groups of version 2 the machine's memory is the only limit
-    ceiling, used = _number(group / "memory.max"), _number(group / "memory.current")
-    if ceiling is None or used is None:
-        return free * 1024
-    # What is cached of files counts as used, and is given up as soon as memory is wanted.
-    stat = _fields(group / "memory.stat")
-    used -= stat.get("inactive_file", 0) + stat.get("active_file", 0)
-    return min(free * 1024, max(0, ceiling - used))
+    left = [free * 1024]
+    for group in _groups(root):
+        ceiling, used = _number(group / "memory.max"), _number(group / "memory.current")
+        if ceiling is not None and used is not None:
+            # What is cached of files counts as used, and is given up as soon as memory is wanted.
+            stat = _fields(group / "memory.stat")
+            left.append(ceiling - used + stat.get("inactive_file", 0) + stat.get("active_file", 0))
+    return max(0, min(left))
 
 
 def available_processes(root: Path = Path("/")) -> int | None:
@@ -74,15 +73,31 @@ def available_processes(root: Path = Path("/")) -> int | None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY and os.getuid() != 0:  # root is not held to it
         limits.append(soft - owners.count(os.getuid()))
-    group = root / "sys/fs/cgroup"
     for most, used in (
         (_number(root / "proc/sys/kernel/pid_max"), len(owners)),
         (_number(root / "proc/sys/kernel/threads-max"), len(owners)),
-        (_number(group / "pids.max"), _number(group / "pids.current")),
+        *((_number(group / "pids.max"), _number(group / "pids.current")) for group in _groups(root)),
     ):
         if most is not None:
             limits.append(most - (used or 0))
     return max(0, int(0.9 * min(limits))) if limits else None
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """The control groups (version 2) whose limits this process is held to: its own and all above it, those that can be seen.
+
+    In a container the uppermost one that can be seen is often the only one. Under Slurm or systemd it has no limit, and the
+    process's own, or one in between, has. Without control groups of version 2 the machine's limits are the only ones.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        lines = []
+    own = PurePosixPath(next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), ""))
+    if ".." in own.parts:  # of a group outside of what this process sees
+        own = PurePosixPath()
+    for group in dict.fromkeys((own, *own.parents)):
+        yield root / "sys/fs/cgroup" / group
 
 
 def _process_owners(proc: Path) -> list[int]:

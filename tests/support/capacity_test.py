@@ -67,6 +67,42 @@ def test_a_full_cache_is_not_taken_for_used_memory(tmp_path):
     assert capacity.available_memory(root) is None
 
 
+@pytest.mark.parametrize(
+    ("own", "memory", "processes"),
+    [
+        ("0::/slurm/job_7/step_0\n", 3_000, 9),  # the job's, and the step's
+        ("9:memory:/elsewhere\n0::/slurm/job_7/step_0\n", 3_000, 9),
+        ("0::/slurm/job_7\n", 3_000, 45),
+        ("0::/slurm/job_7/step_0/gone\n", 3_000, 9),
+        ("0::/slurm/job_8\n", 9_000, 90),
+        ("0::/\n", 9_000, 90),
+        ("0::/../slurm/job_7\n", 9_000, 90),
+        ("9:memory:/slurm/job_7\n", 9_000, 90),
+        (None, 9_000, 90),
+    ],
+)
+def test_the_smallest_limit_of_the_own_group_and_those_above_it_counts(
+    tmp_path, monkeypatch, own, memory, processes
+):
+    """Slurm and systemd give it to a job's group, below one that has none."""
+    groups = {"": ("10000", 1000), "slurm": ("max", 900), "slurm/job_7": ("3900", 900), "slurm/job_7/step_0": ("8000", 500)}  # fmt: skip
+    files = {"proc/meminfo": "MemAvailable:    7000 kB\n"}
+    for group, (ceiling, used) in groups.items():
+        files[f"sys/fs/cgroup/{group}/memory.max"] = f"{ceiling}\n"
+        files[f"sys/fs/cgroup/{group}/memory.current"] = f"{used}\n"
+    for group, most in {"": 101, "slurm/job_7": 51, "slurm/job_7/step_0": 11}.items():
+        files |= {
+            f"sys/fs/cgroup/{group}/pids.max": f"{most}\n",
+            f"sys/fs/cgroup/{group}/pids.current": "1\n",
+        }
+    if own is not None:
+        files["proc/self/cgroup"] = own
+    root = made_up_system(tmp_path, files)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert capacity.available_memory(root) == memory
+    assert capacity.available_processes(root) == processes
+
+
 def test_other_users_processes_do_not_count_for_this_users_limit(tmp_path, monkeypatch):
     root = made_up_system(tmp_path, {"proc/sys/kernel/pid_max": "100\n", "proc/cpuinfo": ""})
     mine = os.getuid() or 1234
