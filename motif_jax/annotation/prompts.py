@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from motif_jax.annotation.parsing import AnswerForm, make_form
-from motif_jax.datasets.verdicts import PAIR, Form
+from motif_jax.datasets.verdicts import FORMS, PAIR, Form
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
@@ -151,6 +151,17 @@ def goals_of(path: Path) -> list[str]:
     tree = _read(path)
     goals = tree.get("goals")
     return list(goals) if isinstance(goals, Mapping) else []
+
+
+def forms_of(path: Path) -> list[Form]:
+    """The forms whose items the questions of a prompt file have places for.
+
+    Raises:
+      UserError: the file cannot be read, or has no questions.
+    """
+    tree = _read(path)
+    asked = [_text(tree, path, f"question.{name}") for name in ("analysis", "verdict")]
+    return [form for form in FORMS if any(f"{{{item}}}" in text for item in form.items for text in asked)]
 
 
 def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> Prompt:

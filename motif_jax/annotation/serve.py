@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from motif_jax.annotation.annotator import Annotator, Answer, Question, make_annotator
-from motif_jax.annotation.prompts import MODES, Prompt, goals_of, load_prompt, prompt_files
+from motif_jax.annotation.prompts import MODES, Prompt, forms_of, goals_of, load_prompt, prompt_files
 from motif_jax.datasets.verdicts import FORMS, UNKNOWN, Form
+from motif_jax.support import config as checks
 from motif_jax.support.files import parse_json
 
 _CHARACTERS_PER_TOKEN = 4
@@ -113,17 +114,32 @@ def embedded_config(config: ConfigDict) -> ConfigDict:
 
 
 def _prompts(config: ConfigDict) -> list[tuple[Prompt, str, str]]:
-    """Every prompt that there is, with its goal and mode; a file of the user's is for the forms whose placeholders it has."""
-    found = []
-    for form in FORMS:
-        files = prompt_files(form)
-        if config.prompt_file and f"{{{form.items[0]}}}" in Path(config.prompt_file).read_text("utf-8"):
-            files = [*files, Path(config.prompt_file)]
-        for path in files:
-            for goal in goals_of(path):
-                # Those of analysis and verdict; soft has the latter's question.
-                found += [(load_prompt(path, goal, mode, form), goal, mode) for mode in MODES[:2]]
-    return found
+    """Every prompt that there is, with its goal and mode."""
+    found = [entry for form in FORMS for path in prompt_files(form) for entry in _prompts_in(path, form)]
+    return [*found, *own_prompts(config)]
+
+
+def own_prompts(config: ConfigDict) -> list[tuple[Prompt, str, str]]:
+    """Those of the user's file, for the forms whose placeholders it has; none without a file.
+
+    Raises:
+      UserError: it cannot be used.
+    """
+    if not config.prompt_file:
+        return []
+    path = Path(config.prompt_file)
+    forms = forms_of(path)
+    placeholders = ", or ".join(" and ".join(f"{{{item}}}" for item in form.items) for form in FORMS)
+    allowed = f"a prompt file whose questions hold {placeholders}"
+    checks.require(bool(forms), "prompt_file", config.prompt_file, allowed)
+    return [entry for form in forms for entry in _prompts_in(path, form)]
+
+
+def _prompts_in(path: Path, form: Form) -> list[tuple[Prompt, str, str]]:
+    # Without a goal it is asked for one in vain, which says what is wrong.
+    goals = goals_of(path) or [""]
+    # Those of analysis and verdict; soft has the latter's question.
+    return [(load_prompt(path, goal, mode, form), goal, mode) for goal in goals for mode in MODES[:2]]
 
 
 def _words(asked: _Asked, answer: Answer, request: Mapping[str, Any]) -> str:

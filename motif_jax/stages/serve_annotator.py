@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation import serve as replies
 from motif_jax.annotation.annotator import annotator_class, check_annotator
-from motif_jax.annotation.serve import Judge, embedded_config
+from motif_jax.annotation.serve import Judge, embedded_config, own_prompts
 from motif_jax.datasets.verdicts import FORMS
 from motif_jax.support import config as checks
 from motif_jax.support import http_server
@@ -32,6 +32,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     if config.prompt_file:
         there = os.path.isfile(config.prompt_file)
         checks.require(there, "prompt_file", config.prompt_file, "a prompt file, or empty")
+        own_prompts(config)
 
 
 def run(config: ConfigDict, workdir: Path | None) -> int:

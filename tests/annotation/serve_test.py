@@ -12,6 +12,8 @@ from motif_jax.annotation.prompts import load_prompt, prompt_path
 from motif_jax.annotation.replies import verdict_log_probabilities
 from motif_jax.annotation.serve import Judge
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SINGLE, TIE, YES
+from motif_jax.stages import serve_annotator
+from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
 KILL, WALL, GOLD = "You kill the newt!", "It's a wall.", "$ - 24 gold pieces."
@@ -92,3 +94,29 @@ def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
     config.prompt_file = str(path)
     prompt = load_prompt(path, "gold", "verdict", SINGLE)
     assert ask(Judge(config), prompt.conversation(GOLD))["message"]["content"] == prompt.answer.answers[YES]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"system: \xe9t\xe9\n", r"prompt file .*own.yaml is not YAML: 'utf-8' codec"),
+        (b"goals: {gold: ''}\n", r"prompt file .*own.yaml lacks the field question.analysis"),
+        (
+            b"question: {analysis: What is it, verdict: Which}\n",
+            r"config.prompt_file='.*own.yaml': must be a prompt file whose questions hold {first} and {second}, or {item}$",
+        ),
+        (
+            b"question: {analysis: '{first}?', verdict: '{first}?'}\ngoals: {gold: ''}\n",
+            r"prompt file .*own.yaml: the question for answer.mode=analysis lacks {second}",
+        ),
+        (b"question: {analysis: '{item}?', verdict: '{item}?'}\n", r"own.yaml lacks the field goals"),
+    ],
+)
+def test_a_prompt_file_that_cannot_be_used_is_refused_before_anything_is_served(tmp_path, content, told):
+    path = tmp_path / "own.yaml"
+    path.write_bytes(content)
+    config = load_config("serve_annotator", "")
+    serve_annotator.check(config, None)
+    config.prompt_file = str(path)
+    with pytest.raises(UserError, match=told):
+        serve_annotator.check(config, None)
