@@ -189,7 +189,11 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> Prompt:
     except UserError as error:
         raise UserError(f"prompt file {path}: {error}") from None
     system = _text(tree, path, "system", empty=True)
-    sentence = _text(tree, path, f"goals.{goal}", empty=True).strip()
+    # Not by its field: a goal may have a dot in its name.
+    sentence = goals[goal]
+    if not isinstance(sentence, str):
+        raise UserError(f"prompt file {path}: the field goals.{goal} must be a text")
+    sentence = sentence.strip()
     if sentence and "{goal}" not in question:
         raise UserError(f"prompt file {path}: the question for answer.mode={mode} lacks {{goal}}")
     examples = _examples(tree, path, goal, answer, form)

@@ -107,6 +107,17 @@ def test_a_question_is_understood_by_its_own_prompt_alone(form, version, goal, m
     assert prompt.items_of(text + "!") is None
 
 
+def test_a_goal_may_have_a_dot_in_its_name(tmp_path):
+    path = tmp_path / "own.yaml"
+    tree = yaml.load(prompt_path("default", "").read_text(), yaml.BaseLoader)
+    tree["goals"] = {"level.2": "Get down.", "level": {"2": "x"}, "a.b": ["x"]}
+    path.write_text(yaml.safe_dump(tree))
+    assert load_prompt(path, "level.2", "analysis").goal == "Get down."
+    for goal in ("level", "a.b"):
+        with pytest.raises(UserError, match=f"the field goals.{goal} must be a text"):
+            load_prompt(path, goal, "analysis")
+
+
 def test_a_file_for_another_form_is_refused():
     with pytest.raises(UserError, match=r"lacks \{item\}"):
         load_prompt(prompt_path("default", ""), "gold", "analysis", SINGLE)
