@@ -101,7 +101,9 @@ class System:
             actor_devices = [self.parallel.everywhere]
         frozen = self.network.frozen()
         state = _with_frozen(state, frozen)
-        lends = bool(frozen) and settings.takes_turns(config)
+        # The learner's copy acts too where all that acts is its first device, or all that a split model lies on.
+        together = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
+        lends = bool(frozen) and together and settings.takes_turns(config)
         self.publisher = Publisher(actor_devices, self.network.prepare, {} if lends else frozen)
         self.learner = Learner(update, state, self.parallel, self.publisher, self.meters, lends)
         self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
@@ -196,7 +198,7 @@ class System:
     @property
     def goes_on_in_the_middle(self) -> bool:
         """Whether a checkpoint holds where the games stand."""
-        return self.config.serial or self._noted is not None
+        return self._remembers and (self.config.serial or self._noted is not None)
 
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What a checkpoint holds of its parts: items, and what stands in its progress."""
