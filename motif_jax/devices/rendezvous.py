@@ -27,7 +27,7 @@ def meet(coordinator: str, index: int, count: int, config: Mapping[str, Any], ti
     """Returns on every host when all are there and agree.
 
     Args:
-      coordinator: 'HOST:PORT' of the first host.
+      coordinator: 'HOST:PORT' of the first host; an IPv6 address as HOST may stand in brackets.
       index: number of this host, 0 to count - 1.
       count: hosts of the run.
       config: plain data that must be the same everywhere.
@@ -82,7 +82,7 @@ def _receive_all(address: str | None, port: int, mine: dict[str, Any], deadline:
                 break
             stack.enter_context(guest)
             hello = _read(guest)
-            if hello is None:
+            if hello is None or not _is_hello(hello):
                 continue  # somebody else's connection
             if problem is not None:
                 _tell([guest], problem)
@@ -156,6 +156,12 @@ def _listen(address: str | None, port: int, deadline: float) -> socket.socket:
         time.sleep(_RETRY_SECONDS)
 
 
+def _is_hello(value: Mapping[str, Any]) -> bool:
+    """Whether a stranger's JSON could be what `_introduce` sends."""
+    counted = all(type(value.get(key)) is int for key in ("index", "count"))
+    return counted and isinstance(value.get("config"), dict)
+
+
 def _compare(mine: dict[str, Any], hello: dict[str, Any], known: set[int]) -> str | None:
     index, count = hello["index"], hello["count"]
     if count != mine["count"]:
@@ -181,13 +187,15 @@ def _introduce(host: str, port: int, hello: dict[str, Any], deadline: float) -> 
                 "start all hosts at about the same time, and check config.hosts.coordinator"
             )
         try:
-            with socket.create_connection((host, port), timeout=left) as connection:
+            with socket.create_connection((host.strip("[]"), port), timeout=left) as connection:
                 if connection.getsockname() == connection.getpeername():
                     # Where nobody listens, a connection on one machine can get the port that it is to as its own, and
                     # then it is connected to itself.
                     raise ConnectionRefusedError("nobody listens there")
                 connection.sendall(json.dumps(hello).encode() + b"\n")
                 answer = _read(connection, left)
+                if answer is not None and not isinstance(answer.get("problem", 0), str | None):
+                    answer, reason = None, "somebody else answers there"
         except OSError as error:
             reason = error.strerror or str(error)
         if answer is None:

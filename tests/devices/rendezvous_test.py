@@ -114,6 +114,49 @@ def test_strangers_on_the_port_are_ignored() -> None:
         assert first.result() is second.result() is None
 
 
+@pytest.mark.parametrize(
+    "said", [{}, {"index": "1", "count": 2, "config": {}}, {"index": 1, "count": None, "config": {}}, {"index": True, "count": 2, "config": {}},
+             {"index": 1, "count": 2, "config": [1]}, {"index": 1, "count": 2}],
+)  # fmt: skip
+def test_strangers_that_speak_json_are_ignored(said: dict[str, Any]) -> None:
+    port = free_port()
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(told, f"localhost:{port}", (0, 2, CONFIG), 60.0)
+        with connect(port) as stranger:
+            stranger.sendall(json.dumps(said).encode() + b"\n")
+        second = threads.submit(told, f"localhost:{port}", (1, 2, CONFIG), 60.0)
+        assert first.result() is second.result() is None
+
+
+def test_who_answers_something_else_is_not_taken_for_the_first_host() -> None:
+    """As a server may that has had the port until now; the first host comes later."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as threads:
+        guest = threads.submit(told, f"127.0.0.1:{server.getsockname()[1]}", (1, 2, CONFIG), 60.0)
+        server.settimeout(60.0)
+        for answer in ({}, {"problem": 3}, {"problem": None}):
+            with server.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(json.dumps(answer).encode() + b"\n")
+        assert guest.result() is None
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has a loopback of IPv6."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("host", ["[::1]", "::1"])
+def test_hosts_meet_at_an_address_of_ipv6(host: str) -> None:
+    coordinator = f"{host}:{free_port()}"
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda n: told(coordinator, (n, 2, CONFIG), 30.0), range(2))) == [None, None]
+
+
 @pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize("count", [2, 3])
 def test_a_host_that_went_away_and_came_back_is_welcome(count: int, reset: bool) -> None:
