@@ -12,6 +12,11 @@ from typing import Any
 from motif_jax.annotation.annotator import Answer, Question
 from motif_jax.support.errors import UserError
 
+# How zlib is told that data are gzip members.
+_GZIP = 31
+# Bytes that are read at a time: what is behind a member in them is copied once for each.
+_BLOCK = 1 << 14
+
 
 class ConversationLog:
     """Appends to a file of its own, one gzip member for each call, so that a kill spoils the last member only."""
@@ -45,14 +50,15 @@ class ConversationLog:
 
 def read_conversations(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the conversations of a file; a torn end (a kill while writing) is left out."""
-    data = path.read_bytes()
-    while data:
-        member = zlib.decompressobj(wbits=31)
-        try:
-            text = member.decompress(data)
-        except zlib.error:
-            return
-        if not member.eof:
-            return
-        yield from (json.loads(line) for line in text.splitlines())
-        data = member.unused_data
+    with open(path, "rb") as file:
+        member, parts = zlib.decompressobj(wbits=_GZIP), list[bytes]()
+        while data := file.read(_BLOCK):
+            while data:
+                try:
+                    parts.append(member.decompress(data))
+                except zlib.error:
+                    return
+                data = member.unused_data
+                if member.eof:
+                    yield from (json.loads(line) for line in b"".join(parts).splitlines())
+                    member, parts = zlib.decompressobj(wbits=_GZIP), []
