@@ -218,7 +218,9 @@ def in_section() -> Iterator[None]:
         yield
     except UserError as error:
         text = re.sub(r"\bconfig\.annotator=", "config.kind=", str(error))
-        raise UserError(re.sub(r"\bconfig\.(?!compat\b)", "config.annotator.", text)) from error
+        # Keys of the section alone: an error may name files too, such as config.json.
+        keys = "|".join(_annotator())
+        raise UserError(re.sub(rf"\bconfig\.(?=({keys})\b)", "config.annotator.", text)) from error
 
 
 def in_run(config: ConfigDict, folder: str | os.PathLike[str]) -> ConfigDict:

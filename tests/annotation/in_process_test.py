@@ -240,6 +240,19 @@ def test_a_bad_value_is_named_as_the_config_has_it(tmp_path, key, value, told):
         online.check(config, SINGLE)
 
 
+def test_a_file_is_named_as_it_is_called(tmp_path):
+    config = make_config(tmp_path, annotator__kind="vllm", annotator__own_process=True)
+    config.annotator.vllm.model = str(tmp_path)
+    told = rf"^config.annotator.vllm.model={tmp_path}: not a model folder, it has no config.json$"
+    with pytest.raises(UserError, match=told):
+        online.check(config, SINGLE)
+    said = "config.goal=a: config.compat.b, config.annotator.seed, config.yaml, config.seeds and config.annotator=c"
+    with pytest.raises(UserError) as caught, online.in_section():
+        raise UserError(said)
+    named = said.replace("config.goal", "config.annotator.goal").replace(".annotator=", ".annotator.kind=")
+    assert str(caught.value) == named
+
+
 def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_path):
     books = Books(make_config(tmp_path), PAIR)
     books.identify({}, None)
