@@ -67,7 +67,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         str
     )  # in place of texts: tokens/ of another run, whose tokenizer is named below
     config.held_out = ConfigDict()  # what perplexity is measured on
-    config.held_out.share = 0.02  # of the items, one of so many
+    config.held_out.share = 0.02  # of the items, evenly spread
     config.held_out.texts = placeholder(str)  # in place of a share: files of their own
     config.model = _model()
     config.tokenizer = ConfigDict()

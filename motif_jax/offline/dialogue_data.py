@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from motif_jax.envs.text.contract import TextTask
 from motif_jax.offline import agent_folder
 from motif_jax.offline.agent_folder import TOKENIZER, vocabulary_digest
 from motif_jax.offline.dialogue_batches import Layout, ListBatches, StreamBatches
+from motif_jax.offline.held_out import HeldOut
 from motif_jax.offline.records import FILE_OF
 from motif_jax.support import config as checks
 from motif_jax.support import digests, seeds
@@ -222,10 +222,7 @@ def _units(dialogues: Dialogues) -> np.ndarray:
 
 def _held(dialogues: Dialogues, share: float, seed: int) -> np.ndarray:
     """Which dialogues are held out, bool [N]: evenly spread, 1 of n where the share is 1 / n; of groups all or none."""
-    units, exact = _units(dialogues), Fraction(share).limit_denominator(10**6)
-    turn = seeds.derive(seed, "held out") % round(1 / share)
-    places = np.arange(units.max(initial=-1) + 2) + exact.denominator - 1 - turn
-    return (np.diff(places * exact.numerator // exact.denominator) > 0)[units]
+    return HeldOut.of(share, seed).holds(_units(dialogues))
 
 
 def _tokenised(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,8 @@ from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.language import byte_pairs, corpus
 from motif_jax.language.corpus import Item
 from motif_jax.language.tokens import FILE, Tokenizer
-from motif_jax.support import digests, seeds
+from motif_jax.offline.held_out import HeldOut
+from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 from motif_jax.support.progress import Progress
 
@@ -126,29 +128,30 @@ def _write(
         "files": {str(path): digests.of_file(path) for path in [*paths, *held_paths]},
         "item": config.text_item,
     }
-    source |= {"held_out": config.held_out.share, "longest": longest or 0, "parts": "apart"}
-    every = round(1 / config.held_out.share)
-    turn = seeds.derive(config.seed, "held out") % every
+    held = HeldOut.of(config.held_out.share, config.seed)
+    # Older versions split otherwise where the share is not 1 of n: what they have left is no part of this one.
+    share = config.held_out.share if held_paths or held.share.numerator == 1 else str(held.share)
+    source |= {"held_out": share, "longest": longest or 0, "parts": "apart"}
     total = sum(path.stat().st_size for path in [*paths, *held_paths])
     with ExitStack() as stack:
         writers = {}
         for part in (TRAIN, HELD_OUT):
-            if not (folder / part / layout.MANIFEST).is_file():
-                writer = TokensWriter(
-                    folder / part,
-                    tokenizer.size,
-                    digests.of_file(tokenizer_folder / FILE),
-                    item_columns={"prompt": "int32"},
-                    source={**source, "part": part},
-                )
-                writers[part] = _Part(stack.enter_context(writer), tokenizer, end, longest, whole_prompts)
+            whole = {**source, "part": part}
+            if (folder / part / layout.MANIFEST).is_file():
+                if TokensDataset(folder / part).manifest["source"] == whole:
+                    continue
+                shutil.rmtree(folder / part)  # its other part is missing, and would be of another split
+            writer = TokensWriter(
+                folder / part,
+                tokenizer.size,
+                digests.of_file(tokenizer_folder / FILE),
+                item_columns={"prompt": "int32"},
+                source=whole,
+            )
+            writers[part] = _Part(stack.enter_context(writer), tokenizer, end, longest, whole_prompts)
         progress = stack.enter_context(Progress(total, "bytes", "tokenise"))
-
-        def is_held_out(place: int) -> bool:
-            return not held_paths and place % every == turn
-
         items: Iterator[tuple[str, Item]] = (
-            (HELD_OUT if is_held_out(place) else TRAIN, item)
+            (HELD_OUT if not held_paths and held.holds(place) else TRAIN, item)
             for place, item in enumerate(corpus.read(paths, config.text_item))
         )
         items = itertools.chain(
