@@ -87,8 +87,8 @@ class Records:
             Progress(clock.total, "steps", "train", clock.steps)
         )
         self._probes, self._published = self._of_language(workdir, progress) if first else (None, None)
-        # Environment steps up to the update that runs.
-        self._learned = clock.steps
+        # Of the update that was waited for last; none of one that was not finite.
+        self._metrics: dict[str, float] = {}
 
     def _of_language(
         self, workdir: Path, progress: dict[str, Any]
@@ -128,12 +128,19 @@ class Records:
 
     def look(self) -> None:
         """Takes in the update that was waited for last: its metrics, or that it was not finite."""
-        metrics = self._system.learner.metrics()
-        self._averages.add(metrics)
-        if self._published is not None and metrics:
-            update = self._system.learner.version - 1
-            self._published.write(update, self._learned, self._clock.seconds(), metrics)
+        self._metrics = self._system.learner.metrics()
+        self._averages.add(self._metrics)
         self.guard.look(self._system.learner)
+
+    def counted(self) -> None:
+        """The clock has the steps that all hosts learned from in this update: writes its row of `log.csv`, where there is one."""
+        if not self._config.get("published_files"):
+            return
+        if self._hosts.count > 1:
+            self.gather()  # the row is of the episodes of all
+        if self._published is not None and self._metrics:
+            clock, update = self._clock, self._system.learner.version - 1
+            self._published.write(update, clock.steps, clock.seconds(), self._metrics)
 
     def begin(self) -> None:
         """Before an update is started: asks the policy that it learns from what it would do (`config.probes`)."""
@@ -143,7 +150,7 @@ class Records:
 
     def add(self, step: int, batch: DeviceBatch) -> None:
         """Takes in a batch whose update was started, and the episodes that ended up to it, environment step `step`."""
-        self._reward_version, self._learned = batch.reward_version, step
+        self._reward_version = batch.reward_version
         self._keep(self._episodes.join(step, self._reports(step), batch.intrinsic_returns))
         if self._clock.show_is_due():
             self.show()

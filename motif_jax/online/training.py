@@ -181,6 +181,7 @@ class Loop:
         if agreed is None:
             return False
         clock.steps += agreed.steps
+        self._records.counted()
         if self._system.reward is not None:
             self._system.reward.exchange(self._hosts, self._system.learner.version)
         # The last row is written when no more episodes come.
