@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import signal
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +32,7 @@ def run(
       listening: called with the port when it is open.
 
     Raises:
-      UserError: the port cannot be had.
+      UserError: the host is no address of this machine, or the port cannot be had.
     """
 
     async def main() -> None:
@@ -42,9 +44,18 @@ def run(
 
     try:
         asyncio.run(main())
+    except (socket.gaierror, UnicodeError) as error:  # a name that nobody knows, and one that cannot be one
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UserError(_no_host(host, reason)) from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise UserError(_no_host(host, reason)) from None
         raise UserError(f"config.port={port}: cannot be had on {host}: {reason}") from None
+
+
+def _no_host(host: str, reason: str | None) -> str:
+    return f"config.host='{host}': must be a name or an address of this machine: {reason}"
 
 
 async def serve(

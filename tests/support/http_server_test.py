@@ -5,11 +5,14 @@ from __future__ import annotations
 import http.client
 import re
 import signal
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from motif_jax.support import http_server
+from motif_jax.support.errors import UserError
 from tests.processes import Program, ended, wait_until
 
 SERVER = """
@@ -44,3 +47,24 @@ def test_it_ends_at_once_and_without_a_word(tmp_path: Path, number: signal.Signa
         assert idle.sock.recv(1) == b"", "the line is closed"
         said = program.text().splitlines()[1:]
     assert said == ["asked for /a", "asked for /b", "asked for /c"]
+
+
+def refusal(host: str, port: int) -> str:
+    """What somebody is told who wants to serve there."""
+    with pytest.raises(UserError) as caught:
+        http_server.run(lambda *_: (200, {}), host, port, 0.0, lambda _: None)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "192.0.2.1"])  # the last: of documentation
+def test_a_host_that_is_none_of_this_machines_is_named(host: str) -> None:
+    line = refusal(host, 0)
+    assert line.startswith(f"config.host='{host}': must be a name or an address of this machine: ")
+    assert "Unknown error" not in line
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = refusal("127.0.0.1", port)
+    assert line == f"config.port={port}: cannot be had on 127.0.0.1: Address already in use"
