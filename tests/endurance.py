@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import http.client
-import itertools
 import json
+import math
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from motif_jax.annotation.prompts import load_prompt, prompt_path
-from motif_jax.datasets.verdicts import PAIR
 from motif_jax.support.lifeline import told_of_parents_end
 from tests.outcomes import rows_of
 from tests.pages import table, write_between
@@ -36,10 +32,10 @@ from tests.processes import free_port
 REPOSITORY = Path(__file__).parents[1]
 LINES = "endurance.jsonl"
 _QUICK_RUNS = ("quickstart", "quickstart_glam", "quickstart_ilql")
-_MODEL = "lexicon"
-_ASKERS = 8
 # Lines of prompts: more than any machine reads in the time.
 _PROMPTS = 2_000_000
+# A little more than half of them are questions, of which 2,500 a second were asked.
+_PAIRS_A_MINUTE = 300_000
 
 Line = Mapping[str, Any]
 
@@ -51,6 +47,7 @@ class Inputs(NamedTuple):
       quickstart, glam, ilql: folders of the quick runs.
       folder: for what is made of them, and for the runs.
       port: for the stand-in of a language model's server.
+      minutes: each stage is watched for.
     """
 
     quickstart: Path
@@ -58,6 +55,7 @@ class Inputs(NamedTuple):
     ilql: Path
     folder: Path
     port: int
+    minutes: float
 
     @property
     def prompts(self) -> Path:
@@ -78,11 +76,21 @@ class Inputs(NamedTuple):
 
     @property
     def dataset(self) -> Path:
-        """A copy of the quick run's dataset, to write labels into."""
+        """Pairs of random games with more questions than are asked in the time, made once."""
         path = self.folder / "dataset"
-        if not path.exists():
-            shutil.copytree(self.quickstart / "dataset", path)
+        pairs = f"--config.num_pairs={math.ceil(self.minutes * _PAIRS_A_MINUTE)}"
+        subprocess.run(
+            [*_program("collect.py"), f"--workdir={path}", pairs, "--config.screens=False"], check=True
+        )
         return path
+
+    @property
+    def asks(self) -> str:
+        """Flags of an annotation by what listens at the port; with the hero's status nearly every pair is a question of its own."""
+        return (
+            f"--config.dataset_dir={self.dataset} --config.restart=True --config.annotator=openai --config.captions.status=True "
+            f"--config.openai.base_url=http://127.0.0.1:{self.port}/v1 --config.openai.model=lexicon"
+        )
 
     @property
     def trajectories(self) -> Path:
@@ -94,11 +102,6 @@ class Inputs(NamedTuple):
         )
         return path
 
-    @property
-    def address(self) -> str:
-        """Of the stand-in."""
-        return f"http://127.0.0.1:{self.port}/v1"
-
 
 _ENDLESS = 10**9
 _TRAINS_TEXT = "--config.network.width=96 --config.network.layers=3 --config.network.heads=4 --config.network.max_length=128"
@@ -107,8 +110,7 @@ STAGES: dict[str, str] = {
     "train_agent": "train_agent.py:quickstart --config.reward.dir={at.quickstart}/reward --config.train_for_env_steps={endless}",
     "oni": "oni.py --config.annotator.store_dir={at.folder}/oni_answers --config.train_for_env_steps={endless}",
     "collect": "collect.py --config.num_pairs=6000000 --config.screens=False",
-    "annotate": "annotate.py --config.dataset_dir={at.dataset} --config.store_dir={at.folder}/answers --config.annotator=openai "
-    "--config.openai.base_url={at.address} --config.openai.model=lexicon --config.captions.status=True",
+    "annotate": "annotate.py {at.asks} --config.store_dir={at.folder}/annotate/store",
     "serve_annotator": "serve_annotator.py --config.port={at.port}",
     "train_reward": "train_reward.py:quickstart --config.dataset_dir={at.quickstart}/dataset "
     "--config.annotator=lexicon_msg_defaultgoal --config.epochs=100000",
@@ -139,28 +141,22 @@ def command(name: str, at: Inputs) -> str:
     return STAGES[name].format(at=at, endless=_ENDLESS)
 
 
-def watch(name: str, told: str, at: Inputs, minutes: float) -> str | None:
+def watch(name: str, told: str, at: Inputs) -> str | None:
     """Runs one stage by its `command` and writes its line; returns what went wrong if it did not last so long, or did not end well."""
     folder = at.folder / name
     shutil.rmtree(folder, ignore_errors=True)
-    options = {"minutes": minutes, "folder": folder, "command": told}
+    options = {"minutes": at.minutes, "folder": folder, "command": told}
     program = [
         *_program("benchmark.py:endurance"),
         *(f"--config.options.{key}={value}" for key, value in options.items()),
     ]
+    beside = {"annotate": _server, "serve_annotator": _asked}.get(name)
     with (
-        _server(at, minutes) if name == "annotate" else contextlib.nullcontext(),
+        beside(at) if beside else contextlib.nullcontext(),
         open(at.folder / f"{name}.log", "wb") as log,
+        _beside(program, subprocess.PIPE, log) as running,
     ):
-        running = subprocess.Popen(
-            program, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=log, preexec_fn=told_of_parents_end
-        )
-        try:
-            with _asked(at) if name == "serve_annotator" else contextlib.nullcontext():
-                said, _ = running.communicate()
-        finally:
-            running.terminate()
-            running.wait()
+        said, _ = running.communicate()
     if running.returncode:
         return f"{name} ended with {running.returncode}: see {log.name}"
     line = json.dumps({"stage": name, **json.loads(said.splitlines()[-1])}) + "\n"
@@ -171,54 +167,40 @@ def watch(name: str, told: str, at: Inputs, minutes: float) -> str | None:
 
 
 @contextlib.contextmanager
-def _server(at: Inputs, minutes: float) -> Iterator[None]:
-    """The stand-in of a language model's server, so slow that the quick run's questions last for twice the time."""
-    server = subprocess.Popen(
-        [
-            *_program("serve_annotator.py"),
-            f"--config.port={at.port}",
-            f"--config.latency_seconds={minutes / 2}",
-        ],
-        stdout=subprocess.PIPE,
-        preexec_fn=told_of_parents_end,
+def _beside(
+    program: Sequence[str], said: int | IO[bytes], log: int | IO[bytes] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that runs as long as the block, and ends with this one; `said` and `log`: its outputs, `log` None: as this one's."""
+    running = subprocess.Popen(
+        program, cwd=REPOSITORY, stdout=said, stderr=log, preexec_fn=told_of_parents_end
     )
     try:
+        yield running
+    finally:
+        running.terminate()
+        running.wait()
+
+
+@contextlib.contextmanager
+def _server(at: Inputs) -> Iterator[None]:
+    """The stand-in of a language model's server."""
+    with _beside([*_program("serve_annotator.py"), f"--config.port={at.port}"], subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stdout.readline(), "the server ended before it listened"
         yield
-    finally:
-        server.terminate()
-        server.wait()
 
 
 @contextlib.contextmanager
 def _asked(at: Inputs) -> Iterator[None]:
-    """Asks whoever listens at the port one question after the other, from several connections."""
-    prompt = load_prompt(prompt_path("default", "", PAIR), "defaultgoal", "verdict", PAIR)
-    over = threading.Event()
-
-    def ask() -> None:
-        for number in itertools.count():
-            if over.is_set():
-                return
-            turns = prompt.conversation(f"You see {number} gold pieces here.", "It's a wall.")
-            body = json.dumps({"model": _MODEL, "messages": turns})
-            with contextlib.suppress(OSError, http.client.HTTPException):  # not yet there, or no longer
-                connection = http.client.HTTPConnection("127.0.0.1", at.port, timeout=60)
-                connection.request("POST", "/v1/chat/completions", body)
-                assert connection.getresponse().status == 200
-                connection.close()
-                continue
-            over.wait(0.5)
-
-    with ThreadPoolExecutor(_ASKERS) as threads:
-        asking = [threads.submit(ask) for _ in range(_ASKERS)]
-        try:
-            yield
-        finally:
-            over.set()
-    for thread in asking:
-        thread.result()
+    """Asks whoever listens at the port for as long as the block, with the questions of another goal."""
+    folder = at.folder / "asks"
+    shutil.rmtree(folder, ignore_errors=True)
+    program = [*_program("annotate.py"), *at.asks.split(), "--config.goal=gold"]
+    places = [f"--workdir={folder}", f"--config.store_dir={folder}/store"]
+    with open(at.folder / "asks.log", "wb") as log, _beside([*program, *places], log, log) as asks:
+        yield
+        if asks.poll() is not None:
+            raise RuntimeError(f"it was not asked until the end: see {log.name}")
 
 
 def rows(lines: Sequence[Line]) -> str:
@@ -325,12 +307,10 @@ def main() -> int:
     runs, names = given.runs.absolute(), given.stages or list(STAGES)
     found = [runs / name for name in _QUICK_RUNS]
     # What they read is made one by one, before any of them reads it.
-    inputs = {name: Inputs(*found, folder, free_port()) for name in names}
+    inputs = {name: Inputs(*found, folder, free_port(), given.minutes) for name in names}
     commands = {name: command(name, at) for name, at in inputs.items()}
     with ThreadPoolExecutor(given.together) as threads:
-        watched = [
-            threads.submit(watch, name, commands[name], inputs[name], given.minutes) for name in commands
-        ]
+        watched = [threads.submit(watch, name, commands[name], inputs[name]) for name in commands]
     failures = [told for one in watched if (told := one.result())]
     for told in failures:
         print(f"error: {told}", file=sys.stderr)
