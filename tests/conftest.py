@@ -58,16 +58,10 @@ def compiled_programs_go_with_their_file() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def compiled_quickly() -> Iterator[None]:
     """For tiny models, which take longer to compile than to run: the compiler's best is left out, and nothing it is told stays."""
-    import jax
+    from tests.compiling import quickly
 
-    names = (
-        "jax_disable_most_optimizations jax_compilation_cache_dir jax_persistent_cache_min_compile_time_secs"
-    ).split()
-    before = {name: jax.config.values[name] for name in names}
-    jax.config.update(names[0], True)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
+    with quickly():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.compiling import QUICKLY
+
 REPOSITORY = Path(__file__).parent.parent
 SECONDS = 60
 FLIPS: dict[type[ast.AST], type[ast.AST]] = {
@@ -227,7 +232,7 @@ def main() -> None:
     os.environ.update(
         PYTHONPATH=str(root), PYTHONDONTWRITEBYTECODE="1", JAX_PLATFORMS="cpu", JAX_NUM_CPU_DEVICES="4",
         JAX_COMPILATION_CACHE_DIR=str(Path(tempfile.gettempdir()) / "mutants-programs"),
-        JAX_DISABLE_MOST_OPTIMIZATIONS="1", JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0", JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
+        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0", JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1", **QUICKLY,
     )  # fmt: skip
     sys.dont_write_bytecode = True
     for name in ("jax", "jax.numpy", "flax.linen", "optax", "chex", "pytest", "hypothesis", "ml_collections"):

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling import QUICKLY
+
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -155,13 +157,13 @@ def launch(workdir: Path, config: str, *flags: str, log: Path, **environment: st
         *flags,
     ]
     # The tests' own four devices are not meant for the program, and its small networks take longer to compile than to run.
-    own = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    own = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **QUICKLY}
     return Program(arguments, log, {**own, **environment})
 
 
 def killed(code: str, *arguments: str, returns: int = -signal.SIGKILL) -> None:
     """Runs Python code that kills its own process, as many devices as here and as quickly compiled: their programs are equal."""
-    given = {**os.environ, "PYTHONPATH": str(REPOSITORY), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    given = {**os.environ, "PYTHONPATH": str(REPOSITORY), **QUICKLY}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], env=given, cwd=REPOSITORY, capture_output=True, text=True, timeout=900, check=False
     )  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs.writer import write_pairs
+from tests.compiling import QUICKLY
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -80,8 +81,7 @@ def run_stage(stage: str, workdir: Path, variant: str = "smoke", **values: objec
 
 def environment() -> dict[str, str]:
     """Of a stage that takes longer to compile than to run: as `compiled_quickly`, on one device."""
-    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    return {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **quick}
+    return {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **QUICKLY}
 
 
 def load_config(stage: str, variant: str = "smoke") -> ConfigDict:

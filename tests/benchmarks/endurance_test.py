@@ -20,6 +20,7 @@ from motif_jax.benchmarks import endurance
 from motif_jax.benchmarks.endurance import Table, slope_per_hour
 from motif_jax.support.errors import UserError
 from motif_jax.support.metrics import read_metrics
+from tests.compiling import QUICKLY
 from tests.processes import Program, descendants, still_there, wait_until
 
 
@@ -154,7 +155,7 @@ def test_a_killed_benchmark_leaves_no_training_and_no_temporary_folder(tmp_path:
             "TMPDIR": str(temporary),
             "JAX_PLATFORMS": "cpu",
             "JAX_NUM_CPU_DEVICES": "1",
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+            **QUICKLY,
         },
     )
     left: set[int] = set()
@@ -178,7 +179,8 @@ def test_a_short_training_is_watched_plotted_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    for name, value in QUICKLY.items():
+        monkeypatch.setenv(name, value)
     begun: list[float] = []
 
     def monotonic() -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,8 @@ from motif_jax.support.errors import UserError
 from tests.language.published_sizes_test import for_cuda
 from tests.processes import REPOSITORY
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 PYTHON = REPOSITORY / ".venv-vllm" / "bin" / "python"
 NAMES = ("generate", "language_train", "language_update", "score", "score_torch", "score_update")
 
@@ -36,14 +37,6 @@ def config(name: str, model: str, **options: Any) -> Any:
     made.options.update({"model": model, "prompt_tokens": 12, "batch_size": 2, "seconds": 1e-4, **options})
     made.repeats = 1
     return made
-
-
-@pytest.fixture(autouse=True, scope="module")
-def compiled_quickly() -> Iterator[None]:
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(autouse=True)

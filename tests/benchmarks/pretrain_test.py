@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Iterator
 from typing import Any
 
-import jax
 import pytest
 
 from motif_jax.benchmarks import _language, pretrain
@@ -28,12 +26,8 @@ def config(name: str, **options: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def quick(compiled_quickly: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_language._agents, "matrix_product_rate", lambda dtype: 1e9)
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.mark.slow

@@ -11,8 +11,9 @@ from ml_collections import ConfigDict
 from motif_jax import benchmarks
 from motif_jax.benchmarks import text_generation, text_play, text_train
 from motif_jax.support.errors import UserError
-from tests.language.conftest import compiled_quickly  # noqa: F401
 from tests.processes import REPOSITORY
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 PYTHON = REPOSITORY / ".venv-vllm/bin/python"
 TINY: dict[str, dict[str, Any]] = {

@@ -24,6 +24,7 @@ from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE
+from tests.compiling import QUICKLY
 from tests.devices import parallel_test as fixed
 from tests.playing.agent_runs import recall_config
 from tests.processes import REPOSITORY, Program, ended, free_port
@@ -213,8 +214,7 @@ def test_two_processes_of_two_devices_learn_what_one_device_learns(tmp_path: Pat
             arguments = [sys.executable, "-m", "tests.devices.host_program"]
             arguments += [str(index), str(port), str(tmp_path), str(updates)]
             path = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests'}"
-            environment = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", "PYTHONPATH": path}
-            environment["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+            environment = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", "PYTHONPATH": path, **QUICKLY}
             programs.append(Program(arguments, tmp_path / f"log_{index}", environment))
         codes = [program.wait() for program in programs]
         assert codes == [0, 0], [program.text()[-3000:] for program in programs]

@@ -11,7 +11,6 @@ import pytest
 
 
 def main(index: str, port: str, folder: str) -> None:
-    jax.config.update("jax_disable_most_optimizations", True)
     jax.distributed.initialize(f"localhost:{port}", 2, int(index))
     from motif_jax.support.checkpoints import Checkpoints
     from motif_jax.support.errors import UserError

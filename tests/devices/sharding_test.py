@@ -20,8 +20,11 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.training import Batch, TrainState
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
+from tests.compiling import QUICKLY
 from tests.language import recipes
 from tests.processes import Program, ended, free_port
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 STEPS, ROWS = 20, 8
 # Of every size a whole number of parts, and a vocabulary that none of them divides.
@@ -35,14 +38,6 @@ MESHES = [
     (2, 1, 2),
     (1, 2, 2),
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def compiled_quickly() -> Any:
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def sizes_of(mesh: tuple[int, int, int]) -> dict[str, int]:
@@ -226,7 +221,7 @@ def test_two_hosts_that_hold_half_a_model_each_train_and_save_the_whole(tmp_path
         for index in range(2):
             arguments = [sys.executable, "-m", "tests.devices.sharded_host_program"]
             arguments += [str(index), str(port), str(tmp_path / "checkpoints")]
-            environment = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2"}
+            environment = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2", **QUICKLY}
             programs.append(Program(arguments, tmp_path / f"log_{index}", environment))
         codes = [program.wait() for program in programs]
         assert codes == [0, 0], [program.text()[-3000:] for program in programs]

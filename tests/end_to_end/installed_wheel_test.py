@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling import QUICKLY
+
 LABELS = "lexicon_msg_defaultgoal"
 
 
 def run(command: list[str | Path], folder: Path) -> str:
     """Runs a program that has nothing of these tests' environment; returns what it printed."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    environment |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment |= {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **QUICKLY}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )

@@ -17,6 +17,7 @@ import pytest
 
 from motif_jax.devices.hosts import PORTS
 from motif_jax.support.checkpoints import Checkpoints
+from tests.compiling import QUICKLY
 from tests.processes import REPOSITORY, Program, ended, wait_until
 
 # Starts as many copies of the command on each node as it is told, with Slurm's variables, and passes signals on.
@@ -93,7 +94,7 @@ class Job:
             "WORKDIR": str(self.folder / "run"),
             "JAX_PLATFORMS": "cpu",
             "JAX_NUM_CPU_DEVICES": "1",
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+            **QUICKLY,
             **environment,
         }
         log = self.folder / f"log_{len(self.programs)}"

@@ -18,9 +18,10 @@ from motif_jax.offline import agent_folder
 from motif_jax.reports import evaluation_files
 from motif_jax.stages import evaluate_text, train_text
 from motif_jax.support.errors import UserError
-from tests.language.conftest import compiled_quickly  # noqa: F401
 from tests.processes import REPOSITORY
 from tests.reward_fixtures import load_config
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 SMALL = {
     "network.width": 16, "network.layers": 1, "network.heads": 2, "network.max_length": 256, "batch_size": 4, "max_steps": 2,

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from motif_jax.support.interruption import EXIT_CODE
+from tests.compiling import QUICKLY
 from tests.processes import process_table, unused_shared_memory, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -33,7 +34,7 @@ def command(variant: str, workdir: Path, **flags: object) -> list[str]:
 
 def start(variant: str, workdir: Path, **flags: object) -> subprocess.Popen[str]:
     # Few steps take longer to compile than to run; those that an agent learns in do not.
-    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"} if variant == "smoke" else {}
+    quick = QUICKLY if variant == "smoke" else {}
     environment = {**os.environ, "JAX_NUM_CPU_DEVICES": "1", **quick}
     return subprocess.Popen(
         command(variant, workdir, **flags),

@@ -13,7 +13,6 @@ from motif_jax.language.text_agent import Design
 from motif_jax.offline import agent_folder
 from motif_jax.support.errors import UserError
 from tests import text_agents
-from tests.language.conftest import compiled_quickly  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

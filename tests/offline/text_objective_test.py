@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -25,16 +24,10 @@ from motif_jax.offline.dialogue_batches import Layout
 from motif_jax.offline.text_objective import RULES, Objective, Part, Weights
 from tests.golden_ilql import item_of
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 TEXTS = ("<a>abc</a><g><b></s>de</a>", "<a>fa</a><b></s></eod>", "<s><y></s>ab</a></eod>")
 GAMMA, TAU, VOCABULARY = 0.9, 0.7, WordleTokenizer.size
-
-
-@pytest.fixture(autouse=True, scope="module")
-def compiled_quickly() -> Iterator[None]:
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def objective_of(method: str, dropout: float = 0.0, **changes: Any) -> Objective:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,14 @@ from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.language import talkers
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 STEPS = 128
 LORA = {
     "lora.patterns": "*/attention/query,*/attention/value",
     "lora.rank": 2,
     "optimizer.learning_rate": 1e-2,
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def compiled_quickly() -> Iterator[None]:
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def config(tmp_path: Path, **changes: Any) -> Any:

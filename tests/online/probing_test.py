@@ -19,16 +19,13 @@ from tests.language import talkers
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def asked(compiled_quickly: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
     config = resources.config("train_language_agent", "smoke")
     config.network.model = str(talkers.write(tmp_path_factory.mktemp("models") / "t5"))
     config.network.prompt_tokens = 160
     config.environment.babyai_text.observations = 2
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
     network = settings.make_network(config)
-    yield config, network, network.init(jax.random.key(0)), probing.make(config, network)
-    jax.config.update("jax_disable_most_optimizations", before)
+    return config, network, network.init(jax.random.key(0)), probing.make(config, network)
 
 
 def test_probabilities_are_those_of_the_policy_with_and_without_a_clause(asked: Any) -> None:

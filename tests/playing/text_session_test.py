@@ -19,7 +19,8 @@ from motif_jax.language.text_agent import Design, TextAgent
 from motif_jax.language.tokens import padded
 from motif_jax.playing.speakers import AgentSpeaker
 from motif_jax.playing.text_session import TextSession
-from tests.language.conftest import compiled_quickly  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 MARKS = Delimiters(*range(10, 16))
 CONFIG = parse(

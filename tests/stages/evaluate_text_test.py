@@ -21,7 +21,6 @@ from motif_jax.reports import evaluation_files
 from motif_jax.stages import collect_text, compare, evaluate_text, rank_text, report
 from motif_jax.support.errors import UserError
 from tests import text_agents
-from tests.language.conftest import compiled_quickly  # noqa: F401
 from tests.processes import killed
 from tests.reward_fixtures import load_config
 
@@ -135,6 +134,8 @@ import os, signal, sys
 from pathlib import Path
 from motif_jax.reports.evaluation_files import Journal
 from tests.stages.evaluate_text_test import evaluate
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 append = Journal.append
 def dies(self, row):
     if len(self.rows) == 40:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,8 @@ from tests import text_agents
 from tests.processes import killed
 from tests.reward_fixtures import load_config
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 TOY = "tests.toy_text:Task"
 TINY = {
     "task": TOY, "policy": "half", "network.width": 16, "network.layers": 1, "network.heads": 2, "network.max_length": 16, "batch_size": 8,
@@ -34,14 +35,6 @@ TINY = {
 }  # fmt: skip
 ONE_TRUNK = {"method.separate_policy": False, "method.separate_target": False}  # compiled in half the time
 CLONED = {"initial.policy": "cloned", "method.separate_target": False}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def compiled_quickly() -> Iterator[None]:
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def config_of(method: str = "ilql", **overrides: Any) -> Any:

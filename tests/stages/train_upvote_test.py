@@ -21,7 +21,6 @@ from motif_jax.stages import train_upvote as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests import torch_files
-from tests.language.conftest import compiled_quickly  # noqa: F401
 from tests.processes import killed
 from tests.reward_fixtures import load_config
 
@@ -85,6 +84,8 @@ from pathlib import Path
 from motif_jax.offline import upvote_run, upvote_task
 from motif_jax.stages import train_upvote as stage
 from tests.stages.train_upvote_test import config_of
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 where, workdir = sys.argv[1:]
 config = config_of(save_every_seconds=0.000001, freeze=True)
 def die(*_, **__):
