@@ -128,7 +128,7 @@ def make_update(
         rewards = total_reward.compute_rewards(config.reward, batch, network.spec.count_field)
         whole = functools.partial(_whole, state.frozen)
         bootstrap, states = _play_again(network, whole(state.params), batch, length)
-        samples = _samples(settings, batch, bootstrap, rewards.total, axis_name)
+        samples, advantages = _samples(settings, batch, bootstrap, rewards.total, axis_name)
         sequences = _sequences(network, batch, samples, states, length)
         devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
         size = settings.minibatch_size // devices
@@ -169,7 +169,7 @@ def make_update(
         metrics["lag/max"] = reductions.maximum(lag, recorded, axis_name)
         taken = reductions.total(recorded.astype(jnp.int32), axis_name)
         state = state._replace(step=state.step + 1, env_steps=schedules.add_steps(state.env_steps, taken))
-        return state, {**metrics, **_describe_batch(samples, rewards, recorded, axis_name)}
+        return state, {**metrics, **advantages, **_describe_batch(samples, rewards, recorded, axis_name)}
 
     return update
 
@@ -252,18 +252,21 @@ def _play_again(
 
 def _samples(
     config: ConfigDict, batch: TrajectoryBatch, bootstrap: Array, reward: Array, axis_name: str | None
-) -> ppo.Samples:
-    """What the losses compare with, computed once before the first step: each sample a row [B T]."""
+) -> tuple[ppo.Samples, Metrics]:
+    """What the losses compare with, computed once before the first step: each sample a row [B T].
+
+    Also the mean and spread of the advantages before they are normalised.
+    """
     discount = config.gamma * (1.0 - trajectory.done(batch))
     value = batch.behaviour_value
     targets = ppo.targets(value, bootstrap, reward, discount, batch.last[:-1], config.gae_lambda)
     valid = trajectory.recorded(batch)
     advantage = targets.advantage
+    center, spread = reductions.mean_and_std(advantage, valid, axis_name)
     if config.normalise_advantage:
         advantage = ppo.normalised(advantage, valid, axis_name)
-    return ppo.Samples(
-        *map(_flat, (batch.action, batch.behaviour_log_prob, value, advantage, targets.value, valid))
-    )
+    rows = (batch.action, batch.behaviour_log_prob, value, advantage, targets.value, valid)
+    return ppo.Samples(*map(_flat, rows)), {"advantage/mean": center, "advantage/std": spread}
 
 
 def _sequences(
@@ -326,10 +329,7 @@ def _describe_batch(
     samples: ppo.Samples, rewards: total_reward.Rewards, recorded: Array, axis_name: str | None
 ) -> Metrics:
     """What there is to say of the batch before it is learned from."""
-    center, spread = reductions.mean_and_std(samples.advantage, samples.valid, axis_name)
     return {
-        "advantage/mean": center,
-        "advantage/std": spread,
         "value/mean": reductions.mean(samples.behaviour_value, samples.valid, axis_name),
         **total_reward.reward_metrics(rewards, recorded, axis_name),
         "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
