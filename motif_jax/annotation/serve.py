@@ -20,6 +20,7 @@ from motif_jax.annotation.annotator import Annotator, Answer, Question, make_ann
 from motif_jax.annotation.prompts import MODES, Prompt, forms_of, goals_of, load_prompt, prompt_files
 from motif_jax.datasets.verdicts import FORMS, UNKNOWN, Form
 from motif_jax.support import config as checks
+from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 _CHARACTERS_PER_TOKEN = 4
@@ -63,14 +64,16 @@ class Judge:
         said = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
         first = next((turn.get("content") for turn in said if turn.get("role") == "user"), None)
         if not isinstance(first, str):
-            error = {"message": "messages must hold a user turn", "type": "BadRequestError", "code": 400}
-            return 400, {"error": error}
+            return _bad_request("messages must hold a user turn")
         asked = self._understand(first)
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop"}
         if asked is None:
             choice["message"] = {"role": "assistant", "content": _PUZZLED}
         else:
-            answer = self._answer(asked)
+            try:
+                answer = self._answer(asked)
+            except UserError as error:  # the annotator does not know the goal, or cannot judge such items
+                return _bad_request(str(error))
             choice["message"] = {"role": "assistant", "content": _words(asked, answer, request)}
             if request.get("logprobs"):
                 choice["logprobs"] = {"content": [_log_probabilities(asked, answer)]}
@@ -171,6 +174,10 @@ def _log_probabilities(asked: _Asked, answer: Answer) -> dict[str, Any]:
     return {**tokens[shares.index(max(shares))], "top_logprobs": tokens}
 
 
+def _bad_request(message: str) -> tuple[int, dict[str, Any]]:
+    return 400, {"error": {"message": message, "type": "BadRequestError", "code": 400}}
+
+
 def handle(judge: Judge, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
     """Status and body, as JSON has it, of the reply to a request."""
     if method == "GET" and path.rstrip("/").endswith("/models"):
@@ -180,5 +187,5 @@ def handle(judge: Judge, method: str, path: str, body: bytes) -> tuple[int, dict
             request = parse_json(body)
             if isinstance(request, dict):
                 return judge.reply(request)
-        return 400, {"error": {"message": "no JSON object", "type": "BadRequestError", "code": 400}}
+        return _bad_request("no JSON object")
     return 404, {"error": {"message": f"there is no {path} here", "type": "NotFoundError", "code": 404}}

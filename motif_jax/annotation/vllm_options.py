@@ -46,12 +46,12 @@ def engine_options(config: Any) -> dict[str, Any]:
 
 def check_options(config: Any) -> None:
     """Raises UserError for a model or tokenizer folder that cannot be used, or options that are no JSON object."""
-    model_files.check_model(config.vllm.model, "vllm.model")
     options = engine_options(config)
     for key in ("model", "revision", "tokenizer", "tokenizer_revision", "download_dir"):
         value = options.get(key)
         good = isinstance(value, str) or (value is None and key != "model")
         checks.require(good, "vllm.engine", config.vllm.engine, f"a JSON object whose {key} is a text")
+    model_files.check_model(options["model"], "vllm.model")
     tokenizer = options.get("tokenizer")
     if tokenizer and model_files.is_folder(tokenizer):
         allowed = "the name of a tokenizer, or its folder"

@@ -96,6 +96,17 @@ def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
     assert ask(Judge(config), prompt.conversation(GOLD))["message"]["content"] == prompt.answer.answers[YES]
 
 
+def test_a_goal_that_the_annotator_does_not_know_is_told_to_who_asks(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(prompt_path("default", "", SINGLE).read_text().replace("  gold:", "  shiny:"))
+    config = load_config("serve_annotator", "")
+    config.prompt_file = str(path)
+    turns = load_prompt(path, "shiny", "verdict", SINGLE).conversation(GOLD)
+    status, body = Judge(config).reply({"model": "lexicon", "messages": turns})
+    assert status == 400
+    assert "config.goal=shiny: must be one of" in body["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -109,6 +109,7 @@ def test_a_tokenizer_of_its_own_counts_with_its_chat_template(model, tmp_path):
         ({"tokenizer": "./nowhere"}, r"config.vllm.tokenizer='./nowhere': must be the name of a tokenizer"),
         ({"engine": '{"tokenizer": 5}'}, r"config.vllm.engine=.*whose tokenizer is a text"),
         ({"engine": '{"model": null}'}, r"config.vllm.engine=.*whose model is a text"),
+        ({"engine": '{"model": "./nowhere"}'}, r"config.vllm.model=./nowhere: there is no such folder"),
     ],
 )
 def test_what_is_no_tokenizer_or_option_is_named(model, values, told):
