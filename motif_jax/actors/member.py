@@ -29,6 +29,7 @@ from motif_jax.actors.slots import WAITING, Slots
 from motif_jax.actors.teams import Member, members
 from motif_jax.envs import registry
 from motif_jax.support import lifeline
+from motif_jax.support.files import full_disk
 
 # Fixed-size records; a pipe passes writes below 4096 bytes on as a whole.
 COMMAND = struct.Struct("<3i")  # generation, slot, row whose actions lie ready
@@ -170,7 +171,7 @@ def report(descriptor: int, message: Mapping[str, Any]) -> None:
 def serve(orders: Mapping[str, Any]) -> int:
     """`run` with what has to be done round it in any process; returns the exit code.
 
-    An error goes to the parent, who shows it if it does not help to start anew. `orders["lifeline"]` is the reading
+    An error goes to the parent, who shows it if it does not help to start anew, of a full disk at once. `orders["lifeline"]` is the reading
     end of a pipe that the parent holds open and writes nothing to.
     """
     ignore_signals_to_the_group()
@@ -184,15 +185,23 @@ def serve(orders: Mapping[str, Any]) -> int:
             parent_lives = run(orders)
         except (BrokenPipeError, ParentGoneError):
             return 0
-        except Exception:
+        except Exception as error:
             parent_lives = not lifeline.hung_up(orders["lifeline"])
-            text = traceback.format_exc().encode("ascii", "replace").decode()[-_TRACEBACK_LIMIT:]
-            report(orders["reports"], {"error": text, "member": orders["member"]})
+            report(orders["reports"], {"member": orders["member"], **_told(error, orders["folder"])})
             return 1
     finally:
         lifeline.deaf()
         folders.remove_own(Path(orders["folder"]), parent_lives)
     return 0
+
+
+def _told(error: Exception, folder: str) -> dict[str, Any]:
+    """What the parent hears of an error: of a full disk its number and the file, `folder` where none is named; else a traceback."""
+    if (full := full_disk(error)) is not None:
+        name = str(full.filename or folder)
+        return {"full_disk": [full.errno, name if len(json.dumps(name)) < _TRACEBACK_LIMIT else folder]}
+    text = "".join(traceback.format_exception(error))
+    return {"error": text.encode("ascii", "replace").decode()[-_TRACEBACK_LIMIT:]}
 
 
 def _parent_is_gone() -> None:

@@ -78,7 +78,7 @@ class ActorPool(Rollouts):
         self._server_failures = 0
         self._slots_finished = [0] * config.groups
         self._episodes: list[dict[str, Any]] = []
-        self._failure: str | None = None
+        self._failure: tuple[str, Exception | None] | None = None  # why, and what it comes of
         self._closing = threading.Event()
         self._closed = False
         self._lock = threading.Lock()
@@ -154,7 +154,8 @@ class ActorPool(Rollouts):
             self._all_read_at = read_at
         ready += self._go_on()
         if self._failure is not None:
-            raise RuntimeError(self._failure)
+            reason, cause = self._failure
+            raise RuntimeError(reason) from cause
         return ready
 
     def act(self, ready: Sequence[Ready]) -> None:
@@ -278,8 +279,7 @@ class ActorPool(Rollouts):
                     self._start_over(error)
                 self._end_those_that_hang()
         except Exception as error:
-            self._fail(f"the thread that watches the actors ended: {error}")
-            raise
+            self._fail(f"the actors cannot go on: {error}", error)
 
     def _take_reports(self, rest: bytes, seconds: float) -> bytes:
         while launchers.readable(self._reports, seconds):
@@ -290,6 +290,9 @@ class ActorPool(Rollouts):
         return rest
 
     def _take_report(self, message: dict[str, Any]) -> None:
+        if "full_disk" in message:  # no other process would have more room
+            number, file = message["full_disk"]
+            raise OSError(number, os.strerror(number), file)
         with self._lock:
             if "episode" in message:
                 self._episodes.append(message["episode"])
@@ -342,10 +345,11 @@ class ActorPool(Rollouts):
         print(f"actor {number} died ({reason}); it is replaced", file=sys.stderr, flush=True)
         self._renew([member])
 
-    def _start_over(self, error: ServerLostError) -> None:
+    def _start_over(self, error: ServerLostError | launchers.RefusedError) -> None:
         """The fork server died: another takes its place, and all processes are renewed."""
+        works = any(self._slots_finished)
         while True:
-            self._server_failures = 0 if any(self._slots_finished) else self._server_failures + 1
+            self._server_failures = 0 if works else self._server_failures + 1
             if self._server_failures >= self.config.max_failures:
                 self._fail(
                     f"the process that actors are forked from died before a rollout was finished: {error}"
@@ -360,11 +364,12 @@ class ActorPool(Rollouts):
             )
             launchers.wait_until_gone(self._pids, _CLOSE_SECONDS)
             self._lives.alive.clear()
+            works = False
             try:
                 self._launcher = self._fork_launcher()
                 self._renew(self._members)
                 return
-            except ServerLostError as again:
+            except (ServerLostError, launchers.RefusedError) as again:
                 error = again
 
     def _renew(self, lost: Sequence[Member]) -> None:
@@ -391,6 +396,6 @@ class ActorPool(Rollouts):
             if self._records_in >= 0:
                 os.write(self._records_in, record)
 
-    def _fail(self, reason: str) -> None:
-        self._failure = reason
+    def _fail(self, reason: str, cause: Exception | None = None) -> None:
+        self._failure = reason, cause
         self.wake()

@@ -70,12 +70,18 @@ def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) 
     return array
 
 
-def no_room(error: BaseException | None, folder: str | os.PathLike[str]) -> str | None:
-    """The line for an error that comes of a full disk, None for any other; `folder` where no file is named."""
+def full_disk(error: BaseException | None) -> OSError | None:
+    """The error of a full disk that `error` is or comes of, None for any other."""
     seen: list[BaseException] = []  # a thread's error that was raised again and again may be its own context
     while error is not None and not (isinstance(error, OSError) and error.errno in NO_ROOM):
         seen.append(error)
         error = next((e for e in (error.__cause__, error.__context__) if e not in (None, *seen)), None)
+    return error
+
+
+def no_room(error: BaseException | None, folder: str | os.PathLike[str]) -> str | None:
+    """The line for an error that comes of a full disk, None for any other; `folder` where no file is named."""
+    error = full_disk(error)
     if error is None:
         return None
     path = Path(error.filename or folder).absolute()

@@ -115,6 +115,38 @@ def test_a_server_that_always_dies_ends_the_run(monkeypatch: pytest.MonkeyPatch)
             play(pool, lambda: False)
 
 
+@pytest.mark.parametrize("deaths", [1, 9])
+def test_a_server_that_dies_while_it_starts_counts_as_one_that_died(
+    deaths: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One death after another is a failure; the run goes on where fewer than `max_failures` follow each other."""
+    spawn, killed = launchers._spawn, []
+
+    def spawned(module: str, *arguments: Any) -> Any:
+        process = spawn(module, *arguments)
+        if len(killed) < deaths:
+            process.kill()
+            killed.append(process.pid)
+        return process
+
+    with ActorPool(config(max_failures=2)) as pool:
+        pool.start()
+        play(pool, lambda: all(pool._slots_finished))
+        monkeypatch.setattr(launchers, "_spawn", spawned)
+        before, server = set(pool.pids()), server_of(pool)
+        os.kill(server, signal.SIGKILL)
+        if deaths == 1:
+            play(pool, lambda: pool.restarts >= len(before) and not before & set(pool.pids()))
+            begun = pool.next_episode()
+            play(pool, lambda: min(pool.next_episode()) > max(begun))
+        else:
+            with pytest.raises(
+                RuntimeError, match="before a rollout was finished: the fork server did not come up"
+            ):
+                play(pool, lambda: False)
+    assert len(killed) == min(deaths, 2)
+
+
 @pytest.mark.parametrize("cause", ["threads", "addresses"])
 def test_where_forks_are_of_no_use_actors_are_started_one_by_one_which_is_said(
     cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

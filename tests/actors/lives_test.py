@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,13 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.actors import launchers
+from motif_jax.actors import folders, launchers
 from motif_jax.actors.launchers import Death
 from motif_jax.actors.lives import Lives
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.slots import WAITING
 from motif_jax.envs.recall import Recall
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.support.files import no_room
 from tests.actors.pool_test import config, play
 from tests.processes import still_there
 
@@ -180,6 +182,60 @@ def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Pat
         os.kill(pool.pids()[0], signal.SIGKILL)
         with pytest.raises(RuntimeError, match="this engine is broken"):
             play(pool, lambda: False)
+
+
+class NoRoom(Recall):
+    """Finds the disk full when its file is there."""
+
+    def __init__(self, name: str, full: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self._full = full
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        if os.path.exists(self._full):
+            try:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._full)
+            except OSError as error:
+                raise RuntimeError("the game cannot be saved") from error
+        super().reset(seed, out)
+
+    @staticmethod
+    def make_spec(name: str, *given: Any, full: str = "", **options: Any) -> EnvironmentSpec:
+        return Recall.make_spec(name, *given, **options)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "exec"])
+def test_a_full_disk_in_an_actor_ends_the_run_at_once(
+    tmp_path: Path, start_method: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    full = tmp_path / "full"
+    game = {"env": "tests.actors.lives_test:NoRoom", "options": {"delay": 2, "full": str(full)}}
+    with ActorPool(config(workers=1, start_method=start_method, **game)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        full.touch()
+        with pytest.raises(RuntimeError, match="No space left") as raised:
+            play(pool, lambda: False)
+    assert str(no_room(raised.value, ".")).startswith(f"{full} cannot be written: No space left on device")
+    assert pool.restarts == 0
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_full_disk_where_an_actor_is_replaced_is_the_cause_of_the_end(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def renew(folder: Path, number: int) -> Path:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+    with ActorPool(config(workers=1)) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        monkeypatch.setattr(folders, "renew", renew)
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        with pytest.raises(RuntimeError) as raised:
+            play(pool, lambda: False)
+    assert "cannot be written: No space left on device" in str(no_room(raised.value, "."))
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_files_of_a_killed_engine_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
