@@ -159,9 +159,17 @@ def make(task: TextTask) -> Scorer:
     return SCORERS[task.scored_by()](task.options)
 
 
-def check(task: TextTask) -> None:
-    """Raises UserError where what scores texts for the task cannot be used, as far as that is known without asking it."""
+def check(task: TextTask, in_workers: bool = False) -> None:
+    """Raises UserError where what scores texts for the task cannot be used, as far as that is known without asking it.
+
+    `in_workers`: worker processes ask it, which may have no processes of their own.
+    """
     if task.scored_by() == "toxicity":
+        if in_workers and task.options["annotator"] == "vllm" and not task.options["scores"]:
+            raise UserError(
+                "config.reddit.annotator=vllm: loads no model in the processes that play games: start vLLM's server, and give "
+                "openai with config.reddit.server and config.reddit.model"
+            )
         for goal in (RUDE, TOXIC):
             annotators.check_annotator(annotator_config(task.options, goal), SINGLE)
     if task.scored_by() == "upvote":

@@ -148,6 +148,9 @@ class Reddit(TextTask):
         folder = given["folder"]
         self._require(not folder or os.path.isdir(folder), "folder", "an existing folder, or empty")
         self._scorer: Scorer | None = None
+        # Words are looked up at once; a model that judges takes its time.
+        by_words = self.scored_by() == "toxicity" and given["annotator"] == "lexicon"
+        self.patient = bool(self.scored_by()) and not by_words
 
     def _require(self, condition: bool, key: str, allowed: str) -> None:
         checks.require(condition, f"{self.name}.{key}", self.options[key], allowed)

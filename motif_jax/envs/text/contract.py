@@ -109,7 +109,8 @@ class TextTask(ABC):
       defaults: option -> its value where none is given.
       switches: what the names of its compat switches begin with; the rest of a name is an option.
       follow: option -> options that hold for its value alone: where another one is given, they are not taken over from elsewhere.
-      patient: an episode may take any time, as one with a server does; else it counts as hung after minutes.
+      patient: an episode may take any time, as one with a server does; else it counts as hung after minutes. A task may decide
+        it by its options.
     """
 
     name: ClassVar[str] = "options"
@@ -117,7 +118,7 @@ class TextTask(ABC):
     defaults: ClassVar[Mapping[str, Any]] = {}
     switches: ClassVar[str] = ""
     follow: ClassVar[Mapping[str, Sequence[str]]] = {}
-    patient: ClassVar[bool] = False
+    patient: bool = False
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Raises UserError for an option that is not there, or a value of another type than its default."""

@@ -235,6 +235,29 @@ def test_values_that_are_not_allowed(tmp_path, options):
         text_scores.check(Reddit({**options, "annotator": "openai"}))
 
 
+@pytest.mark.parametrize(
+    ("changes", "patient"),
+    [
+        ({"annotator": "openai"}, True),
+        ({"reward": "toxicity_noised", "annotator": "own:Judge"}, True),
+        ({"reward": "upvote_model", "upvote_run": "run"}, True),
+        ({}, False),
+        ({"reward": "none", "annotator": "openai"}, False),
+        ({"reward": "upvote"}, False),
+    ],
+)
+def test_a_model_that_judges_may_take_its_time(changes, patient):
+    assert Reddit(changes).patient is patient
+
+
+def test_vllm_in_processes_that_play_is_refused_in_one_line(tmp_path, options):
+    config = load_config("collect_text", "reddit")
+    config.update({"kind": "games", "policy": "recorded", "num_dialogues": 2})
+    config.reddit.update({"annotator": "vllm", "model": "a/model"})
+    with pytest.raises(UserError, match=r"config\.reddit\.annotator=vllm: .* give openai"):
+        collect_text.check(config, tmp_path / "run")
+
+
 def test_a_made_up_corpus(tmp_path):
     options = {"store": str(tmp_path / "store"), "num_comments": 300}
     prepared = Reddit(options).prepare("recorded", "", tmp_path)
