@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +21,26 @@ _WARM_UP_SECONDS = 0.5
 _SECONDS = 1.5
 
 
+# What was found: JSON of the actors -> their best size.
+_found: dict[str, int] = {}
+
+
 def games_per_process(config: ActorsConfig) -> int:
-    """The size that costs the least processor time a step on one core; says on standard error what was found."""
-    envs = config.envs_per_group
-    sizes = tuple(sorted({min(size, envs) for size in _SIZES}))
-    cores = None if config.cores is None else config.cores[:1]
-    one = dataclasses.replace(config, workers=1, cores=cores, warmup_steps=0, warmup_seconds=0.0)
-    costs = _costs(json.dumps(dataclasses.asdict(one), sort_keys=True), sizes)
+    """The size that costs the least processor time a step on one core; says on standard error what a trial has found.
+
+    One trial serves the actors of all devices: these differ in their environments' numbers and in their cores alone.
+    """
+    one = dataclasses.replace(config, workers=1, warmup_steps=0, warmup_seconds=0.0)
+    alike = json.dumps(dataclasses.asdict(dataclasses.replace(one, first_env=0, cores=None)), sort_keys=True)
+    if alike not in _found:
+        cores = None if config.cores is None else config.cores[:1]
+        _found[alike] = _best(dataclasses.replace(one, cores=cores))
+    return _found[alike]
+
+
+def _best(config: ActorsConfig) -> int:
+    sizes = sorted({min(size, config.envs_per_group) for size in _SIZES})
+    costs = {size: _cost(dataclasses.replace(config, games_per_process=size)) for size in sizes}
     best = min(costs, key=lambda size: costs[size])
     told = ", ".join(f"{size}: {1e6 * cost:.1f}" for size, cost in costs.items())
     print(
@@ -37,13 +49,6 @@ def games_per_process(config: ActorsConfig) -> int:
         flush=True,
     )
     return best
-
-
-@functools.cache
-def _costs(orders: str, sizes: tuple[int, ...]) -> Mapping[int, float]:
-    """Seconds of processor time a step by games a process; kept, for all devices' actors are alike."""
-    config = ActorsConfig(**json.loads(orders))
-    return {size: _cost(dataclasses.replace(config, games_per_process=size)) for size in sizes}
 
 
 def _cost(config: ActorsConfig) -> float:

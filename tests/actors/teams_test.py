@@ -9,6 +9,7 @@ import pytest
 from motif_jax.actors import cores, tuning
 from motif_jax.actors.cores import Cores
 from motif_jax.actors.pool import ActorPool
+from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.actors.teams import members
 from tests.actors.pool_test import config, wait_for_groups
 
@@ -89,3 +90,20 @@ def test_auto_tries_sizes_and_takes_the_best_of_them(
     assert min(found for _, found in tried) > 0
     assert said.startswith(f"at most {best} games in a process")
     assert f"actors: {best} games a process" in capfd.readouterr().err
+
+
+def test_one_trial_serves_the_actors_of_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int | None] = []
+
+    def cost(one: ActorsConfig) -> float:
+        tried.append(one.games_per_process)
+        return 1.0 / len(tried)
+
+    monkeypatch.setattr(tuning, "_cost", cost)
+    monkeypatch.setattr(tuning, "_found", {})
+    for device in range(3):
+        own = config(games_per_process=None, first_env=12 * device, cores=[2 * device, 2 * device + 1])
+        assert tuning.games_per_process(own) == 3
+    assert tried == [1, 2, 3]
+    assert tuning.games_per_process(config(games_per_process=None, envs_per_group=2)) == 2
+    assert tried == [1, 2, 3, 1, 2]
