@@ -161,6 +161,11 @@ def run_network(
     return Output(logits, raw_value[:-1], value, ratio, targets, legal)
 
 
+def in_units_of_reward(params: Any, statistics: ValueStatistics) -> Any:
+    """Parameters like those of a state with such statistics, whose values are in units of reward: with PopArt they act."""
+    return rescale_value_head(params, value_normalisation.moments(statistics), (jnp.zeros(()), jnp.ones(())))
+
+
 def exploration_loss(config: ConfigDict, output: Output, valid: Array, axis_name: str | None) -> Array:
     """The term of the loss that keeps the policy from collapsing; `config` is `config.algorithm`."""
     rows = (output.logits, valid, config.exploration_coefficient, axis_name)
@@ -183,13 +188,15 @@ def compute_loss(
     recorded, valid = trajectory.recorded(batch), _valid(settings, state, batch)
     center, spread = reductions.mean_and_std(output.targets.advantage, recorded, axis_name)
     advantage = (output.targets.advantage - center) / jnp.maximum(spread, ADVANTAGE_STD_FLOOR)
-    target = output.targets.value
+    target, played = output.targets.value, batch.behaviour_value
     if settings.value_normalisation != "none":
         target_center, target_spread = value_normalisation.moments(state.value_statistics)
         target = (target - target_center) / target_spread
+        if settings.value_normalisation == "popart":
+            played = (played - target_center) / target_spread
     policy = losses.policy_loss(output.ratio, advantage, valid, settings.clip_ratio, axis_name)
     value = settings.value_coefficient * losses.value_loss(
-        output.raw_value, batch.behaviour_value, target, valid, settings.clip_value, axis_name
+        output.raw_value, played, target, valid, settings.clip_value, axis_name
     )
     exploration = exploration_loss(settings, output, valid, axis_name)
     loss = policy + value + exploration

@@ -1,7 +1,9 @@
 """Running scale of the value targets (van Hasselt et al. 2016, "PopArt").
 
 The network's value head predicts (V - mean) / std. With 'popart' the head is rescaled whenever the statistics
-move, so that V itself does not (`networks.agent.rescale_value_head`); with 'running' it is left to learn.
+move, so that V itself does not (`networks.agent.rescale_value_head`); with 'running' it is left to learn. The value that
+V is clipped round is V as it was played: with 'popart' in units of reward, which no move of the statistics changes, with
+'running' as the head gave it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -57,6 +58,7 @@ class Learner:
       publisher: gets a copy of the parameters after every update.
       meters: where times go.
       lends: what never changes of the state is published as it lies here, because nobody acts while an update runs.
+      published: what of a state the publisher is given.
 
     Attributes:
       failures: updates that were not finite, for `guard.Guard`; known when their metrics are read.
@@ -70,8 +72,9 @@ class Learner:
         publisher: Publisher,
         meters: Meters,
         lends: bool = False,
+        published: Callable[[Any], Any] = operator.attrgetter("params"),
     ) -> None:
-        self._lends = lends
+        self._lends, self._published = lends, published
         self._publisher, self._parallel, self._meters = publisher, parallel, meters
         # Updates behind the state.
         self.version = int(state.step)
@@ -139,7 +142,7 @@ class Learner:
 
     def _publish(self) -> None:
         lent = [self._parallel.acting(self.state.frozen)] if self._lends else []
-        self._publisher.publish(self.version, self._parallel.acting(self.state.params), *lent)
+        self._publisher.publish(self.version, self._parallel.acting(self._published(self.state)), *lent)
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the newest update that is done and was not asked for yet; does not wait for a running one.

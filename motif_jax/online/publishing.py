@@ -28,7 +28,7 @@ class Publisher:
 
     Args:
       devices: those that act; of a model that is split over devices, where what all of them hold lies.
-      prepare: pure function of the parameters, whose result acts in their place (`AgentNetwork.prepare`).
+      prepare: pure function of what is published, mostly the parameters; its result acts (`AgentNetwork.prepare`).
       frozen: what never changes, and acts with the parameters as one: a copy for each device. {} for nothing, or where `publish`
         is given it.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import queue
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,10 +17,12 @@ from motif_jax import rewards
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import Ready, Rollouts
+from motif_jax.algorithms import appo
 from motif_jax.algorithms.registry import Algorithm, algorithm_of
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.services import Services
 from motif_jax.devices.sharding import Sharded
+from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.online import agent_checkpoints, agent_networks, play_state, settings, splitting
 from motif_jax.online.agent_checkpoints import Snapshot
 from motif_jax.online.batcher import (
@@ -104,8 +107,9 @@ class System:
         # The learner's copy acts too where all that acts is its first device, or all that a split model lies on.
         together = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
         lends = bool(frozen) and together and settings.takes_turns(config)
-        self.publisher = Publisher(actor_devices, self.network.prepare, {} if lends else frozen)
-        self.learner = Learner(update, state, self.parallel, self.publisher, self.meters, lends)
+        published, prepare = _acting(algorithm, config, self.network)
+        self.publisher = Publisher(actor_devices, prepare, {} if lends else frozen)
+        self.learner = Learner(update, state, self.parallel, self.publisher, self.meters, lends, published)
         self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
         self._noted: tuple[dict[str, Any], dict[str, Any]] | None = None
         self._finished_slots = [[0] * source.actors.config.groups for source in self.sources]
@@ -344,6 +348,17 @@ class BatchStream:
         """Takes the batches that wait, for a learner that has ended; gives the intrinsic returns of their episodes."""
         batches = [self._prefetcher.get(0) for _ in range(self._prefetcher.waiting())]
         return [value for batch in batches if batch is not None for value in batch.intrinsic_returns]
+
+
+def _acting(
+    algorithm: Algorithm, config: ConfigDict, network: PolicyNetwork
+) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """What of a state is published, and what is made of it to act."""
+    if algorithm is not appo or config.algorithm.value_normalisation != "popart":
+        return operator.attrgetter("params"), network.prepare
+    # Values that were played are compared with others after the scale of values has moved.
+    both = operator.attrgetter("params", "value_statistics")
+    return both, lambda parts: network.prepare(appo.in_units_of_reward(*parts))
 
 
 def _with_frozen(state: Any, frozen: Mapping[str, Any]) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms import appo, schedules, total_reward, value_normalisation
+from motif_jax.networks.agent import rescale_value_head
 from motif_jax.support.errors import UserError
 from tests.agents import (
     FLAT_SPEC,
@@ -199,6 +200,30 @@ def test_values_are_learned_in_units_of_their_spread(mode: str) -> None:
     assert moved < 0.1 if mode == "popart" else moved > 1
     assert np.isfinite(update(after, batch)[1]["loss/total"])
     assert spread > 0
+
+
+def test_values_are_clipped_round_those_that_were_played_when_the_scale_has_moved_since() -> None:
+    """With PopArt the head is rescaled with the scale, so that nothing has moved and nothing is clipped."""
+    config, network = agent_config(), flat_network()
+    config.algorithm.value_normalisation = "popart"
+    state = appo.make_state(network, schedules.make_optimizer(config.optimizer), jax.random.key(0))
+    batch = random_batch(FLAT_SPEC, network.state_size, 4, 2, seed=0)
+    scales = [value_normalisation.ValueStatistics(*map(jnp.float32, s)) for s in ((2, 5, 1), (50, 2509, 1))]
+    played, learned = ((center, spread) for center, spread in map(value_normalisation.moments, scales))
+    rows = (batch.observation, batch.initial_state, batch.first)
+    acting = appo.in_units_of_reward(state.params, scales[0])
+    value = network.apply(acting, *rows)[1][:-1]
+    raw = network.apply(state.params, *rows)[1][:-1]
+    np.testing.assert_allclose(value, raw * played[1] + played[0], rtol=1e-4)
+    batch = batch._replace(behaviour_value=value)
+    params = rescale_value_head(state.params, played, learned)
+    state = state._replace(params=params, value_statistics=scales[1])
+    losses = []
+    for clip in (1e-3, 1e9):
+        config.algorithm.clip_value = clip
+        output = appo.run_network(network, config, state, batch, batch.reward)
+        losses.append(appo.compute_loss(config, state, batch, output, None)[1]["loss/value"])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
 
 
 def test_empty_statistics_stay() -> None:

@@ -1,4 +1,4 @@
-"""What the parts of a system hand each other: frozen parameters to those that act, and what a checkpoint is told of the games."""
+"""What the parts of a system hand each other: parameters to those that act, and what a checkpoint is told of the games."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.algorithms.value_normalisation import ValueStatistics
 from motif_jax.online import agent_checkpoints, settings
 from motif_jax.online.records import Records
 from motif_jax.online.system import BatchStream, System
@@ -48,6 +50,24 @@ def test_what_is_frozen_lies_once_where_somebody_acts(tmp_path: Path, acting: st
                 jax.tree.leaves(old[name]), jax.tree.leaves(new.get(name, old[name])), strict=True
             ):
                 assert one is other
+
+
+@pytest.mark.parametrize("mode", ["none", "running", "popart"])
+def test_with_popart_values_are_played_in_units_of_reward(mode: str) -> None:
+    config = recall_config(serial=True, batch_size=48, algorithm__value_normalisation=mode)
+    system = System(settings.resolved(config))
+    statistics = ValueStatistics(*map(jnp.float32, (20, 409, 1)))
+    state = system.learner.state._replace(value_statistics=statistics)
+    system.learner.state = system.parallel.replicate(state)
+    system.learner._publish()
+    with BatchStream(system) as stream:
+        batch = stream.get()
+    assert batch is not None
+    rows = jax.tree.map(lambda x: np.asarray(x)[0], batch.trajectories)
+    given = rows.observation, rows.initial_state, rows.first
+    value = system.network.apply(jax.device_get(state.params), *given)[1][:-1]
+    expected = value * 3 + 20 if mode == "popart" else value
+    np.testing.assert_allclose(rows.behaviour_value, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("remembered", [True, False])
