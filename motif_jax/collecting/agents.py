@@ -51,12 +51,12 @@ def resolve(agents: str) -> list[Agent]:
     """
     found: list[Agent] = []
     for entry in (part.strip() for part in agents.split(",") if part.strip()):
-        folder, _, which = entry.partition("@")
+        folder, which = _split(entry)
         agent_policy.read_config(folder)
         saved = Path(folder) / agent_checkpoints.FOLDER
         with Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
             steps = checkpoints.steps()
-            chosen = steps if which == "all" else [_choose(checkpoints, which or "latest", folder)]
+            chosen = steps if which == "all" else [agent_policy.choose_step(checkpoints, which, folder)]
         missing = [step for step in chosen if step not in steps]
         if missing or not chosen:
             have = ", ".join(map(str, steps)) or "none"
@@ -69,10 +69,14 @@ def resolve(agents: str) -> list[Agent]:
     return found
 
 
-def _choose(checkpoints: Checkpoints, which: str, folder: str) -> int:
-    if which not in ("latest", "best") and not is_natural(which):
-        raise UserError(f"config.agents={folder}@{which}: must end with @latest, @best, @all or @STEP")
-    return agent_policy.choose_step(checkpoints, which, folder)
+def _split(entry: str) -> tuple[str, str]:
+    """The folder and which of its checkpoints: behind the last @, which is part of a name in a path or of a folder that is there."""
+    folder, at, which = entry.rpartition("@")
+    if at and (which in ("", "latest", "best", "all") or is_natural(which)):
+        return folder, which or "latest"
+    if at and "/" not in which and not Path(entry).is_dir():
+        raise UserError(f"config.agents={entry}: must end with @latest, @best, @all or @STEP")
+    return entry, "latest"
 
 
 @functools.lru_cache(maxsize=16)

@@ -114,8 +114,14 @@ def test_which_checkpoints(agent, tmp_path):
     assert steps(folder) == steps(f"{folder}@latest") == [(folder, 200)]
     assert steps(f"{folder}@all") == [(folder, 100), (folder, 200)]
     assert steps(f"{folder}@100, {folder}") == [(folder, 100), (folder, 200)]
+    other = tmp_path / "me@home" / "run@x"
+    other.parent.mkdir()
+    other.symlink_to(agent)
+    assert steps(str(other)) == [(str(other), 200)]
+    assert steps(f"{other}@100,{other}@all") == [(str(other), step) for step in (100, 100, 200)]
     for named, words in (
         ("", "must name run folders"),
+        (f"{other.parent}/run", "not a run folder"),
         (f"{folder}@7", "the steps of .* are 100, 200"),
         (f"{folder}@newest", "must end with @latest, @best, @all or @STEP"),
         (str(tmp_path), "not a run folder"),
