@@ -20,7 +20,7 @@ def test_commands_parse(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Inputs, "trajectories", tmp_path / "trajectories")
     monkeypatch.setattr(Inputs, "dataset", tmp_path / "dataset")
     monkeypatch.setattr(Inputs, "prompts", tmp_path / "prompts.jsonl")
-    at = Inputs(tmp_path / "quickstart", tmp_path / "glam", tmp_path / "ilql", tmp_path, 8000)
+    at = Inputs(tmp_path / "quickstart", tmp_path / "glam", tmp_path / "ilql", tmp_path, 8000, 15)
     config, *flags = shlex.split(endurance.command(name, at))
     for flag in flags:
         assert takes(f"configs/{config}", flag), flag

@@ -28,8 +28,10 @@ from motif_jax.offline.dialogue_batches import Layout
 from motif_jax.offline.text_objective import RULES, Objective, Weights
 from motif_jax.support.errors import UserError
 from tests.golden_ilql import item_of
-from tests.offline.text_objective_test import compiled_quickly, parameters  # noqa: F401
+from tests.offline.text_objective_test import parameters
 from tests.reward_fixtures import load_config
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 TEXTS = ("<a>abc</a><g><b></s>de</a>", "<a>fa</a><b></s></eod>", "<s><y></s>ab</a></eod>")
 GAMMA, WIDTH, COUNT, PAD = 0.9, 8, 3, WordleTokenizer.delimiters.pad

@@ -14,8 +14,10 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language.targets import Following
 from motif_jax.offline.text_objective import Part
 from motif_jax.offline.text_task import TextTraining
-from tests.offline.text_objective_test import batch_of, compiled_quickly, objective_of, parameters  # noqa: F401
+from tests.offline.text_objective_test import batch_of, objective_of, parameters
 from tests.reward_fixtures import load_config
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 class Nothing:

@@ -24,6 +24,8 @@ from tests import text_agents
 from tests.processes import killed
 from tests.reward_fixtures import load_config
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 SMALL = {"episodes": 6, "lanes": 4, "show": 2, "resamples": 50}
 
 
@@ -135,7 +137,6 @@ from pathlib import Path
 from motif_jax.reports.evaluation_files import Journal
 from tests.stages.evaluate_text_test import evaluate
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 append = Journal.append
 def dies(self, row):
     if len(self.rows) == 40:

@@ -13,8 +13,10 @@ import pytest
 from motif_jax.offline import text_task, trainer
 from motif_jax.stages import train_text as stage
 from motif_jax.support.interruption import EXIT_CODE
-from tests.stages.train_text_test import compiled_quickly, config_of, same_bits, train  # noqa: F401
+from tests.stages.train_text_test import config_of, same_bits, train
 from tests.toy_text import Backwards, Task
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 class OfAnyLength(Backwards):

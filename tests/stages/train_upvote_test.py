@@ -24,6 +24,8 @@ from tests import torch_files
 from tests.processes import killed
 from tests.reward_fixtures import load_config
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
 # Tokens of whole words, so that comments have few, and there are few programs.
 TINY = {"num_devices": 1, "network.width": 16, "vocab_size": 600, "max_len": 24}
 
@@ -85,7 +87,6 @@ from motif_jax.offline import upvote_run, upvote_task
 from motif_jax.stages import train_upvote as stage
 from tests.stages.train_upvote_test import config_of
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
 where, workdir = sys.argv[1:]
 config = config_of(save_every_seconds=0.000001, freeze=True)
 def die(*_, **__):
