@@ -1,7 +1,8 @@
-"""How many games a process should have on this machine: a few sizes are tried, for seconds each."""
+"""How many games a process should have on this machine: a few sizes are tried in turns, for seconds each."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -12,13 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
+from motif_jax.actors.cores import Cores
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Ready
 from motif_jax.envs import registry
 
-_SIZES = (1, 2, 3, 4, 5, 7, 10, 20)
-_WARM_UP_SECONDS = 0.5
-_SECONDS = 1.5
+_SIZES = (2, 3, 4, 5, 7, 10, 20)
+# In turns, for a busy neighbour disturbs all alike. Of the first turn all but its end is warming up.
+_TURNS = 6
+_SECONDS = 0.3
 
 
 # What was found: JSON of the actors -> their best size.
@@ -33,14 +36,32 @@ def games_per_process(config: ActorsConfig) -> int:
     one = dataclasses.replace(config, workers=1, warmup_steps=0, warmup_seconds=0.0)
     alike = json.dumps(dataclasses.asdict(dataclasses.replace(one, first_env=0, cores=None)), sort_keys=True)
     if alike not in _found:
-        cores = None if config.cores is None else config.cores[:1]
-        _found[alike] = _best(dataclasses.replace(one, cores=cores))
+        with contextlib.closing(Cores(1)) as own:
+            cores = own.numbers if config.cores is None else config.cores[:1]
+            _found[alike] = _best(dataclasses.replace(one, cores=cores))
     return _found[alike]
 
 
+def sizes(envs_per_group: int) -> list[int]:
+    """Sizes to be tried, increasing: of those that make equally many processes of a group the smallest."""
+    smallest: dict[int, int] = {}
+    for size in sorted({min(size, envs_per_group) for size in _SIZES}):
+        smallest.setdefault(-(-envs_per_group // size), size)
+    return sorted(smallest.values())
+
+
 def _best(config: ActorsConfig) -> int:
-    sizes = sorted({min(size, config.envs_per_group) for size in _SIZES})
-    costs = {size: _cost(dataclasses.replace(config, games_per_process=size)) for size in sizes}
+    with contextlib.ExitStack() as stack:
+        trials = {
+            size: stack.enter_context(
+                contextlib.closing(_Trial(dataclasses.replace(config, games_per_process=size)))
+            )
+            for size in sizes(config.envs_per_group)
+        }
+        for trial in trials.values():
+            trial.begin()
+        turns = [{size: trial.cost() for size, trial in trials.items()} for _ in range(_TURNS + 1)][1:]
+    costs = {size: float(np.median([turn[size] for turn in turns])) for size in trials}
     best = min(costs, key=lambda size: costs[size])
     told = ", ".join(f"{size}: {1e6 * cost:.1f}" for size, cost in costs.items())
     print(
@@ -51,35 +72,56 @@ def _best(config: ActorsConfig) -> int:
     return best
 
 
-def _cost(config: ActorsConfig) -> float:
-    """Plays random actions for a while, and so long at least that what was counted was played in the time that is measured."""
-    spec, rng = registry.spec(config.env, **config.options), np.random.default_rng(config.seed)
-    drawn = rng.random((64, config.envs_per_group, spec.num_actions), np.float32)
-    played, spent = 0, 0.0
-    up: float | None = None
-    begun: float | None = None
-    with ActorPool(config, listeners=[lambda slot: pool.release(slot)]) as pool:
-        masks = None if spec.mask_field is None else pool.slots.observation[spec.mask_field]
+class _Trial:
+    """Actors that play random actions; they wait between two turns, when the answers of all groups are held."""
 
-        def choose(entry: Ready) -> np.ndarray:
-            chances = drawn[played % len(drawn)]
-            if masks is not None:
-                chances = chances * (masks[entry.slot, entry.row] != 0)
-            return chances.argmax(axis=1)
+    def __init__(self, config: ActorsConfig) -> None:
+        spec, rng = registry.spec(config.env, **config.options), np.random.default_rng(config.seed)
+        self._drawn = rng.random((64, config.envs_per_group, spec.num_actions), np.float32)
+        self._mask_field = spec.mask_field
+        self._config, self._rounds = config, 0
+        self._held: list[Ready] = []
+        self._pool = ActorPool(config, listeners=[lambda slot: self._pool.release(slot)])
 
-        pool.start()
-        # One answer of each group may have been there before.
-        while begun is None or played <= config.groups or time.monotonic() - begun < _SECONDS:
-            for entry in (ready := pool.ready(1.0)):
-                pool.slots.action[entry.slot, entry.row] = choose(entry)
-                played += 1
-            pool.act(ready)
-            now = time.monotonic()
-            if up is None and ready:
-                up = now
-            if up is not None and begun is None and now - up > _WARM_UP_SECONDS:
-                played, spent, begun = 0, processor_seconds(pool.pids()), now
-        return (processor_seconds(pool.pids()) - spent) / (played * config.envs_per_group)
+    def begin(self) -> None:
+        self._pool.start()
+        self._gather(self._pool.ready(1.0))
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def cost(self) -> float:
+        """Processor seconds a step of one turn, in which each group plays once at least."""
+        before, rounds = processor_seconds(self._pool.pids()), self._rounds
+        until = time.monotonic() + _SECONDS
+        ready, self._held = self._held, []
+        while True:
+            self._act(ready)
+            ready = self._pool.ready(1.0)
+            if time.monotonic() >= until:
+                break
+        self._gather(ready)
+        spent = processor_seconds(self._pool.pids()) - before
+        return spent / ((self._rounds - rounds) * self._config.envs_per_group)
+
+    def _gather(self, ready: list[Ready]) -> None:
+        """Holds the answers of all groups, of which `ready` are there."""
+        while True:
+            # What a process gave before it died is no more.
+            self._held = [entry for entry in self._held if entry.group not in self._pool.begun_anew] + ready
+            if len(self._held) == self._config.groups:
+                return
+            ready = self._pool.ready(1.0)
+
+    def _act(self, ready: list[Ready]) -> None:
+        slots = self._pool.slots
+        for entry in ready:
+            chances = self._drawn[self._rounds % len(self._drawn)]
+            if self._mask_field is not None:
+                chances = chances * (slots.observation[self._mask_field][entry.slot, entry.row] != 0)
+            slots.action[entry.slot, entry.row] = chances.argmax(axis=1)
+            self._rounds += 1
+        self._pool.act(ready)
 
 
 def processor_seconds(pids: Sequence[int]) -> float:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import statistics
 from types import SimpleNamespace
 
 import pytest
@@ -58,52 +60,63 @@ def test_actors_keep_to_the_cores_that_they_are_given() -> None:
         assert os.sched_getaffinity(0) >= {core}
 
 
-def test_a_cost_is_that_of_rounds_that_were_played_while_it_was_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Also where this process comes to its turn only when the time is over."""
-    seconds, readings = itertools.count(0.0, 100.0), iter([0.0, 6.0])
-    monkeypatch.setattr(tuning, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    monkeypatch.setattr(tuning, "processor_seconds", lambda pids: next(readings))
-    one = config(workers=1)
-    assert 0 < tuning._cost(one) <= 6.0 / ((one.groups + 1) * one.envs_per_group)
+def test_a_cost_is_that_of_the_rounds_of_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where this process comes to its turn only when the time is over: then each group has played once."""
+    one = config(workers=1, games_per_process=2)
+    with contextlib.closing(tuning._Trial(one)) as trial:
+        trial.begin()
+        seconds, readings = itertools.count(0.0, 100.0), iter([1.0, 7.0])
+        monkeypatch.setattr(tuning, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+        monkeypatch.setattr(tuning, "processor_seconds", lambda pids: next(readings))
+        assert trial.cost() == 6.0 / (one.groups * one.envs_per_group)
+
+
+def test_sizes_that_make_equally_many_processes_are_tried_once() -> None:
+    assert [tuning.sizes(games) for games in (1, 2, 3, 10, 20)] == [
+        [1],
+        [2],
+        [2, 3],
+        [2, 3, 4, 5, 10],
+        [2, 3, 4, 5, 7, 10, 20],
+    ]
 
 
 def test_auto_tries_sizes_and_takes_the_best_of_them(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(tuning, "_WARM_UP_SECONDS", 0.01)
-    monkeypatch.setattr(tuning, "_SECONDS", 0.05)
-    tried: list[tuple[int, float]] = []
-    cost = tuning._cost
+    monkeypatch.setattr(tuning, "_SECONDS", 0.02)
+    tried: dict[int, list[float]] = {}
+    cost = tuning._Trial.cost
 
-    def told(one: object) -> float:
-        found = cost(one)  # type: ignore[arg-type]
-        tried.append((one.games_per_process, found))  # type: ignore[attr-defined]
+    def told(trial: tuning._Trial) -> float:
+        found = cost(trial)
+        tried.setdefault(trial._config.games_per_process, []).append(found)  # type: ignore[arg-type]
         return found
 
-    monkeypatch.setattr(tuning, "_cost", told)
+    monkeypatch.setattr(tuning._Trial, "cost", told)
     with ActorPool(config(games_per_process=None, seed=123)) as pool:
         said = pool.prepare()
-    best = min(tried, key=lambda one: one[1])[0]
-    assert [size for size, _ in tried] == [1, 2, 3]
-    assert min(found for _, found in tried) > 0
+    middle = {size: statistics.median(found[1:]) for size, found in tried.items()}
+    best = min(middle, key=lambda size: middle[size])
+    assert [*tried] == [2, 3]
+    assert {len(found) for found in tried.values()} == {tuning._TURNS + 1}
+    assert min(middle.values()) > 0
     assert said.startswith(f"at most {best} games in a process")
     assert f"actors: {best} games a process" in capfd.readouterr().err
 
 
 def test_one_trial_serves_the_actors_of_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[int | None] = []
+    tried: list[list[int]] = []
 
-    def cost(one: ActorsConfig) -> float:
-        tried.append(one.games_per_process)
-        return 1.0 / len(tried)
+    def best(one: ActorsConfig) -> int:
+        tried.append(tuning.sizes(one.envs_per_group))
+        return tried[-1][-1]
 
-    monkeypatch.setattr(tuning, "_cost", cost)
+    monkeypatch.setattr(tuning, "_best", best)
     monkeypatch.setattr(tuning, "_found", {})
     for device in range(3):
         own = config(games_per_process=None, first_env=12 * device, cores=[2 * device, 2 * device + 1])
         assert tuning.games_per_process(own) == 3
-    assert tried == [1, 2, 3]
+    assert tried == [[2, 3]]
     assert tuning.games_per_process(config(games_per_process=None, envs_per_group=2)) == 2
-    assert tried == [1, 2, 3, 1, 2]
+    assert tried == [[2, 3], [2]]
