@@ -31,7 +31,7 @@ def _talks(percentile: float) -> dict:
         # Of env_stops: the talk ends when the progress so far is this share of what was possible, goal - the value at the beginning.
         "goal": 1.0,
         "percentile": percentile,
-        # Which answers cost yes_no_reward besides: 'none', 'hard' (exactly yes or no), 'soft' (has one), 'conservative' (17 key words).
+        # Of env_stops: which answers cost yes_no_reward besides: 'none', 'hard' (exactly yes or no), 'soft' (has one), 'conservative' (17 key words).
         "yes_no": "none",
         "yes_no_reward": -2.0,
         # Of progress, where that is what is paid.
@@ -155,8 +155,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 "data_seed": 1,
                 "tokenizer": "",
                 "vocab_size": 512,
-                # Who says how toxic a text is: lexicon (a YAML file, empty: built in), or openai: any server of that protocol, with a model and a
-                # prompt file (empty: built in; answer_mode 'soft', 'verdict', 'analysis'). Answers go into `store`.
+                # Who says how toxic a text is: lexicon (a YAML file, empty: built in), openai: any server of that protocol, or (of recorded
+                # comments) vllm, both with a model and a prompt file (empty: built in; answer_mode 'soft', 'verdict', 'analysis'). Answers go into `store`.
                 "annotator": "lexicon",
                 "lexicon": "",
                 "prompt": "",

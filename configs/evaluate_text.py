@@ -9,7 +9,7 @@ writes it), evaluation.json (means, medians, interquartile means with confidence
 token by token). Stopped at any moment and started again, it loses at most the episodes in flight. 1,024 games of Wordle by a network of
 the quick run's size take about 10 seconds on 2 cores.
 
-Variants: wordle, visdial, scenes, reddit: the published way to decode for that task (weights 16, 16, 16, 8); TASK_utterance and TASK_chai
+Variants: wordle, visdial, scenes, reddit: the published way to decode for that task (weights 16, 16, 16, 8); babyai_text; TASK_utterance and TASK_chai
 (of 4 and of 5 samples the one with the best value, for agents of those methods); smoke (8 episodes).
 """
 
@@ -21,7 +21,7 @@ from ml_collections.config_dict import placeholder
 from motif_jax.support import decode_config
 from motif_jax.support.config import unknown_variant
 
-TASKS = ("wordle", "visdial", "scenes", "reddit")
+TASKS = ("wordle", "visdial", "scenes", "reddit", "babyai_text")
 # Of methods whose values are of whole actions: samples between which they decide.
 CANDIDATES = {"utterance": 4, "chai": 5}
 VARIANTS = ("", "smoke", *TASKS, *(f"{task}_{method}" for task in TASKS for method in CANDIDATES))
@@ -54,7 +54,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.confidence = 0.95  # of the intervals
     config.published_log = False  # writes eval_log.pkl as the published evaluations do
     config.dtype = "float32"  # of the computation: 'bfloat16'
-    task, _, method = (variant or "").partition("_")
+    task = next((task for task in TASKS if (variant or "").startswith(task)), variant)
+    method = (variant or "").removeprefix(task or "").removeprefix("_")
     if task in TASKS:
         config.task = task
     if task == "wordle":

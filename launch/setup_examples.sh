@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets up .venv-examples: PyTorch for the CPU, Stable-Baselines3 and what runs a notebook, on top of .venv, whose packages it
-# sees. For docs/examples/ and their tests. About a minute and 1 GB; kept until launch/examples-requirements.txt or launch/examples-hashes.txt changes.
+# sees. For docs/examples/ and their tests. About a minute and 1 GB; kept until launch/examples-requirements.txt, launch/examples-hashes.txt
+# or launch/constraints.txt changes.
 #
 #   bash launch/setup_examples.sh
 #

@@ -156,7 +156,7 @@ def _annotator() -> ConfigDict:
     config.attempts = 2
     # How long a start waits for a server that is not there yet.
     config.wait_seconds = 600.0
-    # The annotator's process is started again when it dies; so many deaths within an hour end the run.
+    # The annotator's process is started again when it dies; more deaths within an hour than this end the run.
     config.restarts = 5
     # The lexicon's YAML file; empty: the one that is built in.
     config.lexicon = ConfigDict({"file": ""})

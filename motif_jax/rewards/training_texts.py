@@ -8,6 +8,7 @@ import numpy as np
 from safetensors import safe_open
 
 from motif_jax.datasets.pairs.distinct import hash_rows
+from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import NO_ARRAY, atomic_save_npy
 
@@ -54,6 +55,15 @@ def copy_training_texts(source: Path, folder: Path) -> None:
         atomic_save_npy(folder / FILE, hashes)
 
 
+def _why_not(folder: Path) -> str:
+    stage = run_folder.read_config(folder).get("stage")
+    if stage != "train_reward" or (folder / "import.json").is_file():
+        return "only runs of train_reward do"
+    return (
+        f"runs of train_reward have {FILE} from version 0.2 on; the same command, given once more, writes it"
+    )
+
+
 def _in_file(path: Path) -> np.ndarray | None:
     """The hashes in a .safetensors file that has been read and found whole."""
     with safe_open(str(path), framework="numpy") as file:
@@ -70,15 +80,12 @@ def read_training_texts(folder: Path) -> TrainingTexts:
         held = _in_file(folder)
         if held is None:
             raise UserError(
-                f"{folder} does not say what its reward was trained on: files of export_reward do from version 0.2 on"
+                f"{folder} does not say what its reward was trained on: files of export_reward do from version 0.2 on, where their run was one of train_reward"
             )
         return TrainingTexts(held)
     path = folder / FILE
     if not path.is_file():
-        raise UserError(
-            f"{folder} does not say what its reward was trained on: runs of train_reward have {FILE} from version 0.2 on; the "
-            "same command, given once more, writes it"
-        )
+        raise UserError(f"{folder} does not say what its reward was trained on: {_why_not(folder)}")
     try:
         hashes = np.load(path, allow_pickle=False)
         good = hashes.dtype == np.uint64 and hashes.ndim == 1 and bool((hashes[1:] > hashes[:-1]).all())

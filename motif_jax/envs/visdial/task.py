@@ -58,6 +58,8 @@ class VisDial(TextTask):
     kinds = (RECORDED, GAMES, REWARD_CACHE)
     switches = "visdial_"
     patient = True
+    # Which is refused with any other mode.
+    follow: ClassVar[Mapping[str, Sequence[str]]] = {"mode": ("yes_no",)}
     defaults: ClassVar[Mapping[str, Any]] = {
         "data": "",
         "features": "",
@@ -82,6 +84,8 @@ class VisDial(TextTask):
             ("server_reward", tuple(REWARDS)),
         ):
             self._require(given[key] in allowed, key, f"one of {', '.join(allowed)}")
+        asked = given["mode"] == "env_stops" or given["yes_no"] == "none"
+        self._require(asked, "yes_no", f"none with mode={given['mode']}, which is paid progress alone")
         for key in ("goal", "percentile", "yes_no_reward", "reward_scale", "reward_shift"):
             self._require(checks.is_finite(given[key]), key, "a finite number")
         self._require(checks.is_finite(given["timeout_seconds"]) and given["timeout_seconds"] > 0, "timeout_seconds",

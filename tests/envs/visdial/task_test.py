@@ -96,10 +96,10 @@ def test_talks_of_other_lengths_and_values():
     assert not Rules(mode="10_stop").ended(0.0, [1.0])
 
 
-@pytest.mark.parametrize("mode", ["env_stops", "10_stop"])
-def test_playing_pays_as_the_record_does(files, mode):
+@pytest.mark.parametrize("rules", [{"mode": "env_stops", "yes_no": "hard"}, {"mode": "10_stop"}], ids=str)
+def test_playing_pays_as_the_record_does(files, rules):
     """The other side says and values what is recorded; so the episode is the recorded dialogue."""
-    task = VisDial({**files, "mode": mode, "yes_no": "hard"})
+    task = VisDial({**files, **rules})
     for row in range(made_up.DIALOGUES):
         other = made_up.Scripted(made_up.CACHE[row][1:])
         environment = VisDialEnvironment([task.scenes[row]], task.features, other, task.rules)
@@ -109,7 +109,7 @@ def test_playing_pays_as_the_record_does(files, mode):
                 return f"what {len(observation.talk.answers)}?"
 
         episode = interact(environment, Reader(), np.random.default_rng(0))
-        assert episode.observation.to_sequence() == dialogues({**files, "mode": mode, "yes_no": "hard"})[row]
+        assert episode.observation.to_sequence() == dialogues({**files, **rules})[row]
         history, caption, features = other.heard[1]
         assert [turn["speaker"] for turn in history] == ["question", "answer", "question"]
         assert caption == f"picture {row}"
@@ -217,6 +217,14 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
 )  # fmt: skip
 def test_values_that_are_not_allowed(option, value):
     assert f"config.visdial.{option}=" in refused({option: value})
+
+
+def test_answers_cost_where_turns_are_paid_alone():
+    """Of another mode nothing of it would be seen in what is paid; a run that takes over its agent's options may change the mode."""
+    told = refused({"mode": "10_stop", "yes_no": "soft"})
+    assert "config.visdial.yes_no='soft'" in told
+    assert "mode=10_stop" in told
+    assert "yes_no" in VisDial.follow["mode"]
 
 
 def test_a_talk_needs_a_server_and_a_policy(files):
