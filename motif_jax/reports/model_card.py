@@ -61,7 +61,8 @@ class CardData:
       notes: further sentences of the owner.
       reward_folder: of an agent's intrinsic reward, or its file; '' without one.
       reward_card: the card data of that reward, None when that is not there.
-      learned_labels: of an agent that learned its reward while it played: how many labels of each verdict, by name.
+      learned_online: whether it is a reward that was learned while an agent played.
+      learned_labels: of such a reward, or of the agent that learned it: how many labels of each verdict, by name.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class CardData:
     notes: str = ""
     reward_folder: str = ""
     reward_card: CardData | None = None
+    learned_online: bool = False
     learned_labels: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -229,18 +231,30 @@ def _agent_reward(card: CardData) -> list[str]:
         return [f"Intrinsic reward: `{card.reward_folder}`{known}."]
     if not card.learned_labels:
         return [f"Intrinsic reward of kind `{kind}`, with the settings below."]
-    who = card.config.get("annotator") or {}
-    source = (
-        f"of the run `{reward['tape']}`, played again"
-        if reward.get("tape")
-        else "of the annotator that follows"
-    )
+    return [f"Intrinsic reward of kind `{kind}`, {_learned_from(card)}.", "", *_learned_labels(card)]
+
+
+def _learned_from(card: CardData) -> str:
+    tape = card.config["reward"].get("tape")
+    source = f"of the run `{tape}`, played again" if tape else "of the annotator that follows"
+    return f"learned while the agent played from labels {source}"
+
+
+def _learned_labels(card: CardData) -> list[str]:
+    """The labels of a reward that was learned while an agent played, and who gave them."""
     counts = ", ".join(f"{name} {count:,}" for name, count in card.learned_labels.items())
+    lines = [f"- {sum(card.learned_labels.values()):,} labels: {counts}"] if counts else []
+    who = card.config.get("annotator") or {}
+    return lines if card.config["reward"].get("tape") else [*lines, *_listing(_of_kind(who))]
+
+
+def _learned_source(card: CardData) -> list[str]:
+    """Data and annotators of a reward that was learned while another agent played."""
     return [
-        f"Intrinsic reward of kind `{kind}`, learned while the agent played from labels {source}.",
-        "",
-        f"- {sum(card.learned_labels.values()):,} labels: {counts}",
-        *([] if reward.get("tape") else _listing(_of_kind(who))),
+        *("## Data", "", f"- no dataset: the messages that an agent met as it played {card.environment}", ""),
+        *("## Annotators and prompts", ""),
+        f"A reward of kind `{card.config['reward']['kind']}`, {_learned_from(card)}.",
+        *("", *_learned_labels(card), ""),
     ]
 
 
@@ -275,7 +289,8 @@ def render(card: CardData) -> str:
     if card.kind == "agent":
         lines += ["## Reward", "", *_agent_reward(card), ""]
     if source is not None:
-        lines += [*_data(source), *_annotators(source)]
+        learned = source.learned_online
+        lines += _learned_source(source) if learned else [*_data(source), *_annotators(source)]
     lines += ["## Numbers", ""]
     if source is not None:
         lines += _reward_metrics(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation.labels import counts
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.reports import evaluation_files, hacking, learned_reward, model_card
 from motif_jax.reports.model_card import CardData, Labels
 from motif_jax.reports.run_data import read_reward_summary
@@ -75,28 +77,53 @@ def read_card(folder: Path) -> CardData:
     episodes = curves.read_episodes(folder)
     card.verdict = hacking.judge_training(episodes).line if episodes else ""
     reward = settings.get("reward") or {}
-    kind = reward.get("kind", "motif")
-    if kind != "motif":
-        found = learned_reward.read(folder, kind)
-        if found is not None:
-            card.learned_labels = {name: int(curve.y[-1]) for name, curve in found.counts.items()}
+    if reward.get("kind", "motif") != "motif":
+        card.learned_labels = _labels_of_log(folder, reward["kind"])
     elif reward.get("dir") and reward.get("intrinsic_coefficient"):
         card.reward_folder = reward["dir"]
         place = Path(card.reward_folder)
         if (place / "config.json").is_file():
-            card.reward_card = read_card(place)
+            card.reward_card = _of_folder(place)
         elif place.is_file():
             card.reward_card = _of_file(place)
     return card
 
 
+def _labels_of_log(folder: Path, kind: str) -> dict[str, int]:
+    """How many labels of each verdict the log of an agent's run has, {} where there is none."""
+    found = learned_reward.read(folder, kind)
+    return {} if found is None else {name: int(curve.y[-1]) for name, curve in found.counts.items()}
+
+
+def _of_folder(folder: Path) -> CardData:
+    """What a run folder says of the reward that was trained there, or learned while an agent played."""
+    from motif_jax.rewards.learned import is_learned
+
+    settings = run_folder.read_config(folder)
+    if not is_learned(settings):
+        return read_card(folder)
+    labels = _labels_of_log(folder, settings["reward"]["kind"])
+    return CardData("reward", str(folder), settings, learned_online=True, learned_labels=labels)
+
+
 def _of_file(path: Path) -> CardData:
     """What a .safetensors file says of the reward in it."""
+    from motif_jax.rewards.learned import LearnedReward
     from motif_jax.rewards.load import open_reward
 
-    card = CardData("reward", str(path), open_reward(path).config)
-    _read_data(card)
+    trained = open_reward(path)
+    card = CardData("reward", str(path), trained.config)
+    if isinstance(trained, LearnedReward):
+        card.learned_online, card.learned_labels = True, _labels_of_texts(trained.labels)
+    else:
+        _read_data(card)
     return card
+
+
+def _labels_of_texts(labels: Mapping[str, tuple[int, float | None]]) -> dict[str, int]:
+    """How many of the texts have each verdict, {} without texts: those of pairs are in no file."""
+    said = [label for label, _ in labels.values()]
+    return {name: said.count(place) for place, name in enumerate(SINGLE.verdicts)} if said else {}
 
 
 def _read_data(card: CardData) -> None:

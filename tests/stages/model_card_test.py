@@ -12,6 +12,9 @@ import pytest
 from motif_jax.annotation.chat import check_chat
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.verdicts import SINGLE
+from motif_jax.networks.reward import RewardNetwork
+from motif_jax.rewards import learned
+from motif_jax.rewards.exchange import statistics_of, write_safetensors
 from motif_jax.rewards.label_log import FILE, Label, LabelLog
 from motif_jax.stages import merge_annotations, model_card
 from motif_jax.support import run_folder
@@ -146,6 +149,36 @@ def test_a_reward_that_was_learned_is_in_the_agents_card(tmp_path):
     config.reward.tape = "runs/other"
     (agent / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
     assert "labels of the run `runs/other`, played again" in card_of(agent, tmp_path / "other_card")
+
+
+@pytest.mark.parametrize("form", ["folder", "file", "file of pairs"])
+def test_a_reward_that_another_agent_learned_is_told_by_its_labels(tmp_path, form):
+    oni = load_config("oni", "smoke")
+    run, file = write_run(tmp_path / "oni", oni), tmp_path / "reward.safetensors"
+    if form == "folder":
+        log = LabelLog(run / FILE)
+        log.append([Label(0, 0, (text,), number % 2) for number, text in enumerate("abc")])
+        log.close()
+    else:
+        settings, labels = run_folder.as_plain(oni), {"a": (0, None), "b": (1, None), "c": (0, None)}
+        architecture, members = learned.architecture_of_run(settings)
+        found = learned.LearnedReward(
+            run, 100, RewardNetwork(architecture), {}, members, {**statistics_of(0.0, 1.0, None), "num_distinct": 3},
+            settings, [], labels={} if form == "file of pairs" else labels,
+        )  # fmt: skip
+        write_safetensors(found, file)
+    config = load_config("train_agent", "smoke")
+    config.reward.dir = str(run if form == "folder" else file)
+    config.reward.intrinsic_coefficient = 0.1
+    card = card_of(write_run(tmp_path / "agent", config), tmp_path / "card")
+    assert f"Intrinsic reward: `{config.reward.dir}`.\n" in card
+    assert "no dataset: the messages that an agent met as it played NetHackScoreExtendedActions-v1" in card
+    assert (
+        "kind `retrieval`, learned while the agent played from labels of the annotator that follows" in card
+    )
+    assert ("- 3 labels: no 2, yes 1" in card) == (form != "file of pairs")
+    assert "- kind: `lexicon`" in card
+    assert "unknown`" not in card.partition("## Numbers")[0].partition("## Data")[2]
 
 
 def test_an_agent_of_another_task_is_no_agent_of_nethack(tmp_path):
