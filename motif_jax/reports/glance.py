@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from motif_jax.reports import hacking, language_section, success, text_section
 from motif_jax.reports.charts import short
 from motif_jax.reports.evaluation_sections import otherwise_rated, rows_of
@@ -57,11 +59,13 @@ def _result(data: RunData) -> tuple[str, int]:
 def _accuracy(data: RunData) -> list[tuple[str, str, str]]:
     summary, column = data.reward_summary, data.reward_validation.get("validation_accs")
     if "validation/accuracy" not in summary:
-        if column is None or not len(column):
+        if column is None or not len(column) or np.isnan(column[-1]):
             return []
         note = f"pairs without ties, after {len(column) - 1} epochs"
         return [("validation accuracy", f"{100 * column[-1]:.1f} %", note)]
     pairs = summary.get("validation/accuracy_pairs", 0)
+    if not pairs:  # all are ties, or there are none
+        return []
     items = [
         (
             "validation accuracy",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motif_jax.reports import evaluation_sections, hacking, run_report
-from motif_jax.reports.glance import headline
+from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_data
 
@@ -128,3 +128,13 @@ def test_a_warning_of_evaluations_is_not_laid_to_the_training():
     assert "may be hacked" in text
     assert "from random to agent" in text
     assert "training" not in text
+
+
+def test_an_accuracy_over_no_pairs_is_no_number():
+    data = RunData("t")
+    data.reward_summary = {"validation/accuracy": None, "validation/accuracy_pairs": 0}
+    assert facts(data) == []
+    data.reward_summary = {"validation/accuracy": 0.5, "validation/accuracy_pairs": 2}
+    assert facts(data) == [("validation accuracy", "50.0 %", "2 pairs without ties")]
+    data.reward_summary, data.reward_validation = {}, {"validation_accs": np.array([0.5, np.nan])}
+    assert facts(data) == []
