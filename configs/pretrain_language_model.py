@@ -3,7 +3,7 @@
     python -m motif_jax.launch --config=configs/pretrain_language_model.py --workdir=runs/language --config.texts=FILES
 
 FILES are .txt, .md, .jsonl (objects with `text`, and `prompt` if they like) and .parquet (such columns, or dialogues of collect_text: an item
-an action, with what came of it), or folders of them, with commas between. Out come tokenizer/, tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and model/, which transformers and
+an action, with what came of it), or folders of them, with commas between; what has prompts needs --config.packing=items. Out come tokenizer/, tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and model/, which transformers and
 `motif_jax.language.load` open. Stopped at any moment and started again with the same command it goes on, to the same parameters.
 Fine-tuning: --config.model.folder=FOLDER_OR_HUB_NAME, whole or by low-rank additions (--config.lora.patterns='*/attention/*'), the base
 in 8 or 4 bits (--config.lora.base=nf4). How long it takes: `configs/benchmark.py:pretrain` measures tokens a second.
@@ -77,7 +77,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.tokenizer.most_texts = 1_000_000  # it is made of the first so many
     # What is predicted: 'causal' (decoders), 'masked' (roberta), 'spans' or 'prefix' (t5); None: the first that the architecture has.
     config.objective = placeholder(str)
-    config.packing = "windows"  # items laid end to end and cut; 'items': a row each, with rows of about one length together
+    # 'windows': items laid end to end and cut, none of them with a prompt; 'items': a row each, with rows of about one length together.
+    config.packing = "windows"
     config.length = 1024  # tokens of a row
     config.batch_size = 256  # rows of a step
     config.accumulate = 1  # micro-batches of a step: less memory, one result

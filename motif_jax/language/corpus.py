@@ -10,7 +10,8 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 SPLITS = ("paragraph", "line", "file")
-SUFFIXES = (".txt", ".md", ".jsonl", ".parquet")
+WITH_PROMPTS = (".jsonl", ".parquet")
+SUFFIXES = (".txt", ".md", *WITH_PROMPTS)
 # Columns of dialogues, as `collect_text` writes them.
 _DIALOGUES = ("texts", "rewards")
 

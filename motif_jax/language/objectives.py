@@ -2,7 +2,7 @@
 
 * causal: the next token; behind a prompt alone where there is one.
 * masked (Devlin et al. 2019, without the next sentence; Liu et al. 2019): 15 % of the tokens, of which 80 % are masked, 10 % another token and
-  10 % left as they are.
+  10 % left as they are; of a prompt none.
 * spans (Raffel et al. 2020, section 3.1.4): spans of 3 tokens on average, 15 % in all, stand as sentinels before the encoder, and the decoder
   writes each sentinel and its span.
 * prefix: an encoder reads the prompt, or a part of random length, and the decoder writes the rest.
@@ -69,11 +69,12 @@ def causal(rows: Rows) -> Batch:
 
 
 def masked(rows: Rows, tokens: Tokens, rng: np.random.Generator) -> Batch:
-    """Predicts a share of the tokens from all others; at least one of each row. A start token is put in front of every row."""
+    """Predicts a share of the tokens behind prompts from all others; at least one of each row. A start token is put in front of every row."""
     first = np.full((len(rows.tokens), 1), tokens.start, np.int32)
     targets = np.concatenate([first, rows.tokens], axis=1)
     valid = np.concatenate([rows.valid.any(axis=1, keepdims=True), rows.valid], axis=1)
     choosable = valid & ~np.isin(targets, (tokens.start, tokens.end, tokens.pad))
+    choosable &= np.arange(targets.shape[1]) > rows.prompt[:, None]
     draws = np.where(choosable, rng.random(targets.shape), 2.0)
     chosen = (draws < NOISE) | ((draws == draws.min(axis=1, keepdims=True)) & choosable)
     kind, others = rng.random(targets.shape), rng.integers(0, tokens.size, targets.shape, dtype=np.int32)

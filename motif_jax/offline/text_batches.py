@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,25 @@ from motif_jax.support.errors import UserError
 PACKINGS = ("windows", "items")
 
 
+def refuse_prompts(packing: str, where: str | Path) -> None:
+    """Refuses texts with prompts that are to be laid end to end: a window says nothing of where one begins and ends, and all of it is learned.
+
+    Raises:
+      UserError: `packing` is 'windows'; names what has the prompts.
+    """
+    if packing == "windows":
+        raise UserError(
+            f"config.packing=windows: must be 'items' (of a T5 with config.objective=prefix): {where} has prompts, and a window would learn "
+            "them with the texts"
+        )
+
+
+def check_prompts(packing: str, dataset: TokensDataset) -> None:
+    """Raises UserError where items of tokens have prompts for which `packing` has no place."""
+    if np.any(dataset.item_columns.get("prompt", 0)):
+        refuse_prompts(packing, dataset.folder)
+
+
 class TextBatches:
     """The batches of one dataset.
 
@@ -32,7 +52,7 @@ class TextBatches:
       group: steps in a row that have rows of one width.
 
     Raises:
-      UserError: a text shorter than a window, or a length that holds no row.
+      UserError: a text shorter than a window, prompts where rows are windows, or a length that holds no row.
     """
 
     def __init__(
@@ -49,6 +69,7 @@ class TextBatches:
         self.batch_size, self._dataset, self._objective, self._seed = batch_size, dataset, objective, seed
         self._tokens, self._windows = tokens, packing == "windows"
         if self._windows:
+            check_prompts(packing, dataset)
             self.width = {"causal": length + 1, "masked": length - 1, "prefix": length}.get(objective) or (
                 objectives.span_window(length)
             )

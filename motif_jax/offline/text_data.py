@@ -17,6 +17,7 @@ from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.language import byte_pairs, corpus
 from motif_jax.language.corpus import Item
 from motif_jax.language.tokens import FILE, Tokenizer
+from motif_jax.offline import text_batches
 from motif_jax.offline.held_out import HeldOut
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
@@ -25,6 +26,8 @@ from motif_jax.support.progress import Progress
 TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
 # Texts that are read and tokenised at a time, and after how many of them they are safe.
 _TOGETHER, _SAVED_EVERY = 256, 64
+# Texts of a file that are looked at before any is tokenised.
+_LOOKED_AT = 64
 
 
 class TextData(NamedTuple):
@@ -42,11 +45,29 @@ class TextData(NamedTuple):
     held_out: TokensDataset
 
 
+def look_for_prompts(config: ConfigDict) -> None:
+    """Looks at the first texts of each file that may have prompts; UserError where `config.packing` has no place for them."""
+    for names, key in ((config.texts, "texts"), (config.held_out.texts, "held_out.texts")):
+        if names and config.packing == "windows":
+            paths = [path for path in corpus.find(names, key) if path.suffix in corpus.WITH_PROMPTS]
+            for path in paths:
+                for _ in itertools.islice(_items(config, [path]), _LOOKED_AT):
+                    pass
+
+
+def _items(config: ConfigDict, paths: list[Path]) -> Iterator[Item]:
+    for path in paths:
+        for item in corpus.read([path], config.text_item):
+            if item.prompt:
+                text_batches.refuse_prompts(config.packing, path)
+            yield item
+
+
 def make_tokenizer(config: ConfigDict, architecture: str, folder: Path) -> Path:
     """Makes the tokenizer of a run's texts, unless a start before has; returns its folder."""
     if not (folder / FILE).is_file():
         paths, settings = corpus.find(config.texts), config.tokenizer
-        items = corpus.read(paths, config.text_item)
+        items = _items(config, paths)
         texts = (part for item in items for part in (item.prompt, *(item.parts or (item.text,))) if part)
         print(f"making a tokenizer of at most {settings.vocab_size:,} tokens", flush=True)
         some = itertools.islice(texts, settings.most_texts)
@@ -95,7 +116,7 @@ def prepare(
       The tokens; None where it was asked to stop.
 
     Raises:
-      UserError: a text cannot be read, or there are too few.
+      UserError: a text cannot be read or has a prompt for which `config.packing` has no place, or there are too few.
     """
     tokenizer = Tokenizer.read(tokenizer_folder)
     folder = Path(config.tokens or workdir / TOKENS)
@@ -152,11 +173,9 @@ def _write(
         progress = stack.enter_context(Progress(total, "bytes", "tokenise"))
         items: Iterator[tuple[str, Item]] = (
             (HELD_OUT if not held_paths and held.holds(place) else TRAIN, item)
-            for place, item in enumerate(corpus.read(paths, config.text_item))
+            for place, item in enumerate(_items(config, paths))
         )
-        items = itertools.chain(
-            items, ((HELD_OUT, item) for item in corpus.read(held_paths, config.text_item))
-        )
+        items = itertools.chain(items, ((HELD_OUT, item) for item in _items(config, held_paths)))
         done = 0
         for number, group in enumerate(iter(lambda: list(itertools.islice(items, _TOGETHER)), [])):
             for part, writing in writers.items():

@@ -63,7 +63,7 @@ def _check_model(config: ConfigDict) -> None:
     from motif_jax.language.config import ARCHITECTURES
     from motif_jax.language.text import fetch
     from motif_jax.language.tokens import Tokenizer
-    from motif_jax.offline import language_run, text_data
+    from motif_jax.offline import language_run, text_batches, text_data
 
     folder, settings = None, config.tokenizer
     if config.model.folder:
@@ -106,6 +106,8 @@ def _check_model(config: ConfigDict) -> None:
         tokenizer = Tokenizer.read(folder, model.vocab_size)
         if config.tokens:
             parts = text_data.open_tokens(config.tokens, folder, "tokens")
+            for part in parts:
+                text_batches.check_prompts(config.packing, part)
             longest = language_run.longest_item(config, objective)
             most = max(int(part.lengths.max(initial=0)) for part in parts)
             if longest is not None and most > longest:
@@ -119,6 +121,7 @@ def _check_model(config: ConfigDict) -> None:
 
 def _check_texts(config: ConfigDict) -> None:
     from motif_jax.language import corpus
+    from motif_jax.offline import text_data
 
     checks.require(
         bool(config.texts) != bool(config.tokens), "texts", config.texts,
@@ -137,6 +140,7 @@ def _check_texts(config: ConfigDict) -> None:
     )
     if config.held_out.texts:
         corpus.find(config.held_out.texts, "held_out.texts")
+    text_data.look_for_prompts(config)
 
 
 def run(config: ConfigDict, workdir: Path) -> int:

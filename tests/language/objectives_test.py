@@ -48,6 +48,15 @@ def test_a_share_of_the_tokens_is_masked_changed_or_left() -> None:
     assert not batch.valid[41].any()
 
 
+def test_what_is_masked_stands_behind_the_prompt() -> None:
+    given = rows([40] * 8, 40)._replace(prompt=np.arange(8) * 4)
+    batch = objectives.masked(given, TOKENS, DRAWS(1))
+    for row, prompt in enumerate(given.prompt):
+        assert not batch.weights[row, : prompt + 1].any()
+        np.testing.assert_array_equal(batch.tokens[row, 1 : prompt + 1], given.tokens[row, :prompt])
+    assert (batch.weights.sum(axis=1) >= 1).all()
+
+
 @pytest.mark.parametrize("length", [4, 24, 60])
 def test_inputs_and_targets_of_spans_together_are_the_text(length: int) -> None:
     width = objectives.span_window(length)

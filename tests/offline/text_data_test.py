@@ -29,7 +29,9 @@ def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path:
         for action in np.random.default_rng(0).choice(ACTIONS, 200).tolist()
     ]
     parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(played)], {})
-    changes = {"model.architecture": "t5", "tokenizer.phrases": phrases, "tokenizer.vocab_size": 600}
+    changes = {
+        "model.architecture": "t5", "tokenizer.phrases": phrases, "tokenizer.vocab_size": 600, "packing": "items"
+    }  # fmt: skip
     config = config_of(tmp_path / "dialogues.parquet", **changes)
     made = text_data.make_tokenizer(config, "t5", tmp_path / "tokenizer")
     data = text_data.prepare(config, tmp_path / "run", made, 1, None, lambda: False, whole_prompts=True)

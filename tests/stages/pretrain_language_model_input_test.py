@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.language import footprint
+from motif_jax.offline import text_data
 from motif_jax.stages import pretrain_language_model as stage
 from motif_jax.support.errors import UserError
 from tests import texts
@@ -64,3 +70,46 @@ def test_a_model_that_no_device_holds_is_refused_with_what_it_takes(
     monkeypatch.setattr(footprint, "device_memory", lambda: 100_000)
     with pytest.raises(UserError, match=r"GB a device .*config\.sharding\.fsdp"):
         stage.check(config_of(text, **more), None)
+
+
+@pytest.mark.parametrize("key", ["texts", "held_out.texts"])
+@pytest.mark.parametrize("kind", ["jsonl", "dialogues", "column"])
+def test_prompts_are_refused_where_all_of_a_window_is_learned(
+    text: Path, tmp_path: Path, kind: str, key: str
+) -> None:
+    """They would be learned, those of dialogues once for each action behind them."""
+    path = texts.write(tmp_path, prompts=True)
+    if kind == "dialogues":
+        path = path.with_suffix(".parquet")
+        said = Dialogue(("here", "a key", "there", "a door"), (None, 0.0, None, 1.0), True)
+        parquet.write(path, [Dialogues.of([said] * 8)], {})
+    elif kind == "column":
+        path = path.with_suffix(".parquet")
+        pq.write_table(pa.table({"prompt": ["", "see"] * 30, "text": ["a key", "a door"] * 30}), path)
+    given = {"texts": str(text), "length": 4, key: str(path)}
+    for architecture in ("gpt2", "roberta", "t5"):
+        more = {"model.architecture": architecture, "tokenizer.vocab_size": 400}
+        with pytest.raises(UserError, match=r"config\.packing=windows: must be 'items' .*has prompts"):
+            stage.check(config_of(text, **given, **more), tmp_path / "r")
+    stage.check(config_of(text, **given, packing="items"), tmp_path / "r")
+
+
+def test_a_prompt_that_is_met_late_ends_the_run_and_leaves_nothing(tmp_path: Path) -> None:
+    path = texts.write(tmp_path, count=100, prompts=True)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({"text": row["text"]}) + "\n" for row in rows) + json.dumps(rows[0]))
+    config = config_of(path)
+    stage.check(config, tmp_path / "r")
+    with pytest.raises(UserError, match=r"config\.packing=windows"):
+        stage.run(config, tmp_path / "r")
+    assert not (tmp_path / "r/config.json").exists()
+
+
+def test_tokens_with_prompts_are_refused_as_their_texts_are(tmp_path: Path) -> None:
+    config = config_of(texts.write(tmp_path, prompts=True), packing="items", length=48)
+    made = text_data.make_tokenizer(config, "gpt2", tmp_path / "tokenizer")
+    assert text_data.prepare(config, tmp_path / "run", made, 0, 48, lambda: False)
+    given = {"texts": None, "tokens": str(tmp_path / "run/tokens"), "tokenizer.folder": str(made)}
+    stage.check(config_of(tmp_path, **given, packing="items", length=48), None)
+    with pytest.raises(UserError, match=r"config\.packing=windows.*run/tokens/train has prompts"):
+        stage.check(config_of(tmp_path, **given), None)
