@@ -274,3 +274,21 @@ def test_a_row_that_fills_a_batch_up_has_no_weight() -> None:
     batch = layout.batch([silent, nothing], 12, 8, 2)
     assert batch.acts.sum(axis=1).tolist() == [1, 0]
     assert not batch.valid[1].any()
+
+
+@pytest.mark.parametrize(
+    "text", ["<a>abcdefabcdef</a></eod>", "<s><y></s>ab</a><b><b><b><b></s>ab</a></eod>"]
+)
+def test_states_of_utterances_behind_max_len_leave_losses_finite(text: str) -> None:
+    """A single utterance that is longer than what is kept, and one behind which no state is left."""
+    layout = Layout(WordleTokenizer.delimiters.pad, True, 8, Quirks(utterances_by_tokens=True))
+    items = [layout.cut(item_of(each, 0.0)) for each in (text, TEXTS[0])]
+    batch = layout.batch(items, 8, 8, 2)
+    assert batch.states.max() == 7
+    objective = objective_of("ilql_utterance")
+    learned, frozen, whole = parameters(objective, batch)
+    loss, gradients = jax.jit(
+        jax.value_and_grad(lambda each: objective.terms(each, frozen, whole, None).loss)
+    )(learned)
+    assert np.isfinite(loss)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))

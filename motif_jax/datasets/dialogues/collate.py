@@ -46,7 +46,11 @@ class Steps(NamedTuple):
 
 
 def truncated(item: TokenItem, max_len: int | None, quirks: Quirks = Quirks()) -> TokenItem:
-    """The first `max_len` tokens of an item; its last state that is left is the one behind its last action that is left."""
+    """The first `max_len` tokens of an item; its last state that is left is the one behind its last action that is left.
+
+    With `quirks.utterances_by_tokens`, states whose tokens were cut off stand at the last token that is left: published, their
+    positions were read all the same, and the reading failed.
+    """
     if max_len is None or len(item.tokens) <= max_len:
         return item
     states = int((item.state_indices < max_len).sum())
@@ -61,7 +65,7 @@ def truncated(item: TokenItem, max_len: int | None, quirks: Quirks = Quirks()) -
         item.action_indices[: max(states - 1, 0)],
         item.rewards[: max(states - 1, 0)],
         item.terminals[:states],
-        item.utterance_state_indices[:utterances],
+        np.minimum(item.utterance_state_indices[:utterances], max_len - 1),
         item.utterance_action_indices[:spoken],
         item.utterance_rewards[:spoken],
         item.utterance_terminals[:utterances],
