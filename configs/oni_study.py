@@ -87,7 +87,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=300 "
         "--config.lanes=64"
     )
-    # The annotator whose labels are the yardstick.
+    # The annotator whose labels are the yardstick: what was judged by another goal or lexicon is another run.
     config.goal = "defaultgoal"
     config.lexicon = ConfigDict({"file": ""})
     # Columns of the tables: judged, score, dlvl, scout, kills, gold, success, those that all lines of a table have.

@@ -49,6 +49,17 @@ FIGURES = (
 _COUNT_EXPONENT = 3
 
 
+class Yardstick(NamedTuple):
+    """Whose labels games are judged by: a goal, and the digest that the lexicon's labels for it are known by."""
+
+    goal: str
+    lexicon: str
+
+
+# What lines of earlier versions, which do not say it, were judged by: the built-in lexicon as it was.
+_UNSAID = Yardstick("defaultgoal", "4bbd423098d04aebc8f4b157ed6795b1")
+
+
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The lines of runs that are there.
 
@@ -67,10 +78,18 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def find(rows: Sequence[Mapping[str, Any]], method: str, seed: int, flags: str) -> Mapping[str, Any] | None:
-    """The line of a run with these flags, None if there is none."""
-    same = (row for row in rows if (row["method"], row["seed"], row["flags"]) == (method, seed, flags))
+def find(
+    rows: Sequence[Mapping[str, Any]], method: str, seed: int, flags: str, by: Yardstick = _UNSAID
+) -> Mapping[str, Any] | None:
+    """The line of a run with these flags whose games were judged by `by`, None if there is none."""
+    wanted = (method, seed, flags, by)
+    same = (row for row in rows if (row["method"], row["seed"], row["flags"], yardstick(row)) == wanted)
     return next(same, None)
+
+
+def yardstick(row: Mapping[str, Any]) -> Yardstick:
+    """What the games of a line were judged by."""
+    return Yardstick(*(row.get(key, unsaid) for key, unsaid in _UNSAID._asdict().items()))
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:

@@ -132,6 +132,8 @@ class _Study:
         self._config, self._workdir, self._stop = config, workdir, stop
         self._rows = _rows(config, workdir)
         self._most: int | None = config.most_runs
+        self._lexicon = load_lexicon(config.lexicon.file)
+        self._by = study.Yardstick(config.goal, self._lexicon.digests[config.goal])
 
     def run(self) -> int | None:
         planned = runs(self._config)
@@ -172,7 +174,11 @@ class _Study:
 
     def _without_line(self, planned: list[Run]) -> list[Run]:
         rows = study.read_rows(self._rows)
-        return [one for one in planned if study.find(rows, one.method, one.seed, self._key(one)) is None]
+        return [one for one in planned if self._line(rows, one) is None]
+
+    def _line(self, rows: Sequence[Mapping[str, Any]], one: Run) -> Mapping[str, Any] | None:
+        """The line of a run, judged as it is to be judged now."""
+        return study.find(rows, one.method, one.seed, self._key(one), self._by)
 
     def _key(self, one: Run) -> str:
         """What makes a line the one of a run: its flags, those of the games, and how the reward was prepared."""
@@ -239,10 +245,14 @@ class _Study:
                 return False
             seconds[step.name] = round(time.monotonic() - begin, 1)
         seconds = {name: seconds[name] for name in ("training", "games")}
-        row = study.measure(
-            folder, folder / "games", load_lexicon(self._config.lexicon.file), self._config.goal
-        )
-        line = {"method": one.method, "seed": one.seed, "flags": self._key(one), **row}
+        row = study.measure(folder, folder / "games", self._lexicon, self._by.goal)
+        line = {
+            "method": one.method,
+            "seed": one.seed,
+            "flags": self._key(one),
+            **self._by._asdict(),
+            **row,
+        }
         line[study_curves.KEY] = study_curves.of_run(folder)
         if not self._config.keep_runs:
             folder.rename(self._going(one))
@@ -281,8 +291,7 @@ class _Study:
     def _write(self) -> None:
         """Writes the tables of what there is."""
         config, rows = self._config, study.read_rows(self._rows)
-        keys = {(one.method, one.seed): self._key(one) for one in all_runs(config)}
-        valid = [row for row in rows if keys.get((row["method"], row["seed"])) == row["flags"]]
+        valid = [line for one in all_runs(config) if (line := self._line(rows, one)) is not None]
         tables = {title: _listed(config.tables[title]) for title in _listed(config.table_order)}
         text = study.tables(valid, tables, config.seeds, config.resamples, _listed(config.measures))
         text = "\n\n".join([text, *self._pictures(valid, tables)])

@@ -44,6 +44,16 @@ def test_a_step_is_judged_by_its_message_and_how_often_the_game_has_shown_it(tmp
     assert found["games"]["score"] == pytest.approx([one["score"] for one in played], abs=1e-4)
 
 
+def test_lines_are_known_by_what_judged_them() -> None:
+    lines = [row("none", 1, np.ones(2)), row("none", 1, np.zeros(2)) | {"goal": "combat", "lexicon": "ab"}]
+    combat = study.Yardstick("combat", "ab")
+    assert study.find(lines, "none", 1, "") is lines[0]
+    assert study.find(lines, "none", 1, "", combat) is lines[1]
+    assert study.find(lines, "none", 1, "", combat._replace(lexicon="cd")) is None
+    # What lines that do not say it were judged by is what the configs have.
+    assert study.yardstick(lines[0]) == ("defaultgoal", load_lexicon().digests["defaultgoal"])
+
+
 def test_interquartile_means_and_differences_have_the_intervals_of_their_numbers() -> None:
     found = study.table(rows(1.0), ["none", "better"], 300)
     one, other = found["none"]["judged"], found["better"]["judged"]

@@ -9,11 +9,13 @@ import signal
 import sys
 import threading
 import time
+from importlib import resources
 from pathlib import Path
 
 import pytest
 from ml_collections import ConfigDict
 
+from motif_jax.annotation.lexicon import BUILT_IN
 from motif_jax.reports import study as lines
 from motif_jax.stages import study
 from motif_jax.support.config import flat
@@ -109,6 +111,24 @@ def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
     other = 'configs/oni.py:smoke --config.options={"length":4}'
     assert study.run(small(training=other, only="none"), workdir) is None
     assert started(toys) == ["none-1", "games", "none-2", "games"]
+
+
+def test_runs_judged_by_another_goal_or_lexicon_are_other_runs(toys: Path, tmp_path: Path) -> None:
+    workdir = tmp_path / "study"
+    assert study.run(small(only="none", seeds=1), workdir) is None
+    lexicon = tmp_path / "lexicon.yaml"
+    built_in = resources.files("motif_jax.annotation").joinpath("lexicons", BUILT_IN).read_text("utf-8")
+    lexicon.write_text(f"{built_in}\nthreshold: 2.5\n")
+    for changes in ({"goal": "combat"}, {"lexicon": ConfigDict({"file": str(lexicon)})}):
+        started(toys)
+        config = small(only="none", seeds=1, **changes)
+        for expected in (["none-1", "games"], []):
+            assert study.run(config, workdir) is None
+            assert started(toys) == expected
+        assert "| none | 1 |" in (workdir / "tables.md").read_text(), "its own line alone"
+    rows = lines.read_rows(workdir / "rows.jsonl")
+    assert [row["goal"] for row in rows] == ["defaultgoal", "combat", "defaultgoal"]
+    assert len({row["lexicon"] for row in rows}) == 3
 
 
 @pytest.mark.parametrize("end", [(lines, "append_row"), (study.shutil, "rmtree")])
