@@ -117,9 +117,12 @@ def measure(run: Path, games: Path, lexicon: Lexicon, goal: str) -> dict[str, An
       games: folder of its evaluation.
       lexicon, goal: whose labels are the yardstick: a step is paid 1 / N^3 where its message, shown for the Nth time in
         the game, is a yes.
+
+    Raises:
+      UserError: `games` is no finished evaluation, or a file is damaged.
     """
     judge = Judge(lexicon, goal)
-    rows = sorted(evaluation_files.read_rows(games / evaluation_files.JOURNAL), key=lambda row: row["index"])
+    rows = evaluation_files.read_evaluation(games)["rows"]
     there = [name for name in MEASURES if all(row.get(name) is not None for row in rows)]
     kept = {name: [_short(row[name]) for row in rows] for name in there}
     if all("messages" in row for row in rows):  # of tasks that have any
@@ -139,6 +142,22 @@ def _judged(judge: Judge, met: Sequence[messages.MessageTally]) -> float:
 
 def _short(value: float) -> float | int:
     return int(value) if float(value).is_integer() else round(float(value), 4)
+
+
+def require_same_games(rows: Sequence[Mapping[str, Any]], methods: Sequence[str]) -> None:
+    """Raises UserError where the lines of `methods` hold different numbers of games, which cannot stand in one table."""
+    counts = [
+        (f"{row['method']} of seed {row['seed']}", len(values))
+        for row in rows
+        if row["method"] in methods
+        for values in row["games"].values()
+    ]
+    for name, count in counts[1:]:
+        if count != counts[0][1]:
+            raise UserError(
+                f"config.rows: the line of {counts[0][0]} is of {counts[0][1]} games, and that of {name} of {count}: take out the "
+                "line that is wrong, and its run is made again"
+            )
 
 
 class Cell(NamedTuple):

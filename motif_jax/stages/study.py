@@ -137,6 +137,7 @@ class _Study:
 
     def run(self) -> int | None:
         planned = runs(self._config)
+        self._valid()
         self._put_back(planned)
         self._see_what_is_done(planned)
         self._see_whether_flags_are_any(planned)
@@ -290,9 +291,7 @@ class _Study:
 
     def _write(self) -> None:
         """Writes the tables of what there is."""
-        config, rows = self._config, study.read_rows(self._rows)
-        valid = [line for one in all_runs(config) if (line := self._line(rows, one)) is not None]
-        tables = {title: _listed(config.tables[title]) for title in _listed(config.table_order)}
+        config, valid, tables = self._config, self._valid(), self._tables()
         text = study.tables(valid, tables, config.seeds, config.resamples, _listed(config.measures))
         text = "\n\n".join([text, *self._pictures(valid, tables)])
         if config.page:
@@ -300,6 +299,18 @@ class _Study:
         else:
             atomic_write_text(self._workdir / "tables.md", text)
         print(text)
+
+    def _tables(self) -> dict[str, list[str]]:
+        return {title: _listed(self._config.tables[title]) for title in _listed(self._config.table_order)}
+
+    def _valid(self) -> list[Mapping[str, Any]]:
+        """The lines of the study's runs; UserError where those of a table cannot stand in it together."""
+        rows = study.read_rows(self._rows)
+        lines = [self._line(rows, one) for one in all_runs(self._config)]
+        valid = [line for line in lines if line is not None]
+        for methods in self._tables().values():
+            study.require_same_games(valid, methods)
+        return valid
 
     def _pictures(self, rows: Sequence[Mapping[str, Any]], tables: Mapping[str, Sequence[str]]) -> list[str]:
         """Draws the curves that there are; returns a line of Markdown for each picture."""

@@ -44,6 +44,26 @@ def test_a_step_is_judged_by_its_message_and_how_often_the_game_has_shown_it(tmp
     assert found["games"]["score"] == pytest.approx([one["score"] for one in played], abs=1e-4)
 
 
+def test_only_games_of_the_evaluation_are_kept(tmp_path: Path) -> None:
+    """Not those of one with more episodes that was killed in the same folder."""
+    played = evaluation_rows(5, 0.0, 1)
+    write_evaluation(tmp_path / "games", "agent", played[:3])
+    journal = tmp_path / "games" / evaluation_files.JOURNAL
+    journal.write_text("".join(json.dumps(one) + "\n" for one in played))
+    write_agent_run(tmp_path / "run", episodes=2)
+    kept = study.measure(tmp_path / "run", tmp_path / "games", load_lexicon(), "defaultgoal")["games"]
+    assert {len(of) for of in kept.values()} == {3}
+    assert kept["score"] == pytest.approx([one["score"] for one in played[:3]], abs=1e-4)
+
+
+def test_lines_of_different_numbers_of_games_are_refused() -> None:
+    lines = [row("none", 1, np.ones(3)), row("better", 1, np.ones(2))]
+    told = r"^config\.rows: the line of none of seed 1 is of 3 games, and that of better of seed 1 of 2: take out"
+    with pytest.raises(UserError, match=told):
+        study.require_same_games(lines, ["none", "better"])
+    study.require_same_games(lines, ["none"])
+
+
 def test_lines_are_known_by_what_judged_them() -> None:
     lines = [row("none", 1, np.ones(2)), row("none", 1, np.zeros(2)) | {"goal": "combat", "lexicon": "ab"}]
     combat = study.Yardstick("combat", "ab")

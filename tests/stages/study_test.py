@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -129,6 +130,19 @@ def test_runs_judged_by_another_goal_or_lexicon_are_other_runs(toys: Path, tmp_p
     rows = lines.read_rows(workdir / "rows.jsonl")
     assert [row["goal"] for row in rows] == ["defaultgoal", "combat", "defaultgoal"]
     assert len({row["lexicon"] for row in rows}) == 3
+
+
+def test_lines_of_different_numbers_of_games_end_a_study_before_it_begins(toys: Path, tmp_path: Path) -> None:
+    workdir = tmp_path / "study"
+    assert study.run(small(seeds=1), workdir) is None
+    started(toys)
+    rows = lines.read_rows(workdir / "rows.jsonl")
+    for values in rows[1]["games"].values():
+        values.pop()
+    (workdir / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match=r"none of seed 1 is of 5 games, and that of motif of seed 1 of 4"):
+        study.run(small(), workdir)
+    assert started(toys) == []
 
 
 @pytest.mark.parametrize("end", [(lines, "append_row"), (study.shutil, "rmtree")])
