@@ -21,7 +21,7 @@ from motif_jax.support import config as checks
 
 # Options of whichever benchmark has them that must be above zero.
 _POSITIVE = frozenset(
-    """batch_size candidate_tokens candidates envs_per_worker games games_per_process labels latency
+    """batch_size candidate_tokens candidates envs_per_worker games labels latency
     minutes new_tokens prompt_tokens questions rollout sample_seconds
     seconds steps sweep_steps turn workers""".split()
 )

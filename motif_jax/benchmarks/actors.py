@@ -35,10 +35,12 @@ from motif_jax.actors.tuning import processor_seconds
 from motif_jax.benchmarks import beside, result
 from motif_jax.benchmarks.engine import Bare, BareSharedCode, GymnasiumClass, write_script
 from motif_jax.envs.nethack.tasks import PLAIN_TASKS
+from motif_jax.online import settings
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.config import available_cores, default_workers
 
+_SIZE_KEY = "options.games_per_process"
 _AS_MANY = "bare engine, same observations, prompts dismissed, as many games a core"
 _ONE = "the same with one game a core"
 _PARENT_SECONDS = 0.2
@@ -53,7 +55,7 @@ def options() -> ConfigDict:
             "env": "NetHackScore-v1",
             "workers": default_workers(),
             "envs_per_worker": 20,
-            "games_per_process": 4,
+            "games_per_process": "4",
             "start_method": "auto",
             "rollout": 32,
             "steps": 2_000,
@@ -76,6 +78,7 @@ def check(config: ConfigDict) -> None:
     natural = all(isinstance(size, int) and size > 0 for size in games)
     checks.require(natural, "options.sweep_games", games, "numbers above 0")
     checks.choice(config, "options.start_method", METHODS)
+    settings.games_per_process(config, _SIZE_KEY)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +109,7 @@ class Measured:
       gather, copy, transfer: seconds of the parent's processor time for a step, see `_parent`.
       memory: bytes of an actor's game: proportional set size of all processes that are not this one, over the games.
       restarts: share of a worker's time that starting episodes takes.
+      games_per_process: as asked for, or what a trial found.
     """
 
     turns: list[Turn]
@@ -114,15 +118,20 @@ class Measured:
     transfer: float
     memory: float
     restarts: float
+    games_per_process: int
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
     """Returns the fields of the JSON line; rates are steps per second of processor time."""
     options = config.options
+    settled = ConfigDict(
+        {**options.to_dict(), "games_per_process": settings.games_per_process(config, _SIZE_KEY)}
+    )
     found, gymnasium, together = [], [], []
     for repeat in range(config.repeats):
         seed = seeds.derive(config.seed, "actors", repeat)
-        found.append(_measure(options, seed))
+        found.append(_measure(settled, seed))
+        settled.games_per_process = found[0].games_per_process  # one trial for all
         together.append(_together(seed) / (options.envs_per_worker // 2))
         script = write_script(options.env, options.envs_per_worker, options.steps, seed)
         gymnasium.append(_side(GymnasiumClass(options.env, script, seed), script))
@@ -131,7 +140,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     parent = {"hand_over": 1e6 * float(np.median(_all(turns, "hand_over")))}
     parent |= {part: 1e6 * float(np.median(_all(found, part))) for part in ("gather", "copy", "transfer")}
     busy = parent | {"hand_over": 1e6 * float(np.median(together))}
-    more = {"sweep": _sweep(options, config.seed)} if options.sweep else {}
+    more = {"sweep": _sweep(settled, config.seed)} if options.sweep else {}
     return result(
         "actors",
         "steps/s of one core",
@@ -147,6 +156,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         busy_parent_microseconds_per_step=sum(busy.values()),
         busy_parent_parts=busy,
         megabytes_per_game=float(np.median(_all(found, "memory"))) / 1e6,
+        games_per_process=found[0].games_per_process,
         restart_share=float(np.median(_all(found, "restarts"))),
         **more,
     )  # fmt: skip
@@ -179,12 +189,13 @@ def _measure(options: ConfigDict, seed: int) -> Measured:
                     one=count / _spent(one, envs * start, envs * stop),
                 )
             )
-        memory, parts = pool.memory(), _parent(pool.pool)
+        memory, parts, games = pool.memory(), _parent(pool.pool), pool.pool.config.games_per_process
     kept.play(0, envs * steps)
     for side in (bare, one, kept):
         side.close()
     rate = float(np.median(_all(turns, "pool")))
-    return Measured(turns, *parts, memory, kept.start_seconds * rate / (envs * steps))
+    assert games is not None, "a trial has found it"
+    return Measured(turns, *parts, memory, kept.start_seconds * rate / (envs * steps), games)
 
 
 def _sweep(options: ConfigDict, seed: int) -> dict[str, dict[str, dict[str, float]]]:

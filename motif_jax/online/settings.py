@@ -154,15 +154,15 @@ def _remembered(config: ConfigDict) -> int:
     return config.environment.max_episode_steps if wanted and not config.compat.get("seed_noop") else 0
 
 
-def games_per_process(config: ConfigDict) -> int | None:
-    """What `config.actors.games_per_process` means, None for 'auto'.
+def games_per_process(config: ConfigDict, key: str = "actors.games_per_process") -> int | None:
+    """What `config.actors.games_per_process`, or another `key`, means, None for 'auto'.
 
     Raises:
       UserError: it is neither that nor a number above 0.
     """
-    value = config.actors.games_per_process
+    value = checks.dotted(config, key)
     good = value == "auto" or (checks.is_natural(value) and int(value) > 0)
-    checks.require(good, "actors.games_per_process", value, "'auto' or a number above 0")
+    checks.require(good, key, value, "'auto' or a number above 0")
     return None if value == "auto" else int(value)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import pytest
 
+from motif_jax.actors import tuning
 from motif_jax.benchmarks import GPU_NAMES, GPU_SIZE
 from motif_jax.support.config import available_cores
 
@@ -20,6 +21,7 @@ TINY: dict[str, dict[str, Any]] = {
     "actors": {
         "workers": 1,
         "envs_per_worker": 4,
+        "games_per_process": "auto",
         "rollout": 8,
         "steps": 40,
         "sweep": True,
@@ -61,6 +63,7 @@ def run(name: str, **options: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", list(TINY))
 def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(importlib.import_module("motif_jax.benchmarks._agents")._PEAK_SIZE, "cpu", 256)
+    monkeypatch.setattr(tuning, "games_per_process", lambda config: 1)
     line = run(name, **TINY[name])
     assert line["benchmark"] == name
     assert line["value"] > 0
@@ -84,6 +87,7 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
         assert list(sweep["workers"])[:1] == ["1"]
         assert list(sweep["workers"])[-1] == str(available_cores())
         assert list(sweep["games_per_process"]) == ["1", "2"]
+        assert line["games_per_process"] == 1
         assert list(sweep["start_method"]) == ["fork", "exec"]
         for one in [measured for axis in sweep.values() for measured in axis.values()]:
             assert one["ratio"] == pytest.approx(one["pool"] / one["bare"])
