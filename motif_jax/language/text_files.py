@@ -9,8 +9,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from motif_jax.language import config as configs
+from motif_jax.language import tokens, weights
+from motif_jax.support import digests
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, parse_json, read_json_lines
+from motif_jax.support.files import (
+    atomic_write_bytes,
+    atomic_write_json,
+    parse_json,
+    read_json,
+    read_json_lines,
+)
+
+PLAN = "plan.json"
 
 
 def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
@@ -70,6 +81,31 @@ def _question(line: str, where: str) -> dict[str, Any]:
     ) as error:  # JSON writes halves of a character, which no file and no tokenizer takes
         raise UserError(f"{where}: half of a character stands in its texts ({error.reason})") from None
     return row
+
+
+def pin(workdir: Path, folder: Path, name: str) -> None:
+    """Writes down which model answers, so that a run that goes on has answers of one; a run from before there was such a file goes on with it.
+
+    Args:
+      workdir: of the run.
+      folder: of the model.
+      name: of the model, for errors.
+
+    Raises:
+      UserError: the run was begun with another model.
+    """
+    path, remedy = workdir / PLAN, "put back a copy of it, or choose another --workdir"
+    read = {"weights": weights.digest(folder)}
+    read |= {name: digests.of_file(folder / name) for name in (configs.FILE, tokens.FILE)}
+    if path.exists():
+        before = read_json(path, remedy, keys=("read",))["read"]
+        changed = [key for key in read if not isinstance(before, dict) or before.get(key) != read[key]]
+        if changed:
+            raise UserError(
+                f"config.model={name}: has another {' and another '.join(changed)} than when {workdir} was begun: put back what was there, "
+                "or choose another --workdir"
+            )
+    atomic_write_json(path, {"model": name, "read": read})
 
 
 class Answers:

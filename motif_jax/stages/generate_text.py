@@ -59,10 +59,12 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     from motif_jax import language
     from motif_jax.language import text_files
     from motif_jax.language.sampling import Sampling
+    from motif_jax.language.text import fetch
 
     questions = text_files.read_questions(config.file, "file")
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
+        text_files.pin(workdir, fetch(config.model, "model"), config.model)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
         asked = [{"prompt": question["prompt"]} for question in questions]
         with text_files.Answers(workdir / OUTPUT, asked, config.batch) as answers:

@@ -69,11 +69,13 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
     from motif_jax import language
     from motif_jax.language import text_files
+    from motif_jax.language.text import fetch
 
     questions = text_files.read_questions(config.file, "file")
     named = _candidates(config, questions)
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, IDENTITY)
+        text_files.pin(workdir, fetch(config.model, "model"), config.model)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
         asked = [
             {"prompt": question["prompt"], "candidates": names}

@@ -189,6 +189,10 @@ def test_stages_go_on_where_they_were(folder: Path, tmp_path: Path) -> None:
         assert (cut / output).read_bytes() == (whole / output).read_bytes()
         found = [json.loads(line) for line in (whole / output).read_text().splitlines()]
         assert [row["prompt"] for row in found] == TEXT
+        plan = cut / "plan.json"
+        plan.write_text(plan.read_text().replace('"weights": "', '"weights": "other '))
+        with pytest.raises(UserError, match="another weights than when"):
+            run_stage(stage, cut, "", **values)
     # All candidates of the first two prompts.
     page = (tmp_path / "score_text" / "tokens.html").read_text()
     assert page == (tmp_path / "score_text_cut" / "tokens.html").read_text()
@@ -200,6 +204,26 @@ def test_stages_go_on_where_they_were(folder: Path, tmp_path: Path) -> None:
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(UserError, match="line 1 answers another question"):
         run_stage("score_text", tmp_path / "score_text", "", model=str(folder), file=str(questions))
+
+
+@pytest.mark.parametrize("part", ["weights", "config.json", "tokenizer.json"])
+def test_answers_of_two_models_are_not_mixed(folder: Path, tmp_path: Path, part: str) -> None:
+    """The model's folder holds another one by the time that a run goes on; one from before it was written down goes on."""
+    from motif_jax.language import text_files
+
+    model, run = shutil.copytree(folder, tmp_path / "model"), tmp_path / "run"
+    run.mkdir()
+    for _ in range(2):
+        text_files.pin(run, model, "small")
+    path = next(model.glob("*.safetensors")) if part == "weights" else model / part
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(UserError, match=f"config.model=small: has another {part} than when .* was begun"):
+        text_files.pin(run, model, "small")
+    (run / "plan.json").write_text("{")
+    with pytest.raises(UserError, match=r"plan\.json is damaged"):
+        text_files.pin(run, model, "small")
+    (run / "plan.json").unlink()
+    text_files.pin(run, model, "small")
 
 
 @pytest.mark.parametrize("content", ["", '{"prompt": 3}\n', "{\n", '{"prompt": "a", "candidates": []}\n'])
