@@ -23,6 +23,7 @@ def write(
     task: str = "wordle",
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
 ) -> Path:
     """Writes an agent of one small layer; returns the folder, as a run's."""
     options = {"num_words": 20} if options is None and task == "wordle" else options or {}
@@ -36,5 +37,5 @@ def write(
     network = TextAgent(LanguageModel(config), design or Design())
     params = jax.tree.map(np.asarray, jax.jit(network.init)(jax.random.key(seed)))
     folder.mkdir(parents=True, exist_ok=True)
-    agent_folder.write(folder / "agent", network, params, method, {}, task, options, tokenizer)
+    agent_folder.write(folder / "agent", network, params, method, settings or {}, task, options, tokenizer)
     return folder

@@ -170,9 +170,12 @@ def target_of(qs: Sequence[Array], settings: Settings) -> Array:
     """The smallest of the target Qs (Fujimoto et al. 2018), clipped: float32, of the shape of each."""
     chex.assert_equal_shape(list(qs))
     smallest = qs[0] if len(qs) == 1 else jnp.minimum(*qs)
-    if settings.q_min is None and settings.q_max is None:
-        return smallest
-    return jnp.clip(smallest, settings.q_min, settings.q_max)
+    return clipped(smallest, settings.q_min, settings.q_max)
+
+
+def clipped(q: Array, q_min: float | None, q_max: float | None) -> Array:
+    """Values of at least `q_min` and at most `q_max`, None: of any size."""
+    return q if q_min is None and q_max is None else jnp.clip(q, q_min, q_max)
 
 
 def next_value(q: Array, kind: str, prior_logits: Array | None = None) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from motif_jax.algorithms.implicit_q import clipped
 from motif_jax.language.copies import Copies
 from motif_jax.language.decoding import Decoding, TokenOutputs
 from motif_jax.language.network import States
@@ -73,7 +74,7 @@ class AgentSpeaker:
         return self.network.prefix(params, jnp.full((1,), target_return))[None, :, None, None]
 
     def _clipped(self, q: jax.Array) -> jax.Array:
-        return q if self.q_min is None and self.q_max is None else jnp.clip(q, self.q_min, self.q_max)
+        return clipped(q, self.q_min, self.q_max)
 
     def check(self, decoding: Decoding) -> None:
         """Raises UserError for a way to write that the agent lacks the parts for."""

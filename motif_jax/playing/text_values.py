@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motif_jax.algorithms.implicit_q import clipped
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.items import TextTokenizer, TokenItem, tokenise
 from motif_jax.datasets.dialogues.token_rewards import constant
@@ -26,7 +27,7 @@ class ActionValues(NamedTuple):
 
     Attributes:
       q: the smaller online Q of each token.
-      target_q: the smaller target Q.
+      target_q: the smaller target Q, clipped where training clips it.
       v: V of the state before it.
       log_probs: the policy's, in nats.
     """
@@ -52,8 +53,15 @@ class ValuedDialogue(NamedTuple):
         return [slice(start, end) for start, end in zip(starts, ends.tolist(), strict=True)]
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _look(network: TextAgent, params: Any, tokens: jax.Array, valid: jax.Array) -> ActionValues:
+@functools.partial(jax.jit, static_argnums=(0, 4, 5))
+def _look(
+    network: TextAgent,
+    params: Any,
+    tokens: jax.Array,
+    valid: jax.Array,
+    q_min: float | None,
+    q_max: float | None,
+) -> ActionValues:
     found = network.look(params, tokens, valid)
     after = jnp.roll(tokens, -1, axis=1)
 
@@ -64,7 +72,7 @@ def _look(network: TextAgent, params: Any, tokens: jax.Array, valid: jax.Array) 
     logs = jax.nn.log_softmax(found.logits)
     assert found.values is not None
     assert found.target_q is not None
-    return ActionValues(of(qs), of(found.target_q), found.values, of(logs))
+    return ActionValues(of(qs), clipped(of(found.target_q), q_min, q_max), found.values, of(logs))
 
 
 def require_fit(network: TextAgent, tokenizer: TextTokenizer, dialogues: Dialogues, source: str) -> None:
@@ -88,7 +96,12 @@ def require_fit(network: TextAgent, tokenizer: TextTokenizer, dialogues: Dialogu
 
 
 def values_of(
-    network: TextAgent, params: Any, tokenizer: TextTokenizer, dialogues: Dialogues
+    network: TextAgent,
+    params: Any,
+    tokenizer: TextTokenizer,
+    dialogues: Dialogues,
+    q_min: float | None = None,
+    q_max: float | None = None,
 ) -> Iterator[ValuedDialogue]:
     """Runs dialogues through an agent whose tokens have values.
 
@@ -96,6 +109,7 @@ def values_of(
       network, params: the agent.
       tokenizer: of the task.
       dialogues: what was said; see `require_fit`.
+      q_min, q_max: the target Q is clipped to, where training clips it.
     """
     longest = network.model.config.max_length
     params, reward = jax.device_put(params), constant(0.0)
@@ -105,7 +119,7 @@ def values_of(
         rows = [item.tokens[:longest].tolist() for item in items]
         size = bucket(max(map(len, rows)), longest)
         tokens, valid = padded([*rows, *[[0]] * (_BATCH - len(rows))], size)
-        found = jax.tree.map(np.asarray, _look(network, params, tokens, valid))
+        found = jax.tree.map(np.asarray, _look(network, params, tokens, valid, q_min, q_max))
         for place, (dialogue, item) in enumerate(zip(part, items, strict=True)):
             own = ActionValues(*(array[place, item.action_indices] for array in found))
             yield ValuedDialogue(dialogue, item, own)

@@ -72,9 +72,11 @@ def run(config: ConfigDict, workdir: Path) -> None:
     found: dict[str, Any] = {}
     for folder in _agents(config):
         saved = agent_folder.load(folder, "agents")
-        valued = []
+        valued: list[text_values.ValuedDialogue] = []
+        bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
+        values = text_values.values_of(saved.network, saved.params, saved.tokenizer, dialogues, *bounds)
         with Progress(len(dialogues), "dialogues", f"value by {folder}") as progress:
-            for each in text_values.values_of(saved.network, saved.params, saved.tokenizer, dialogues):
+            for each in values:
                 valued.append(each)
                 progress.update(len(valued))
         lists = {

@@ -15,6 +15,7 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import registry
 from motif_jax.language.text_agent import Design
+from motif_jax.offline import agent_folder
 from motif_jax.playing import text_games, text_lineups, text_terminal, text_values
 from motif_jax.published import evaluation_logs
 from motif_jax.reports import evaluation_files
@@ -254,6 +255,24 @@ def test_what_an_agent_cannot_read_is_not_ranked(agent: Path, tmp_path: Path, te
     ranks.update_from_flattened_dict({"agents": str(agent), "data": str(tmp_path)})
     with pytest.raises(UserError, match=told):
         rank_text.check(ranks, tmp_path / "ranks")
+
+
+def test_values_that_rank_are_clipped_as_those_that_speak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = text_agents.write(tmp_path / "clipped", settings={"q_min": -0.01, "q_max": 0.02})
+    parquet.write(tmp_path / "dialogues.parquet", [two_games()], {})
+    ranks = load_config("rank_text", "smoke")
+    ranks.update_from_flattened_dict({"agents": str(agent), "data": str(tmp_path)})
+    valued: list[text_values.ValuedDialogue] = []
+    utterances = text_values.utterances
+    monkeypatch.setattr(text_values, "utterances", lambda each: valued.extend(each) or utterances(each))
+    rank_text.run(ranks, tmp_path / "ranks")
+    saved = agent_folder.load(agent, "agents")
+    (free, *_) = text_values.values_of(saved.network, saved.params, saved.tokenizer, two_games())
+    assert free.values.target_q.max() > 0.02
+    np.testing.assert_array_equal(valued[0].values.target_q, np.clip(free.values.target_q, -0.01, 0.02))
+    np.testing.assert_array_equal(valued[0].values.q, free.values.q)
 
 
 def test_adversarial_games_part_from_the_experts_at_the_first_or_the_third_guess() -> None:
