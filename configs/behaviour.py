@@ -22,7 +22,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.stage = "behaviour"
     config.title = "What agents do"
     config.methods = ""  # 'name=folder; name=folder; ...'
-    # Numbers of an episode (docs/evaluation.md), 'deaths', counts of messages: 'fights', the hero's own attacks, and 'finds',
+    # Numbers of an episode (docs/evaluation.md), also those that only the task reports, 'deaths', counts of messages: 'fights', the hero's own attacks, and 'finds',
     # gold that he picked up; 'gathered': the pieces of it, but for those of vaults, of which one has more than hundreds of games.
     config.measures = "fights,kills,finds,gathered,gold,dlvl,deaths,scout,score"
     config.claims = ""  # 'A > B: measure; ...'; 95 % intervals must lie above 0

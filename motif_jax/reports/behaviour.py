@@ -1,8 +1,8 @@
 """What agents do in the same games, side by side, and whether one does more of something than another.
 
-A measure is a number of every game: one that the evaluation has (`kills`, `gold`, ...), `deaths` (1 where the hero died), or how
-many messages tell of certain events of a lexicon: `fights` of the hero's own attacks, `finds` of gold that he picked up; or
-`gathered`, how much that was, without what lies in vaults.
+A measure is a number of every game: one that the evaluation has (`kills`, `gold`, what a task of one's own counts), `deaths` (1
+where the hero died), or how many messages tell of certain events of a lexicon: `fights` of the hero's own attacks, `finds` of gold
+that he picked up; or `gathered`, how much that was, without what lies in vaults.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from motif_jax.annotation.lexicon import Lexicon, sentences
 from motif_jax.reports import messages, statistics
 from motif_jax.reports.evaluation_files import games
-from motif_jax.reports.measures import BY_KEY, Measure
+from motif_jax.reports.measures import BY_KEY, Measure, in_order, measure
 from motif_jax.reports.statistics import Difference, Estimate
 from motif_jax.support.errors import UserError
 
@@ -42,7 +42,7 @@ _MADE = {
     ),
     DEATHS: Measure(DEATHS, "deaths", "share", "games that the hero died in"),
 }
-_CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*:\s*(\w+)\s*")
+_CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*:\s*([^\s:]+)\s*")
 
 
 @dataclass(frozen=True)
@@ -70,28 +70,33 @@ class Finding:
         return self.difference.sign > 0
 
 
-def described(key: str, given: str = "measures") -> Measure:
-    """What a measure is called. Raises UserError for one that there is not, `given` by that key of the config."""
-    found = _MADE.get(key) or BY_KEY.get(key)
-    if found is None:
-        raise UserError(f"config.{given}={key}: must be of {', '.join([*_MADE, *BY_KEY])}")
-    return found
+def described(key: str) -> Measure:
+    """What a measure is called; one that only the task knows has its key as title."""
+    return _MADE.get(key) or measure(key)
 
 
-def read_claims(text: str, methods: Sequence[str]) -> list[Claim]:
-    """Reads 'A > B: measure; ...'.
+def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], given: str) -> None:
+    """Raises UserError, naming `config.{given}`, for a measure that is neither listed nor in any of `evaluations`, by method."""
+    measured = in_order(key for evaluation in evaluations.values() for key in evaluation["measures"])
+    known = list(dict.fromkeys([*_MADE, *BY_KEY, *measured]))
+    if key not in known:
+        raise UserError(f"config.{given}={key}: must be of {', '.join(known)}")
+
+
+def read_claims(text: str, evaluations: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
+    """Reads 'A > B: measure; ...' about `evaluations`, by method.
 
     Raises:
       UserError: it is otherwise, or names a method or measure that there is not.
     """
-    claims = []
+    claims, methods = [], list(evaluations)
     for part in filter(None, (part.strip() for part in text.split(";"))):
         match = _CLAIM.fullmatch(part)
         if match is None or {match[1], match[2]} - set(methods):
             raise UserError(
                 f"config.claims={part}: must be 'A > B: measure; ...' with A and B of {', '.join(methods)}"
             )
-        described(match[3], "claims")
+        require_measure(match[3], evaluations, "claims")
         claims.append(Claim(match[1], match[2], match[3]))
     return claims
 

@@ -13,11 +13,11 @@ from motif_jax.reports.charts import Interval
 from motif_jax.reports.evaluation_files import REWARD, comparable, games, reward_differences
 from motif_jax.reports.html import Cell
 from motif_jax.reports.measures import (
-    BY_KEY,
     Measure,
     format_interval,
     format_pairs,
     format_value,
+    in_order,
     measure,
     with_unit,
 )
@@ -58,10 +58,9 @@ def rows_of(data: RunData) -> list[Row]:
     """Returns the numbers of the evaluations side by side: of the page, and of the tables to take away."""
     by_name = {name: summaries(evaluation) for name, evaluation in data.evaluations.items()}
     rows = []
-    for key, what in BY_KEY.items():
+    for key in in_order(key for summary in by_name.values() for key in summary):
         of = {name: summary[key] for name, summary in by_name.items() if key in summary}
-        if of:
-            rows.append(Row(what, of, _against(data, key)))
+        rows.append(Row(measure(key), of, _against(data, key)))
     return rows
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,6 +64,11 @@ MEASURES = (
     Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
 )
 BY_KEY = {measure.key: measure for measure in MEASURES}
+# Numbers of an episode's row that measure nothing; `kind` is the number of a kind of task.
+_NO_MEASURES = frozenset(
+    {"index", "seed", "end", "end_reason", "session", "session_seconds", "failed_requests"}
+    | {"step", "env", "steps", "episode", "truncated", "kind"}
+)
 
 
 def with_unit(what: Measure) -> str:
@@ -76,27 +81,21 @@ def measure(key: str) -> Measure:
     return BY_KEY.get(key, Measure(key, key.replace("_", " "), "", ""))
 
 
+def in_order(keys: Iterable[str]) -> list[str]:
+    """Returns those of `keys` that are measures: listed ones first, then the others as they come."""
+    given = dict.fromkeys(keys)
+    listed = [key for key in BY_KEY if key in given]
+    return listed + [key for key in given if key not in BY_KEY and key not in _NO_MEASURES]
+
+
 def measured_keys(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns the keys that every row has a number for: listed measures first, others by name."""
     if not rows:
         return []
-    administrative = {
-        "index",
-        "seed",
-        "end",
-        "end_reason",
-        "session",
-        "session_seconds",
-        "failed_requests",
-        "step",
-        "env",
-        "steps",
-    }
     shared = set.intersection(
         *({k for k, v in row.items() if isinstance(v, int | float) and v is not None} for row in rows)
     )
-    listed = [m.key for m in MEASURES if m.key in shared]
-    return listed + sorted(shared - set(listed) - administrative)
+    return in_order(sorted(shared))
 
 
 def summarise_rows(
@@ -152,8 +151,7 @@ HEADER = ("measure", "unit", "mean", "median", "interquartile mean", "range")
 def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
     """Returns the cells of an evaluation table below `HEADER`; a rate has no median."""
     rows: list[tuple[str, ...]] = []
-    listed = [key for key in BY_KEY if key in summaries]
-    for key in [*listed, *(key for key in summaries if key not in BY_KEY)]:
+    for key in in_order(summaries):
         summary = summaries[key]
         what = measure(key)
         share = what.unit == "share"

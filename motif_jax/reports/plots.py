@@ -15,7 +15,7 @@ import numpy as np
 from motif_jax.reports import language_section
 from motif_jax.reports.charts import Interval, Series, short
 from motif_jax.reports.evaluation_sections import intervals_of, rows_of
-from motif_jax.reports.measures import BY_KEY, with_unit
+from motif_jax.reports.measures import in_order, with_unit
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.training_sections import (
     MESSAGE_AXES,
@@ -119,7 +119,7 @@ def write(folder: str | os.PathLike[str], plots: Mapping[str, Plot]) -> list[Pat
 def of_run(data: RunData) -> dict[str, Plot]:
     """Returns the plots of a run: task numbers and metrics over training, reward training, messages, evaluations."""
     plots: dict[str, Plot] = {}
-    for what, curve in episode_curves(data, BY_KEY):
+    for what, curve in episode_curves(data, in_order(data.episodes)):
         plots[f"training_{what.key}"] = Plot(
             "environment steps", with_unit(what), (curve.series(),), note=curve.caption("episodes")
         )

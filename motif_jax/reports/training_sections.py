@@ -9,7 +9,7 @@ import numpy as np
 from motif_jax.reports import charts, hacking, html
 from motif_jax.reports.charts import Series
 from motif_jax.reports.html import Cell
-from motif_jax.reports.measures import BY_KEY, Measure, format_value, measure, with_unit
+from motif_jax.reports.measures import Measure, format_value, in_order, measure, with_unit
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.reports.smoothing import Smoothed, smooth
@@ -100,7 +100,7 @@ def training_section(data: RunData) -> str:
     """Curves of the agent's training; metrics that are in no group follow in a part that opens on a click."""
     if not data.metrics and not data.episodes:
         return html.section("Agent training", "training", charts.empty_chart("no agent run was given"))
-    figures = [_episode_figure(*curve) for curve in episode_curves(data, BY_KEY)]
+    figures = [_episode_figure(*curve) for curve in episode_curves(data, in_order(data.episodes))]
     figures += [_metric_figure(*group) for group in metric_groups(data)]
     shown = {name for _, _, members in METRIC_GROUPS for name, _ in members}
     rest = [name for name in sorted(data.metrics) if name not in shown]

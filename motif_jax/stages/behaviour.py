@@ -33,12 +33,12 @@ def check(config: ConfigDict, workdir: Path) -> None:
     )
     evaluations = {name: evaluation_files.read_evaluation(folder) for name, folder in methods.items()}
     for key in _measures(config):
-        behaviour.described(key)
+        behaviour.require_measure(key, evaluations, "measures")
         evaluation_files.require_comparable(evaluations, key, "measures")
     checks.require(
         bool(_measures(config)), "measures", config.measures, "names of measures, with commas between"
     )
-    for claim in behaviour.read_claims(config.claims, list(methods)):
+    for claim in behaviour.read_claims(config.claims, evaluations):
         evaluation_files.require_comparable(evaluations, claim.measure, "claims")
     _words(config, list(methods))
     load_lexicon(config.lexicon.file)
@@ -76,7 +76,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     methods = _methods(config)
     evaluations = {name: evaluation_files.read_evaluation(folder) for name, folder in methods.items()}
     lexicon = load_lexicon(config.lexicon.file)
-    claims = behaviour.read_claims(config.claims, list(methods))
+    claims = behaviour.read_claims(config.claims, evaluations)
     result = behaviour.study(evaluations, _measures(config), claims, lexicon, config.resamples)
     # Numbered, as names that differ only in what no file is called by would have the same files.
     replays = {

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 
-from motif_jax.reports import run_tables, text_tables
-from motif_jax.reports.evaluation_sections import rows_of
+import numpy as np
+
+from motif_jax.reports import measures, plots, run_tables, text_tables
+from motif_jax.reports.evaluation_sections import evaluation_section, rows_of
 from motif_jax.reports.glance import headline
 from motif_jax.reports.measures import format_estimate
 from motif_jax.reports.run_data import RunData
+from motif_jax.reports.training_sections import training_section
+from motif_jax.support.curves import Curve
 from tests.made_up_runs import HOSTILE, run_data
 
 
@@ -35,6 +39,32 @@ def test_all_three_have_the_numbers_of_the_page(tmp_path):
         assert "Sign of reward hacking" in text
         assert "95.3" in text
         assert "18,000" in text
+
+
+def test_numbers_that_only_the_task_knows_are_shown_behind_the_others():
+    def evaluation(shift):
+        rows = [
+            {"index": i, "seed": i, "return": float(i), "apples_eaten": i % 3 + shift, "kind": 2.0, "session": 0, "end_reason": "end"}
+            for i in range(12)
+        ]  # fmt: skip
+        summaries = measures.summarise_rows(rows, 200, 0.95)
+        found = {key: summary.as_dict() for key, summary in summaries.items()}
+        return {
+            "plan": {"policy": "p", "environment": "orchard:Orchard", "options": {}}, "episodes": 12, "confidence": 0.95, "steps": 1,
+            "intervals": "bootstrap", "steps_per_second": 1.0, "measures": found, "rows": rows,
+        }  # fmt: skip
+
+    data = RunData("t")
+    data.evaluations = {"agent": evaluation(1.0), "random": evaluation(0.0)}
+    data.episodes = {key: Curve(np.arange(9.0), np.ones(9)) for key in ("env", "apples_eaten", "return")}
+    assert [row.what.key for row in rows_of(data)] == ["return", "apples_eaten"]
+    [found] = [d for d in run_tables.as_json(data)["differences"] if d["measure"] == "apples_eaten"]
+    assert found["value"] == 1
+    for text in (*run_tables.texts(data).values(), evaluation_section(data), training_section(data)):
+        assert "apples eaten" in text
+    assert list(plots.of_run(data)) == [
+        f"{which}_{key}" for which in ("training", "evaluation") for key in ("return", "apples_eaten")
+    ]
 
 
 def test_latex_is_well_formed(tmp_path):

@@ -121,6 +121,26 @@ def test_bad_values_are_told(evaluations, tmp_path, changes, named) -> None:
     assert str(caught.value).startswith(named)
 
 
+def test_what_only_the_task_counts_is_compared_too(evaluations, tmp_path) -> None:
+    for name, more in (("combat", 0.0), ("gold", 1.0)):
+        rows = evaluation_rows(20, 0.0, 1)
+        for place, row in enumerate(rows):
+            row["apples-eaten"] = place % 3 + more
+        write_evaluation(tmp_path / name, name, rows)
+    given = {"measures": "apples-eaten", "claims": "gold > combat: apples-eaten", "goals": ""}
+    config = configured(tmp_path, **given)
+    behaviour.check(config, tmp_path / "out")
+    assert behaviour.run(config, tmp_path / "out") is None
+    found = json.loads((tmp_path / "out" / "behaviour.json").read_text())
+    assert found["claims"][0]["difference"]["value"] == 1
+    assert "apples-eaten" in (tmp_path / "out" / "behaviour.md").read_text()
+    for key in ("measures", "claims"):
+        with pytest.raises(UserError, match=rf"config\.{key}=apples-eaten: must be of fights"):
+            behaviour.check(
+                configured(evaluations, **{"claims": "", **{key: given[key]}}), tmp_path / "other"
+            )
+
+
 def test_an_evaluation_without_such_a_number_is_told(evaluations, tmp_path) -> None:
     rows = evaluation_rows(4, 0.0, 1)
     write_evaluation(tmp_path / "old", "old", rows)
