@@ -171,7 +171,7 @@ class ListBatches:
 
 
 class StreamBatches:
-    """Batches that are drawn from a stream, those of a step by a generator of its own.
+    """Batches that are drawn from a stream, those of a step by a generator of its own; of groups that it gives whole some dialogues, at random.
 
     Args:
       stream: of dialogues.
@@ -218,8 +218,11 @@ class StreamBatches:
                 raise UserError(
                     f"config.filter: of {misses:,} dialogues in a row none is good enough; a lower cutoff is needed"
                 )
+            missing = self.batch_size - len(found)
+            if len(kept) > missing:  # groups, of which the first alone would have given them all
+                kept = [kept[place] for place in rng.choice(len(kept), missing, replace=False)]
             found += [self._layout.cut(tokenise(each, self._tokenizer, self._token_reward)) for each in kept]
-        return found[: self.batch_size]
+        return found
 
     def whole(self, most: int) -> list[TextBatch]:
         """`most` batches [batch_size, ...] of dialogues."""

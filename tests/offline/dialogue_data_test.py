@@ -63,6 +63,32 @@ def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_num
         drawn(4.0).batches(0, 1)
 
 
+def test_a_batch_of_a_stream_of_groups_is_drawn_from_all_of_them() -> None:
+    """Steps of episodes, games with their branches: the first ones alone are far more than a batch."""
+    rows, tokenizer, chosen = 8, Task({}).tokenizer(), set[float]()
+
+    class Groups:
+        def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+            starts = rng.integers(0, 1000)
+            return Dialogues.of(
+                Dialogue(("ab", "ba"), (None, float(starts * 100 + group)), True)
+                for group in range(first, first + count)
+                for _ in range(20)
+            )
+
+    def drawn(step: int) -> Any:
+        plan = Layout(tokenizer.delimiters.pad)
+        return StreamBatches(Groups(), tokenizer, constant(0.0), plan, rows, 1).batches(step, 1)
+
+    for step in range(6):
+        found = drawn(step).returns[0] % 100
+        assert len(found) == rows
+        assert len({*found}) > 2
+        chosen |= {*found}
+        np.testing.assert_array_equal(found, drawn(step).returns[0] % 100)
+    assert chosen == {*range(rows)}
+
+
 def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) -> None:
     words, paid = tmp_path / "words.txt", tmp_path / "paid.json"
     words.write_text("crane\nslate\nblimp\n")
