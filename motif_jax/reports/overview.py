@@ -49,7 +49,7 @@ _LAST: dict[str, tuple[str | None, tuple[str, ...]]] = {
 _NOTHING: tuple[str | None, tuple[str, ...]] = (None, ())
 # Those whose file is there before: its key `finished` says whether they are done.
 _SAYS = ("annotate", "test_language_agent")
-# Folders of a run in which there are no others, and how deep runs may lie.
+# Folders directly in a run's in which there are no others, and how deep runs may lie.
 _INSIDE = frozenset(
     ("checkpoints", "resume", "recordings", "tensorboard", "profile", "plots", "data", "info", "tokens")
 )
@@ -110,10 +110,11 @@ def _folders(folder: Path, depth: int) -> Iterator[Path]:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
-    if any(entry.name == "config.json" for entry in entries):
+    of_a_run = any(entry.name == "config.json" for entry in entries)
+    if of_a_run:
         yield folder
     for entry in entries:
-        inside = entry.name in _INSIDE or entry.name.startswith(".")
+        inside = (of_a_run and entry.name in _INSIDE) or entry.name.startswith(".")
         if depth and not inside and entry.is_dir(follow_symlinks=False):
             yield from _folders(Path(entry.path), depth - 1)
 

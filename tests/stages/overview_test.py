@@ -88,6 +88,13 @@ def test_what_says_that_a_stage_is_done(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_run_may_be_called_as_what_lies_in_one(tmp_path: Path) -> None:
+    """As the first of the README's commands does: runs/data, in which there is a folder of that name."""
+    for folder in ("data", "data/data/part", "info/tokens", "info/tokens/profile/deep"):
+        configure(tmp_path / folder, stage="collect")
+    assert set(states(tmp_path)) == {"data", "info/tokens"}
+
+
 def test_files_that_come_and_go_are_no_matter(runs: Path) -> None:
     done = threading.Event()
 
