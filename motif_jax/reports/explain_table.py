@@ -52,8 +52,8 @@ def table_data(explanation: Explanation, max_rows: int | None) -> dict[str, Any]
 
     Returns:
       `columns`: {title, kind, values [N]}, or for what is computed from others 'paid' {of, pays}: a string of
-      0 and 1, and 'difference' {first, second}: numbers of columns. None is what has no value. `line`: where the
-      threshold of the first reward is drawn, or None.
+      0 and 1, where what is paid is the number of column `of`, and 'difference' {first, second}: numbers of columns.
+      None is what has no value. `line`: where the threshold of the first reward is drawn, or None.
     """
     first = explanation.rewards[0]
     kept = np.argsort(-explanation.counts, kind="stable")[:max_rows]
@@ -85,12 +85,7 @@ def _columns(
     found: list[dict[str, Any]] = [
         {"title": next(names), "kind": "signed", "values": _numbers(reward.normalised[kept], 5)},
         {"title": next(names), "kind": "plain", "values": _numbers(reward.raw[kept], 4)},
-        {
-            "title": next(names),
-            "kind": "paid",
-            "of": place,
-            "pays": "".join("01"[int(pays)] for pays in reward.pays[kept]),
-        },
+        {"title": next(names), "kind": "paid", **_paid(reward, kept, place)},
     ]
     if reward.disagreement is not None:
         spread = _numbers(reward.disagreement[kept], 4)
@@ -106,6 +101,14 @@ def _columns(
             }
         )
     return found
+
+
+def _paid(reward: ExplainedReward, kept: np.ndarray, place: int) -> dict[str, Any]:
+    """What each message is paid: the normalised reward in column `place` or nothing, where it is one of these, else numbers."""
+    pays, paid, normalised = reward.pays[kept], reward.paid[kept], reward.normalised[kept]
+    if np.allclose(paid[pays], normalised[pays], rtol=1e-5):
+        return {"of": place, "pays": "".join("01"[int(one)] for one in pays)}
+    return {"values": _numbers(np.where(reward.rated[kept], paid, np.nan), 5)}
 
 
 def _numbers(values: np.ndarray, digits: int) -> list[float | None]:

@@ -54,7 +54,7 @@ def rows_of(explanation, max_rows=None):
     data = explain_table.table_data(explanation, max_rows)
     return [
         [
-            (column["pays"] if column["kind"] == "paid" else column["values"])[row]
+            (column["pays"] if "pays" in column else column["values"])[row]
             for column in data["columns"]
             if column["kind"] != "difference"
         ]
@@ -79,6 +79,22 @@ def test_all_messages_are_there_the_best_liked_first(one):
     line = explain_table.table_data(one, None)["line"]
     assert (line["column"], line["paid"]) == (2, 4)
     assert line["text"].startswith("threshold 0.200")
+
+
+@pytest.fixture
+def steps():
+    """A reward that pays 1 for what is above its threshold, whatever it says of it."""
+    values = np.array([0.731, 0.9, np.nan, 0.2, 0.4])
+    paid = (values > 0.5).astype(float)
+    step = ExplainedReward("steps", values, values, paid, 0.5, 0.5, None, values[None], [0], [])
+    return Explanation(MESSAGES, COUNTS, [step], source="games")
+
+
+def test_what_is_paid_may_be_another_number_than_the_reward(steps):
+    rows = rows_of(steps)
+    assert [row[0] for row in rows] == [HOSTILE, MESSAGES[0], MESSAGES[4], MESSAGES[3], ""]
+    assert [row[2] for row in rows] == [0.9, 0.731, 0.4, 0.2, None]
+    assert [row[4] for row in rows] == [1.0, 1.0, 0.0, 0.0, None]
 
 
 def test_hostile_text_stays_text(two):
@@ -193,6 +209,32 @@ def test_the_page_searches_and_sorts(two, tmp_path):
         field.send_keys("newt")
         assert texts() == [newt]
         assert driver.find_element("css selector", ".count").text == "1 of 5 messages"
+        assert browser.errors(driver) == []
+
+
+@pytest.mark.browser
+def test_the_page_shows_and_sorts_by_what_is_paid(steps, tmp_path):
+    browser.require_browser()
+    (tmp_path / "explain.html").write_text(explain.render(steps, "now"), encoding="utf-8")
+    with browser.open_browser(tmp_path) as driver:
+        driver.get(f"file://{tmp_path}/explain.html")
+
+        def shown():
+            rows = driver.execute_script(
+                "return [...document.getElementById('messages').tBodies[0].rows].map(r => [...r.cells].map(c => c.innerText))"
+            )
+            return [(row[2], row[4]) if len(row) > 4 else row[0] for row in rows]
+
+        nothing = [("+0.400", "—"), ("+0.200", "—"), ("–", "–")]
+        line = "── threshold 0.500: what stands below pays nothing ──"
+        assert shown() == [("+0.900", "1.000"), ("+0.731", "1.000"), line, *nothing]
+        head = driver.find_elements("css selector", "#messages th button")[4]
+        assert head.text == "paid first time"
+        head.click()
+        # Equal numbers stay in the order of the data.
+        assert shown() == [("+0.900", "1.000"), ("+0.731", "1.000"), *nothing]
+        head.click()
+        assert shown() == [*nothing[:2], ("+0.900", "1.000"), ("+0.731", "1.000"), nothing[2]]
         assert browser.errors(driver) == []
 
 

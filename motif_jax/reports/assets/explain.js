@@ -61,7 +61,7 @@
 
     value(row, number) {
       const column = this.data.columns[number];
-      if (column.kind === "paid") return column.pays[row] === "1" ? this.value(row, column.of) : this.value(row, column.of) === null ? null : 0;
+      if (column.pays) return column.pays[row] === "1" ? this.value(row, column.of) : this.value(row, column.of) === null ? null : 0;
       if (column.kind === "difference") {
         const [a, b] = [this.value(row, column.first), this.value(row, column.second)];
         return a === null || b === null ? null : b - a;
