@@ -119,7 +119,8 @@ def _base() -> ConfigDict:
     config.policy = "mixture(0.5, optimal, repeat(optimal))"
     # What losses are measured on: a share of the data (1 of n where it is 1 / n; of groups, where dialogues belong to one), or other data; of a stream always dialogues that are drawn beforehand.
     config.held_out = ConfigDict({"share": 0.02, "data": placeholder(str)})
-    # Which dialogues are learned from (%BC): the best or the worst part by return, those with a return of at least `cutoff`.
+    # Which dialogues are learned from (%BC): the best or the worst part by return, those with a return of at least `cutoff`; what tokens
+    # are paid below is no part of it.
     config.filter = ConfigDict({"top": 1.0, "bottom": 1.0, "cutoff": placeholder(float)})
     # What every token of an action is paid: a constant; or by a JSON file {token: value}, times scale plus shift.
     config.token_reward = ConfigDict({"constant": 0.0, "file": placeholder(str), "scale": 1.0, "shift": 0.0})

@@ -171,6 +171,8 @@ def _write(
         else np.zeros(len(dialogues), bool)
     )
     about["split"] = digests.of_bytes(held.tobytes())  # those of older versions may be others
+    if config.token_reward.file or config.token_reward.constant:
+        about["returns"] = "of dialogues"  # older versions counted tokens' rewards too
     chosen: dict[str, Iterator[Dialogue]] = {
         TRAIN: (dialogues[int(i)] for i in np.flatnonzero(~held)),
         HELD_OUT: iter(others) if others is not None else (dialogues[int(i)] for i in np.flatnonzero(held)),
@@ -200,7 +202,8 @@ def _write(
             for number, dialogue in enumerate(chosen[part]):
                 if number >= safe:
                     key = "held_out.data" if part == HELD_OUT and others is not None else "data"
-                    token_columns.add(writer, [_tokenised(dialogue, tokenizer, reward, number, key)])
+                    item = _tokenised(dialogue, tokenizer, reward, number, key)
+                    token_columns.add(writer, [item], [dialogue.total])
                 done += 1
                 if number % _TOGETHER == _TOGETHER - 1:
                     progress.update(done)
@@ -235,7 +238,7 @@ def _tokenised(
 
 
 def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
-    """The items that are learned from, int64 [N]: the best or the worst part by their return, or those that are good enough.
+    """The items that are learned from, int64 [N]: the best or the worst part by their dialogue's return, or those that are good enough.
 
     Raises:
       UserError: the filter leaves none.

@@ -63,6 +63,31 @@ def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_num
         drawn(4.0).batches(0, 1)
 
 
+def test_a_list_is_filtered_by_what_a_stream_is_without_the_rewards_of_tokens(tmp_path: Path) -> None:
+    """A game pays -1 a turn but for the last: with 5 for each token those that were lost would be the best."""
+    stream = registry.make("wordle", {"num_words": 30}).stream("games", "random")
+    played = stream.sample(np.random.default_rng(0), 40)
+    parquet.write(tmp_path / "dialogues.parquet", [played], {"origin": "a test"})
+    config = load_config("train_text", "wordle_bc")
+    config.update_from_flattened_dict(
+        {
+            "data": str(tmp_path), "options": json.dumps({"num_words": 30}), "filter.cutoff": -4.0,
+            "token_reward.constant": 5.0, "held_out.share": 0.1,
+        }
+    )  # fmt: skip
+    source = dialogue_data.source_of(config)
+    tokenizer = registry.make(source.task, source.options).tokenizer()
+    found = dialogue_data.split_tokens(config, source, tokenizer, tmp_path / "tokens", lambda: False)
+    assert found is not None
+    returns = np.concatenate([part.item_columns["return"] for part in found])
+    assert sorted(returns) == sorted(played.returns())
+    kept = found[0].item_columns["return"][dialogue_data.chosen_items(config, found[0])]
+    assert 0 < len(kept) < found[0].num_items
+    assert kept.min() >= -4
+    # What is learned has them all the same.
+    assert np.asarray(found[0].token_columns["rewards"]).max() == 5
+
+
 def test_a_batch_of_a_stream_of_groups_is_drawn_from_all_of_them() -> None:
     """Steps of episodes, games with their branches: the first ones alone are far more than a batch."""
     rows, tokenizer, chosen = 8, Task({}).tokenizer(), set[float]()

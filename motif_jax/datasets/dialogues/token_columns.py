@@ -1,7 +1,7 @@
 """Dialogues as a dataset of tokens on disk (`datasets/tokens/`): what each token is, and what it is paid.
 
 Columns of tokens: `kinds` uint8 (`CONTEXT`, `ACTION`, `ACTION_END`), `rewards` float32 (0 for tokens that are no action's). Columns of items:
-`terminal` bool, `return` float64.
+`terminal` bool, `return` float64: what the dialogue was paid, without what its tokens are.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ TOKEN_COLUMNS: dict[str, Any] = {"kinds": "uint8", "rewards": "float32"}
 ITEM_COLUMNS: dict[str, Any] = {"terminal": "bool", "return": "float64"}
 
 
-def add(writer: TokensWriter, items: Iterable[TokenItem]) -> None:
-    """Appends items to a dataset that has these columns."""
-    for item in items:
+def add(writer: TokensWriter, items: Iterable[TokenItem], returns: Iterable[float]) -> None:
+    """Appends items, and the return of each one's dialogue, to a dataset that has these columns."""
+    for item, total in zip(items, returns, strict=True):
         kinds = np.zeros(len(item.tokens), np.uint8)
         rewards = np.zeros(len(item.tokens), np.float32)
         kinds[item.action_indices + 1] = ACTION
         kinds[item.utterance_action_indices] = ACTION_END
         rewards[item.action_indices + 1] = item.rewards
         terminal = bool(item.terminals[-1])
-        columns = {"terminal": terminal, "return": float(item.rewards.sum())}
+        columns = {"terminal": terminal, "return": total}
         writer.add(item.tokens, {"kinds": kinds, "rewards": rewards}, columns)
 
 
