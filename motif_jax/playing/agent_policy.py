@@ -17,7 +17,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.online import agent_checkpoints, agent_networks, reward_choice, settings
-from motif_jax.support import run_folder
+from motif_jax.support import digests, run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.config import has, is_natural
 from motif_jax.support.errors import UserError
@@ -135,6 +135,11 @@ def find_step(folder: str | Path, which: str) -> int:
     """The step of the checkpoint of an agent run that `which` means, as `choose_step` says."""
     with _checkpoints(folder) as checkpoints:
         return choose_step(checkpoints, which, folder)
+
+
+def digest(folder: str | Path, step: int) -> str | None:
+    """By what the checkpoint of an agent run is told from another of the same step; None of one that has no digests."""
+    return digests.of_sealed(Path(folder) / agent_checkpoints.FOLDER / str(step))
 
 
 def _checkpoints(folder: str | Path) -> Checkpoints:

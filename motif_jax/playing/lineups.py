@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,12 @@ class Pins:
     Attributes:
       checkpoint: step of the agent's checkpoint, None: as the config says.
       reward_step: evaluation of the reward, likewise.
+      digests: of `Lineup`, which must be as they were; what is not among them is not compared.
     """
 
     checkpoint: int | None = None
     reward_step: int | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Lineup:
       rater: the intrinsic reward, None without one.
       reward: dir, step, normalise, quantile, count_exponent and two_decimals of it, None without one.
       plan: all of this in words and numbers, JSON-able.
+      digests: by what `agent` and `reward` are told from others that were put in their place, where something tells.
     """
 
     policy: Any
@@ -60,6 +63,7 @@ class Lineup:
     rater: EpisodeRater | None
     reward: ConfigDict | None
     plan: dict[str, Any]
+    digests: dict[str, str]
 
     def live_rater(self) -> LiveRater | None:
         """Loads the reward's numbers of single observations, for people who watch; None without a reward."""
@@ -107,7 +111,7 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
       pins: in place of what `config.agent.checkpoint` and `config.reward.step` mean now.
 
     Raises:
-      UserError: a folder is not what it should be.
+      UserError: a folder is not what it should be, or not what it was when `pins` were made.
     """
     pins = pins or Pins()
     policy: Any = policies.BotPolicy() if config.policy == policies.BOT else policies.RandomPolicy()
@@ -168,7 +172,9 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         "options": options,
         "reward": None if reward is None else run_folder.as_plain(reward),
     }
-    return Lineup(policy, name, options, spec, step, rater, reward, plan)
+    digests = _digests(folder, step, reward)
+    _refuse_changed(pins.digests, digests, plan)
+    return Lineup(policy, name, options, spec, step, rater, reward, plan, digests)
 
 
 def of_folder(
@@ -184,6 +190,31 @@ def of_folder(
             "compat": {},
         }
     )
+
+
+def _digests(folder: str | None, step: int | None, reward: ConfigDict | None) -> dict[str, str]:
+    """`Lineup.digests` of the agent's checkpoint and of the reward."""
+    from motif_jax import rewards
+    from motif_jax.playing import agent_policy
+
+    agent = None if folder is None or step is None else agent_policy.digest(folder, step)
+    found = {"agent": agent, "reward": None if reward is None else rewards.digest(reward)}
+    return {name: digest for name, digest in found.items() if digest is not None}
+
+
+def _refuse_changed(before: Mapping[str, str], now: Mapping[str, str], plan: Mapping[str, Any]) -> None:
+    """Raises UserError where agent or reward is not the one that it was."""
+    reward = plan["reward"] or {}
+    places = {
+        "agent": f"policy={plan['policy']}",
+        "reward": f"reward={reward.get('dir') or reward.get('kind')}",
+    }
+    for name, digest in before.items():
+        if now.get(name) != digest:
+            raise UserError(
+                f"config.{places.get(name, name)}: is not the one that was begun with, it was trained or written anew: put "
+                "back what was there, or choose another --workdir"
+            )
 
 
 def _with_expert(name: str, options: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Player:
       policy: makes what plays in a place, for `episodes.play_episodes`.
       checkpoint: step of the agent's checkpoint, None for other players.
       room: the longest prompt that it can read in tokens, None without end.
-      read: digests of files that it reads in every start, by what they are.
+      read: digests of files that it reads in every start, its checkpoint among them, by what they are.
     """
 
     name: str
@@ -61,11 +61,11 @@ def pinned(workdir: Path) -> int | None:
     return checkpoint
 
 
-def pin(workdir: Path, player: Player) -> None:
-    """Writes down what `pinned` reads, and by what it can be told that files of the player are not those any more.
+def refuse_changed(workdir: Path, player: Player) -> None:
+    """Compares the files of a player with those that a run in `workdir` began with; a new folder is always fine.
 
     Raises:
-      UserError: they are not.
+      UserError: they are not those any more.
     """
     path = workdir / PLAN
     before = read_json(path, _REMEDY).get("read", {}) if path.exists() else {}
@@ -77,7 +77,16 @@ def pin(workdir: Path, player: Player) -> None:
             f"{player.name} has another {' and another '.join(changed)} than when {workdir} was begun: put back what was there, "
             "or choose another --workdir"
         )
-    atomic_write_json(path, {"checkpoint": player.checkpoint, "read": dict(player.read)})
+
+
+def pin(workdir: Path, player: Player) -> None:
+    """Writes down what `pinned` and `refuse_changed` read.
+
+    Raises:
+      UserError: as of `refuse_changed`.
+    """
+    refuse_changed(workdir, player)
+    atomic_write_json(workdir / PLAN, {"checkpoint": player.checkpoint, "read": dict(player.read)})
 
 
 def check_greedy(config: ConfigDict, player: Player) -> None:
@@ -188,6 +197,7 @@ def _trained(config: ConfigDict, pinned: int | None) -> Player:
     params, step = agent_policy.restore(folder, which if pinned is None else str(pinned), network)
     base = Place(name, options)
     reads = agent_networks.reads_prompts(trained)
+    digest = agent_policy.digest(folder, step)
     return Player(
         str(folder),
         base,
@@ -195,7 +205,7 @@ def _trained(config: ConfigDict, pinned: int | None) -> Player:
         _policies(trained, base, lambda _: params),
         step,
         agent_networks.prompt_room(trained) if reads else None,
-        agent_networks.read_anew(trained),
+        {**agent_networks.read_anew(trained), **({} if digest is None else {"checkpoint": digest})},
     )
 
 

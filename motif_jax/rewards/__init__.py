@@ -8,7 +8,7 @@ Three lines give the reward of any text:
 """
 
 from motif_jax.rewards.intrinsic import IntrinsicReward, Met, RewardSetup, RunSetup
-from motif_jax.rewards.kinds import MOTIF, check, check_run, load_intrinsic, rates, required_fields
+from motif_jax.rewards.kinds import MOTIF, check, check_run, digest, load_intrinsic, rates, required_fields
 from motif_jax.rewards.learned import KINDS as LEARNED
 from motif_jax.rewards.load import RewardFunction, load
 from motif_jax.rewards.message_table import MessageTable, Values
@@ -28,6 +28,7 @@ __all__ = [
     "Values",
     "check",
     "check_run",
+    "digest",
     "load",
     "load_intrinsic",
     "rates",

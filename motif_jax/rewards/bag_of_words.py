@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -51,6 +52,11 @@ class BagOfWordsReward(FrozenTextReward):
         checks.require(checks.is_finite(value), "reward.similarity", value, allowed)
         goal_sentence(config.get("goal"))
         _open(config.get("vectors"))
+
+    @classmethod
+    def files(cls, config: ConfigDict) -> tuple[Path, ...]:
+        """See `IntrinsicReward.files`: that of the vectors."""
+        return (Path(config.vectors),) if config.get("vectors") else ()
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self:

@@ -130,6 +130,12 @@ class IntrinsicReward:
         return False
 
     @classmethod
+    def files(cls, config: ConfigDict) -> tuple[Path, ...]:
+        """Files by which the reward of `config.reward` is told from one that was put in its place; those that are not there say nothing."""
+        del config
+        return ()
+
+    @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:
         """The reward of `setup`, None where its config means none.
 

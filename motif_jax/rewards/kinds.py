@@ -14,7 +14,7 @@ from motif_jax.rewards.none import NoReward
 from motif_jax.rewards.retrieval import RetrievalReward
 from motif_jax.rewards.table import TableReward
 from motif_jax.support import config as checks
-from motif_jax.support import entry_points
+from motif_jax.support import digests, entry_points
 
 MOTIF = "motif"
 # By 'module:Class' where a kind stands above this package, because it trains.
@@ -64,6 +64,12 @@ def required_fields(config: ConfigDict) -> tuple[str, ...]:
 def rates(config: ConfigDict) -> bool:
     """Whether `config.reward` alone says what episodes are paid."""
     return kind_of(config).rates(config)
+
+
+def digest(config: ConfigDict) -> str | None:
+    """By what the reward of `config.reward` is told from one that was put in its place; None where nothing tells."""
+    found = [digests.of_input(path) for path in kind_of(config).files(config) if path.is_file()]
+    return digests.of_bytes("".join(found).encode()) if found else None
 
 
 def load_intrinsic(

@@ -19,6 +19,7 @@ from motif_jax.rewards.message_table import MessageTable, Values
 from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.trained import TrainedReward, cpu_device, read_architecture
 from motif_jax.support import config as checks
+from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
 TABLE_CAPACITY = 1 << 18
@@ -94,6 +95,13 @@ class MotifReward(IntrinsicReward):
     def rates(cls, config: ConfigDict) -> bool:
         """See `IntrinsicReward.rates`."""
         return bool(config.get("dir"))
+
+    @classmethod
+    def files(cls, config: ConfigDict) -> tuple[Path, ...]:
+        """See `IntrinsicReward.files`: the file, or the digests of the evaluation `step`."""
+        if not config.dir or Path(config.dir).suffix == FILE_SUFFIX:
+            return (Path(config.dir),) if config.dir else ()
+        return (Path(config.dir) / "checkpoints" / str(config.step) / digests.FILE,)
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:

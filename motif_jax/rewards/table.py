@@ -37,6 +37,12 @@ class TableReward(FrozenTextReward):
         read_table(config.get("table"))
 
     @classmethod
+    def files(cls, config: ConfigDict) -> tuple[Path, ...]:
+        """See `IntrinsicReward.files`: the file, or the labels of the run."""
+        place = Path(config.table or "")
+        return (place / label_log.FILE if place.is_dir() else place,)
+
+    @classmethod
     def make(cls, setup: RewardSetup) -> Self:
         """See `IntrinsicReward.make`."""
         return cls(read_table(setup.config.table), setup)

@@ -35,6 +35,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     capacity.require_workers("workers", config.workers)
     checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
     player = tested.open_player(config, tested.pinned(workdir))
+    tested.refuse_changed(workdir, player)
     tested.check_greedy(config, player)
 
 

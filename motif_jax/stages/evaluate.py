@@ -56,8 +56,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _evaluate(config: ConfigDict, workdir: Path, stop: interruption.Interruption) -> int | None:
+    # Before the journal: its rows are of the agent and reward that `_Player` requires to be those of its plan.
+    player = _Player(config, workdir)
     with evaluation_files.Journal(workdir) as rows:
-        player = _Player(config, workdir)
         player.play(rows, stop)
         chosen = [row for row in rows.rows if row["index"] < config.episodes]
     if len(chosen) < config.episodes:
@@ -107,15 +108,19 @@ def _write(
 
 
 def _pinned(workdir: Path) -> lineups.Pins:
-    """Trainings that go on save newer ones: a resumed evaluation keeps the checkpoint and reward that it began with."""
+    """Trainings that go on save newer ones: a resumed evaluation keeps the checkpoint and reward that it began with.
+
+    Plans did not always have digests: of one without them nothing is compared.
+    """
     path = workdir / PLAN
     if not path.exists():
         return lineups.Pins()
     remedy = "put back a copy of it, or evaluate into another --workdir"
     plan = read_json(path, remedy, keys=("checkpoint", "reward"))
     checkpoint, reward = plan["checkpoint"], plan["reward"] or {}
-    known = isinstance(reward, dict)
-    pins = lineups.Pins(checkpoint, reward.get("step") if known else None)
+    digests = plan.get("digests", {})
+    known = isinstance(reward, dict) and isinstance(digests, dict)
+    pins = lineups.Pins(checkpoint, reward.get("step"), digests) if known else lineups.Pins()
     if not (known and all(step is None or type(step) is int for step in (checkpoint, pins.reward_step))):
         raise UserError(f"{path} is damaged (no checkpoint or no reward): {remedy}")
     return pins
@@ -125,7 +130,7 @@ class _Player:
     """Plays a lineup as config and plan.json say.
 
     Attributes:
-      plan: what is played, as it is kept in plan.json.
+      plan: what is played, as it is kept in plan.json, there with the digests of agent and reward.
       reward: the intrinsic reward in one line for people.
     """
 
@@ -139,7 +144,7 @@ class _Player:
         field = self._lineup.spec.expert_field if config.bot_agreement else None
         self._expert = () if field is None else (field,)
         self.plan = {**self._lineup.plan, "greedy": bool(config.greedy), "seed": config.seed}
-        atomic_write_json(workdir / PLAN, self.plan)
+        atomic_write_json(workdir / PLAN, {**self.plan, "digests": self._lineup.digests})
 
     def play(self, rows: evaluation_files.Journal, stop: interruption.Interruption) -> None:
         """Plays the episodes that are not in the journal yet."""

@@ -37,6 +37,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     good = len(set(named)) == len(named) and all(isinstance(name, str) and name for name in named)
     checks.require(good, "action_names", named, "names of actions, each different and not empty")
     player = tested.open_player(config, tested.pinned(workdir))
+    tested.refuse_changed(workdir, player)
     _tests(config, player)
     tested.check_greedy(config, player)
 

@@ -75,6 +75,11 @@ def seal(folder: Path) -> None:
     atomic_write_json(folder / FILE, {_ALGORITHM: digests})
 
 
+def of_sealed(folder: Path) -> str | None:
+    """By what a sealed folder is told from another of its name, its files unread; None of one that was never sealed."""
+    return of_file(folder / FILE) if (folder / FILE).exists() else None
+
+
 def damage(folder: Path, part: str = "") -> str | None:
     """What is wrong with the files of a sealed folder, None if nothing is.
 

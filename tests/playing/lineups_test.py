@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.actors.rerecording import record_actions
@@ -87,6 +89,29 @@ def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs):
     first = rewards.load_intrinsic(pinned.reward, pinned.spec).lookup(texts).values
     np.testing.assert_array_equal(first, rewards.load(runs / "text", 0).intrinsic(texts))
     assert not np.array_equal(first, rewards.load(runs / "text", 1).intrinsic(texts))
+
+
+def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
+    agent = agent_run(tmp_path / "agent", runs / "text")
+    begun = lineups.open_lineup(evaluate_config(policy=agent))
+    pins = lineups.Pins(100, begun.reward.step, begun.digests)
+    assert lineups.open_lineup(evaluate_config(policy=agent), pins).digests == begun.digests
+    shutil.rmtree(agent)
+    agent_run(tmp_path / "agent", runs / "text")
+    with pytest.raises(UserError, match=r"config.policy=.*/agent: is not the one that was begun with"):
+        lineups.open_lineup(evaluate_config(policy=agent), pins)
+    lineups.open_lineup(evaluate_config(policy=agent), lineups.Pins(100, begun.reward.step))
+
+
+def test_a_reward_is_told_from_another_at_its_place(runs, tmp_path):
+    file, found = tmp_path / "reward.safetensors", []
+    for evaluation in (0, 1):
+        write_safetensors(read_trained(runs / "text", evaluation), file)
+        for place in (runs / "text", file):
+            found.append(rewards.digest(ConfigDict({"dir": str(place), "step": evaluation})))
+    assert len({*found} - {None}) == 4
+    assert rewards.digest(ConfigDict({"dir": str(runs / "text"), "step": 1})) == found[2]
+    assert rewards.digest(ConfigDict({"dir": None, "step": None})) is None
 
 
 def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from motif_jax.reports import evaluation_files
@@ -56,6 +58,29 @@ def test_the_table_says_of_a_reward_what_applies_to_it(tmp_path, kind, said):
     assert note.endswith(", count exponent 3")
     assert "quantile" not in note
     assert "evaluation None" not in note
+
+
+def test_rows_of_a_reward_that_was_written_anew_are_not_handed_back(tmp_path):
+    table, workdir = tmp_path / "texts.json", tmp_path / "evaluation"
+    table.write_text('{"which cue?": 1}')
+    trained = load_config("train_agent", "recall")
+    trained.reward.update({"kind": "table", "table": str(table), "intrinsic_coefficient": 0.1})
+    run_folder.describe(tmp_path / "agent", run_folder.as_plain(trained))
+    config = load_config("evaluate", "smoke")
+    config.agent.dir, config.workers = str(tmp_path / "agent"), 1
+    evaluate.check(config, workdir)
+    assert evaluate.run(config, workdir) is None
+    evaluate.check(config, workdir)
+    table.write_text('{"which cue?": 2}')
+    for start in (evaluate.check, evaluate.run):
+        with pytest.raises(
+            UserError, match=r"config.reward=table: is not the one that was begun with, .*anew"
+        ):
+            start(config, workdir)
+    # Plans had no digests before.
+    plan = json.loads((workdir / "plan.json").read_text())
+    (workdir / "plan.json").write_text(json.dumps({key: plan[key] for key in plan if key != "digests"}))
+    evaluate.check(config, workdir)
 
 
 def test_games_that_are_played_already_are_recorded_when_they_shall_be(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -17,6 +18,7 @@ from motif_jax.reports import generalisation_files
 from motif_jax.stages import test_language_agent
 from motif_jax.support.errors import UserError
 from tests.language import talkers
+from tests.playing import level_agents
 from tests.processes import wait_until
 from tests.reward_fixtures import REPOSITORY, command, environment, load_config, run_stage
 
@@ -128,6 +130,19 @@ def test_a_model_that_has_changed_since_is_not_tested_on(tmp_path):
     # Written before this was.
     (tmp_path / players.PLAN).write_text('{"checkpoint": null}')
     players.pin(tmp_path, changed)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
+def test_an_agent_that_was_trained_anew_is_not_tested_on(tmp_path):
+    config = load_config("test_language_agent")
+    config.policy, config.tests = level_agents.write(tmp_path / "agent"), "no_modification_test"
+    players.pin(tmp_path, players.open_player(config))
+    test_language_agent.check(config, tmp_path)
+    shutil.rmtree(tmp_path / "agent")
+    level_agents.write(tmp_path / "agent", seed=1)
+    with pytest.raises(UserError, match=r"agent has another checkpoint than when .* was begun"):
+        test_language_agent.check(config, tmp_path)
 
 
 @pytest.mark.slow
