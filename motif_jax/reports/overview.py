@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from motif_jax.playing import policies
 from motif_jax.support import import_origin
 from motif_jax.support.curves import Curve, read_metrics
 from motif_jax.support.errors import UserError
@@ -56,17 +57,13 @@ _INSIDE = frozenset(
 _DEPTH = 5
 # A process on another host cannot be asked; while its files change it runs.
 _FRESH_SECONDS = 120.0
-# Config keys that name the runs that a page is about.
-_ABOUT = (
-    "agent.dir",
-    "reward.dir",
-    "text.dir",
-    "language.dir",
-    "dataset_dir",
-    "evaluations",
-    "methods",
-    "model",
-)
+# Those whose file stays when they are continued to more episodes: its key `episodes` says of how many it is.
+_EPISODES = ("evaluate", "evaluate_text")
+# Config keys that name the run that a page is about, those that name several with commas between, and what names none.
+_ABOUT = ("agent", "agent.dir", "dataset_dir", "language.dir", "model", "policy", "reward.dir", "text.dir")
+_SEVERAL = ("agents", "evaluations")
+_NO_RUN = ("", policies.RANDOM, policies.BOT, policies.AGENT)
+_ANEW = "the same command writes it anew"
 
 
 @dataclass(frozen=True)
@@ -99,9 +96,48 @@ class RunState:
     trouble: str = ""
 
 
-def find(runs: Path) -> list[RunState]:
-    """All runs below a folder, by path; what cannot be read is told, not raised."""
-    found = (_look(folder) for folder in _folders(runs, _DEPTH))
+class _Progress(NamedTuple):
+    """What a run's metrics say: the number that is shown, its curve, and the newest step, None without any."""
+
+    metric: str
+    curve: Curve | None
+    newest: float | None
+
+
+class Readings:
+    """What the metrics of runs say, which are read again only where their file has changed."""
+
+    def __init__(self) -> None:
+        self._read: dict[Path, tuple[object, _Progress]] = {}
+
+    def of(self, folder: Path, stage: str) -> _Progress:
+        """What those of the run in `folder` say now; UserError where they are damaged."""
+        stamp: tuple[str, int, int] | None = None
+        with contextlib.suppress(OSError):
+            file = os.stat(folder / "metrics.jsonl")
+            stamp = stage, file.st_mtime_ns, file.st_size
+        before, known = self._read.get(folder, (None, None))
+        if known is None or stamp is None or before != stamp:
+            known = _progress(read_metrics(folder), stage)
+            self._read[folder] = stamp, known
+        return known
+
+
+def _progress(curves: Mapping[str, Curve], stage: str) -> _Progress:
+    metric = next((name for name in _LAST.get(stage, _NOTHING)[1] if len(curves.get(name, ()))), "")
+    newest = max((float(curve.x[-1]) for curve in curves.values() if len(curve)), default=None)
+    return _Progress(metric, curves.get(metric), newest)
+
+
+def find(runs: Path, readings: Readings | None = None) -> list[RunState]:
+    """All runs below a folder, by path; what cannot be read is told, not raised.
+
+    Args:
+      runs: the folder.
+      readings: of an earlier look at it, where there was one; they are brought up to date.
+    """
+    readings = readings or Readings()
+    found = (_look(folder, readings) for folder in _folders(runs, _DEPTH))
     return [run for run in found if run is not None]
 
 
@@ -119,7 +155,7 @@ def _folders(folder: Path, depth: int) -> Iterator[Path]:
             yield from _folders(Path(entry.path), depth - 1)
 
 
-def _look(folder: Path) -> RunState | None:
+def _look(folder: Path, readings: Readings) -> RunState | None:
     """What there is to say of a folder with a config; None where it is no run's: language models have one, too."""
     changed, pages = _changed(folder), tuple(sorted(folder.glob("*.html")))
     try:
@@ -127,14 +163,13 @@ def _look(folder: Path) -> RunState | None:
         if "stage" not in config:
             return None
         stage = str(config["stage"])
-        curves = read_metrics(folder)
-        metric = next((name for name in _LAST.get(stage, _NOTHING)[1] if len(curves.get(name, ()))), "")
-        done = _done(config, curves)
-        state = RUNNING if _runs(folder, changed) else _resting(folder, stage, done, pages)
+        progress = readings.of(folder, stage)
+        done = _done(config, progress.newest)
+        state = RUNNING if _runs(folder, changed) else _resting(folder, config, done, pages)
         about = tuple(_named(config))
     except (UserError, OSError, AttributeError, TypeError, ValueError) as error:
         return RunState(folder, "?", DAMAGED, changed, pages=pages, trouble=str(error))
-    return RunState(folder, stage, state, changed, done, metric, curves.get(metric), pages, about)
+    return RunState(folder, stage, state, changed, done, progress.metric, progress.curve, pages, about)
 
 
 def _changed(folder: Path) -> float:
@@ -148,34 +183,43 @@ def _changed(folder: Path) -> float:
     return newest
 
 
-def _resting(folder: Path, stage: str, done: float | None, pages: Sequence[Path]) -> str:
+def _resting(folder: Path, config: Mapping[str, Any], done: float | None, pages: Sequence[Path]) -> str:
     """The state of a run in which no process works."""
+    stage = str(config["stage"])
     last, _ = _LAST.get(stage, _NOTHING)
     whole = (done is not None and done >= 1) or (last is not None and (folder / last).is_file())
     if whole and stage in _SAYS:
-        whole = bool(read_json(folder / str(last), "the same command writes it anew").get("finished"))
+        whole = bool(read_json(folder / str(last), _ANEW).get("finished"))
+    if whole and stage in _EPISODES and (episodes := config.get("episodes")) is not None:
+        whole = read_json(folder / str(last), _ANEW).get("episodes") == episodes
     imported = (folder / import_origin.FILE).is_file() and import_origin.has_checkpoints(folder)
     if whole or imported or (stage not in _LAST and pages):
         return WHOLE
     return STOPPED if stage in _LAST else AT_REST
 
 
-def _done(config: Mapping[str, Any], curves: Mapping[str, Curve]) -> float | None:
+def _done(config: Mapping[str, Any], newest: float | None) -> float | None:
     """Of a training with steps: how far it is."""
     total = config.get("train_for_env_steps")
-    newest = max((float(curve.x[-1]) for curve in curves.values() if len(curve)), default=None)
     return None if not total or newest is None else min(1.0, newest / total)
 
 
 def _named(config: Mapping[str, Any]) -> Iterator[Path]:
-    for key in _ABOUT:
-        value: Any = config
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if isinstance(value, str) and value:
-            for piece in value.replace(";", ",").split(","):
-                if named := piece.rpartition("=")[2].strip():
-                    yield Path(os.path.realpath(named))
+    """The folders that a config names; of those that are none no run is found."""
+    given = [_text(config, key) for key in _ABOUT]
+    given += [part for key in _SEVERAL for part in _text(config, key).split(",")]
+    for method in _text(config, "methods").split(";"):
+        given += method.partition("=")[2].split(",")  # 'name=folder,folder'
+    for folder in map(str.strip, given):
+        if folder not in _NO_RUN:
+            yield Path(os.path.realpath(folder))
+
+
+def _text(config: Mapping[str, Any], key: str) -> str:
+    value: Any = config
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value if isinstance(value, str) else ""
 
 
 def _runs(folder: Path, changed: float) -> bool:

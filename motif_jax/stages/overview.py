@@ -30,11 +30,11 @@ def run(config: ConfigDict, workdir: Path | None) -> int | None:
     root = Path(config.runs)
     page = (workdir or root) / PAGE
     page.parent.mkdir(parents=True, exist_ok=True)
-    first = True
+    first, readings = True, overview.Readings()
     with Interruption() as stop, contextlib.ExitStack() as held:
         _tidy(page, held)
         while True:
-            runs = overview.find(root)
+            runs = overview.find(root, readings)
             going = sum(one.state == overview.RUNNING for one in runs)
             refresh = float(config.refresh_seconds) if going and config.refresh_seconds else None
             atomic_write_text(page, overview_page.render(runs, root, page, time.time(), refresh))

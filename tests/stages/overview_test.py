@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -93,6 +94,57 @@ def test_a_run_may_be_called_as_what_lies_in_one(tmp_path: Path) -> None:
     for folder in ("data", "data/data/part", "info/tokens", "info/tokens/profile/deep"):
         configure(tmp_path / folder, stage="collect")
     assert set(states(tmp_path)) == {"data", "info/tokens"}
+
+
+@pytest.mark.parametrize("name", ["evaluate", "evaluate_text"])
+def test_an_evaluation_continued_to_more_episodes_is_not_whole(name: str, tmp_path: Path) -> None:
+    write_evaluation(tmp_path / "games", "agent", evaluation_rows(4, 0.0, 1))
+    for episodes, state in ((4, "whole"), (40, "stopped"), (2, "stopped")):
+        configure(tmp_path / "games", stage=name, episodes=episodes)
+        assert states(tmp_path)["games"].state == state
+
+
+def test_folders_that_a_config_names_keep_their_names(tmp_path: Path) -> None:
+    reward, agent, other = (tmp_path / name for name in ("lr=1e-4", "a,b;c=d", "other"))
+    configure(tmp_path / "report", stage="report", reward={"dir": str(reward)}, agent={"dir": str(agent)})
+    configure(tmp_path / "games", stage="evaluate", policy=str(agent), agent={"dir": None})
+    configure(tmp_path / "random", stage="evaluate", policy="random", agent={"dir": str(other)})
+    configure(tmp_path / "text", stage="evaluate_text", agent=str(other), policy=None)
+    configure(tmp_path / "ranks", stage="rank_text", agents=f"{reward}, {other}")
+    configure(tmp_path / "compare", stage="compare", methods=f"a={reward},{other}; b = {tmp_path}")
+    configure(tmp_path / "card", stage="model_card", model=str(agent), evaluations=f"{reward},{other}")
+    assert {name: set(run.about) for name, run in states(tmp_path).items()} == {
+        "report": {reward, agent}, "games": {agent}, "random": {other}, "text": {other}, "ranks": {reward, other},
+        "compare": {reward, other, tmp_path}, "card": {agent, reward, other},
+    }  # fmt: skip
+
+
+def test_metrics_are_read_again_only_where_they_have_changed(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, render, shown = overview.read_metrics, stage.overview_page.render, []
+    was_read: list[str] = []
+    monkeypatch.setattr(
+        overview, "read_metrics", lambda folder: (was_read.append(folder.name), read(folder))[1]
+    )
+    config = load_config("overview", "")
+    config.runs, config.refresh_seconds = str(runs), 0.001
+    with contextlib.ExitStack() as running:
+        running.enter_context(FolderLock(runs / "group" / "half"))
+
+        def rendered(found: list[overview.RunState], *given: object) -> str:
+            shown.append({run.folder.name: run for run in found}["half"].curve.y[-1])
+            with open(runs / "group" / "half" / "metrics.jsonl", "a") as file:
+                file.write(json.dumps({"step": 497_000, "time": 2.0, "episode/return": len(shown)}) + "\n")
+            if len(shown) == 3:
+                running.close()
+            return render(found, *given)
+
+        monkeypatch.setattr(stage.overview_page, "render", rendered)
+        assert stage.run(config, None) is None
+    assert shown == [7.25, 1, 2, 3]
+    assert was_read.count("agent") == 1
+    assert was_read.count("half") == 4
 
 
 def test_files_that_come_and_go_are_no_matter(runs: Path) -> None:
