@@ -146,7 +146,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 "reward_shift": 0.0,
                 # Recorded replies that are paid less are left out.
                 "cutoff": placeholder(float),
-                # A JSON file, a text -> its score; empty to ask.
+                # A JSON file, a text -> its score; what has none in there is asked.
                 "scores": "",
                 # Of upvote_model: a run folder of train_upvote, which scores what has no score in the file.
                 "upvote_run": "",

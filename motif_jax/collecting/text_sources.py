@@ -16,8 +16,8 @@ from motif_jax.support import seeds
 from motif_jax.support.progress import Progress
 
 
-def made(options: Mapping[str, Any]) -> list[str]:
-    """What `prepared` may put into its folder for a task of the package with these options, as names in there."""
+def made(options: Mapping[str, Any], folder: Path) -> list[str]:
+    """What `prepared` may put into `folder` for a task of the package with these options, as names in there."""
     from motif_jax.playing import text_scores
 
     # The option that names something else in the place of each.
@@ -27,7 +27,10 @@ def made(options: Mapping[str, Any]) -> list[str]:
         text_scores.FILE: "scores",
         file_tokens.FILE: "tokenizer",
     }
-    return [name for name, option in named.items() if not options.get(option)]
+    found = [name for name, option in named.items() if not options.get(option)]
+    # Scores that are given may lack some, and those in the folder are then made of them.
+    given = options.get("scores")
+    return found if not given or Path(given) == folder / text_scores.FILE else [*found, text_scores.FILE]
 
 
 def prepared(
@@ -50,16 +53,17 @@ def prepared(
 
 
 def _with_scores(name: str, options: dict[str, Any], kind: str, folder: Path) -> dict[str, Any]:
-    """The options with a file of what judges say of the recorded texts, where the task's rewards depend on that."""
+    """The options with a file of what is known and what judges say of all other recorded texts, where rewards depend on that."""
     task = registry.make(name, options)
     if not task.scored_by() or not (texts := task.texts_to_score(kind)):
         return options
     from motif_jax.playing import text_scores
 
-    if not (folder / text_scores.FILE).exists():
+    path = folder / text_scores.FILE
+    if not path.exists() or Path(options["scores"]) == path:
         with Progress(len(texts), "texts", "score") as progress:
             text_scores.write(task, texts, folder, progress.update)
-    return {**options, "scores": str(folder / text_scores.FILE)}
+    return {**options, "scores": str(path)}
 
 
 def listed(name: str, options: Mapping[str, Any], kind: str, policy: str, folder: Path) -> Path:

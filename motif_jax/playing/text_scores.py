@@ -184,7 +184,10 @@ def attach(task: TextTask) -> TextTask:
 
 
 def write(task: TextTask, texts: Sequence[str], folder: Path, told: Callable[[int], None]) -> Path:
-    """Scores texts into a file for the task's option `scores`, which says whose they are; `told` hears how many are done."""
+    """Scores texts into a file for the task's option `scores`, which says whose they are, beside what the task knows.
+
+    `told` hears how many are done.
+    """
     scorer = make(task)
     scores: dict[str, float] = {}
     for first in range(0, len(texts), _TOGETHER):
@@ -193,6 +196,6 @@ def write(task: TextTask, texts: Sequence[str], folder: Path, told: Callable[[in
         told(len(scores))
     path = folder / FILE
     folder.mkdir(parents=True, exist_ok=True)
-    told_by = {"judge": task.scored_by(), "scores": scores}
+    told_by = {"judge": task.scored_by(), "scores": {**task.known_scores(), **scores}}
     atomic_write_text(path, json.dumps(told_by, ensure_ascii=False))
     return path

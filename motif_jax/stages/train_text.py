@@ -181,14 +181,14 @@ def _prepared(config: ConfigDict, workdir: Path) -> Source:
     return source._replace(path=path)
 
 
-def _made(config: ConfigDict) -> list[str]:
+def _made(config: ConfigDict, workdir: Path) -> list[str]:
     """What a run folder has before anything was learned; without `config.data` files of the task too, but for those that its options name."""
     from motif_jax.collecting import dialogues, text_sources
     from motif_jax.offline import candidate_batches, dialogue_data
 
     source, found = dialogue_data.source_of(config), [dialogue_data.TOKENS, candidate_batches.FOLDER]
     if source.path is None:
-        found += [dialogues.DIALOGUES, *text_sources.made(source.options)]
+        found += [dialogues.DIALOGUES, *text_sources.made(source.options, workdir)]
     return found
 
 
@@ -200,7 +200,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.offline.trainer import OfflineTrainer, Settings
 
     with FolderLock(workdir):
-        with records.prepared(workdir, config, IDENTITY, _made(config)):
+        with records.prepared(workdir, config, IDENTITY, _made(config, workdir)):
             source = _prepared(config, workdir)
             settings = text_run.model_config(config, source)
             parallel = text_run.devices_of(config, settings)

@@ -201,9 +201,18 @@ class Reddit(TextTask):
 
     def texts_to_score(self, kind: str) -> Sequence[str]:
         """See `TextTask`."""
-        if kind != RECORDED or self.options["scores"]:
+        if kind != RECORDED:
             return ()
-        return tuple(dict.fromkeys(comment.text for comment in self.comments))
+        texts = dict.fromkeys(comment.text for comment in self.comments)
+        return tuple(text for text in texts if text not in self._known)
+
+    def known_scores(self) -> Mapping[str, float]:
+        """See `TextTask`.
+
+        Raises:
+          UserError: the file cannot be read, or holds something else.
+        """
+        return self._known
 
     @functools.cached_property
     def _known(self) -> dict[str, float]:
@@ -359,7 +368,7 @@ class Reddit(TextTask):
         if not self.options["folder"]:
             return int(self.options["num_comments"])
         # Which of them are paid enough is known once they are scored.
-        scored = not self.scored_by() or bool(self.options["scores"]) or self._scorer is not None
+        scored = not self.scored_by() or self._scorer is not None or not self.texts_to_score(kind)
         return len(self._recorded if scored else self.comments)
 
     def endless(self, kind: str) -> bool:

@@ -204,6 +204,10 @@ class TextTask(ABC):
         del kind
         return ()
 
+    def known_scores(self) -> Mapping[str, float]:
+        """Text -> its score, by the option `scores`; empty where nothing is known."""
+        return {}
+
     def finish(self, kind: str, folder: Path) -> None:  # noqa: B027 (there may be nothing to do)
         """Makes files of all dialogues of that kind, once they are in `folder`."""
 

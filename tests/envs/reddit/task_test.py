@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from motif_jax.collecting import text_sources
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit import made_up
 from motif_jax.envs.reddit.task import Reddit
@@ -132,6 +133,30 @@ def test_toxicity_by_the_lexicon_is_asked_once(tmp_path, judged, monkeypatch):
 
     monkeypatch.setattr("motif_jax.annotation.lexicon.LexiconAnnotator.annotate", never)
     assert text_scores.Toxicity(Reddit(judged).options)(["you idiot", "thanks a lot"]) == [2, 0]
+
+
+def test_scores_that_lack_some_are_completed(tmp_path, options):
+    """The collection's file holds both, and nothing that is known is asked: the lexicon would have thanks pay 0."""
+    (tmp_path / "scores.json").write_text(json.dumps({"thanks a lot": 2, "elsewhere": 1}))
+    liked = Reddit({**options, "reward": "upvote_model", "upvote_run": "run"})
+    assert liked.texts_to_score("recorded") == ("same words", "you idiot", "that is boring")
+    config = load_config("collect_text", "reddit")
+    own = {"folder": options["folder"], "scores": options["scores"], "cutoff": -9.0}
+    config.reddit.update({**own, "store": str(tmp_path / "store")})
+    config.workers = 1
+    run = tmp_path / "run"
+    collect_text.check(config, run)
+    collect_text.run(config, run)
+    known = {"thanks a lot": 2, "elsewhere": 1}
+    found = {"judge": "toxicity", "scores": {**known, "same words": 0, "you idiot": 2, "that is boring": 1}}
+    assert json.loads((run / "scores.json").read_text()) == found
+    assert parquet.read(run / "dialogues.parquet").returns().tolist() == [0, -5, 0]
+
+
+def test_what_is_made_for_a_run_is_never_the_file_that_is_given(tmp_path):
+    assert "scores.json" in text_sources.made({}, tmp_path)
+    assert "scores.json" in text_sources.made({"scores": "elsewhere/scores.json"}, tmp_path)
+    assert "scores.json" not in text_sources.made({"scores": str(tmp_path / "scores.json")}, tmp_path)
 
 
 def test_labels_fall_back_below_the_threshold():
