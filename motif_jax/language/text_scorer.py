@@ -18,9 +18,12 @@ from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.tokens import Tokenizer, bucket, padded
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
 
 # Of the head in a folder's heads.
 LIKED = "liked"
+# What a training writes beside the model, and in there the tokens of a text that counted.
+DESCRIPTION, LONGEST = "training.json", "max_len"
 _TOGETHER = 64
 
 
@@ -86,21 +89,32 @@ class TextScorer:
         if found.config.architecture != "roberta" or set(found.head_params) != {LIKED}:
             raise UserError(f"{folder}: must be a folder that train_upvote or import_ilql writes")
         self._tokenizer = Tokenizer.read(folder, found.config.vocab_size)
-        self._config, network = found.config, ScorerNetwork(LanguageModel(found.config))
+        self._longest = _longest(Path(folder), found.config.max_length)
+        network = ScorerNetwork(LanguageModel(found.config))
         self._params = jax.device_put((found.params, found.head_params))
         self._score = jax.jit(lambda params, *given: jax.nn.sigmoid(network.logits(*params, *given)))
 
     def __call__(self, texts: Sequence[str]) -> list[float]:
-        """Probabilities; of long texts the first tokens count."""
-        rows = encoded(self._tokenizer, texts, self._config.max_length)
+        """Probabilities; of long texts the first tokens count, as many as in the training."""
+        rows = encoded(self._tokenizer, texts, self._longest)
         found = np.zeros(len(rows), np.float32)
         order = np.argsort([len(row) for row in rows], kind="stable")
         for start in range(0, len(rows), _TOGETHER):
             places = order[start : start + _TOGETHER]
             part = [rows[place] for place in places] + [[0]] * (_TOGETHER - len(places))
-            tokens, valid = padded(part, bucket(max(map(len, part)), self._config.max_length))
+            tokens, valid = padded(part, bucket(max(map(len, part)), self._longest))
             found[places] = np.asarray(self._score(self._params, jnp.asarray(tokens), jnp.asarray(valid)))[: len(places)]  # fmt: skip
         return [float(value) for value in found]
+
+
+def _longest(folder: Path, room: int | None) -> int | None:
+    """Tokens of a text that counted in the training; imports and older folders do not say, and there it is what the model has room for."""
+    path = folder / DESCRIPTION
+    found = read_json(path, "put back a copy of it, or train it again") if path.exists() else {}
+    most = found.get(LONGEST, room)
+    if LONGEST in found and not (type(most) is int and 3 <= most <= (room or most)):
+        raise UserError(f"{path} is damaged ({LONGEST}={most!r}): put back a copy of it, or train it again")
+    return most
 
 
 def encoded(tokenizer: Tokenizer, texts: Sequence[str], longest: int | None) -> list[list[int]]:

@@ -36,7 +36,7 @@ from motif_jax.support.files import atomic_write_json, read_json
 from motif_jax.support.progress import Progress
 
 MODEL, TOKENIZER, TOKENS, TRAIN, HELD_OUT = "model", "tokenizer", "tokens", "train", "held_out"
-_ARCHITECTURE, _DESCRIPTION = "roberta", "training.json"
+_ARCHITECTURE = "roberta"
 _TOGETHER, _SAVED_EVERY = 256, 64
 
 
@@ -192,14 +192,19 @@ def export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path)
     summary = read_json(workdir / "summary.json", "give the command again", keys=("used_evaluation", "used"))
     described = {"evaluation": summary["used_evaluation"], **summary["used"]}
     target, part = workdir / MODEL, workdir / f"{MODEL}.part"
-    if (target / _DESCRIPTION).exists() and read_json(target / _DESCRIPTION, f"remove {target}") == described:
+    name, longest = text_scorer.DESCRIPTION, {text_scorer.LONGEST: task.config.max_len}
+    # A model from before its longest text was written down stays as it is.
+    if (target / name).exists() and {**read_json(target / name, f"remove {target}"), **longest} == {
+        **described,
+        **longest,
+    }:
         return target
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), task.init_state().params)
     with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
         learned = checkpoints.restore(summary["used_evaluation"], {"params": shapes})["params"]
     parts = jax.device_get({**(task.shared() or {}), **learned})
     write(part, settings, parts["model"], parts["heads"], spoken)
-    atomic_write_json(part / _DESCRIPTION, described)
+    atomic_write_json(part / name, {**described, **longest})
     shutil.rmtree(target, ignore_errors=True)
     os.replace(part, target)
     return target

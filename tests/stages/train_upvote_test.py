@@ -62,6 +62,7 @@ def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> Non
     found = [row["validation/accuracy"] for row in rows if "validation/accuracy" in row]
     assert found[-1] > max(0.7, found[0] + 0.05)
     scorer = TextScorer(run / "model")
+    assert json.loads((run / "model/training.json").read_text())["max_len"] == 24
     texts = ["What an ugly, stupid soup.", "That is a lovely soup, well done!" + " It is." * 200, ""]
     scores = scorer(texts)
     np.testing.assert_allclose(scores[0], scorer(texts[:1])[0], rtol=1e-4)
@@ -177,6 +178,17 @@ def test_the_published_file_becomes_a_folder_that_pays(
         torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
         with pytest.raises(UserError, match="does not fit its RoBERTa"):
             upvote_model.read(path, 2)
+    # Nobody has said how long the texts of its training were; of a training of our own it stands beside the model.
+    long = ["some words" + " some" * 20]
+    assert scorer(long) != scorer([long[0][:20]])
+    (tmp_path / "run/model/training.json").write_text('{"max_len": 8}')
+    short = TextScorer(tmp_path / "run/model")
+    assert short(long) == short([long[0][:-5]])
+    assert short(long) != scorer(long)
+    for said in (0, 33, "8", None):
+        (tmp_path / "run/model/training.json").write_text(json.dumps({"max_len": said}))
+        with pytest.raises(UserError, match=r"training\.json is damaged \(max_len="):
+            TextScorer(tmp_path / "run/model")
     other = {name: array for name, array in content.items() if name != "layers.2.weight"}
     torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
     with pytest.raises(UserError, match=r"no checkpoint of the published upvote model .*layers.2.weight"):
