@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 from collections.abc import Callable
 from typing import Any, TextIO
 
@@ -16,6 +17,18 @@ from motif_jax.envs.wordle.policies import picture
 from motif_jax.playing.text_games import Said, Talker, environment_seed
 
 _QUIT = "/end"
+_REPLACED = "\N{REPLACEMENT CHARACTER}"
+
+
+def plain(text: str) -> str:
+    """`text` of somebody else's as it may be written to a terminal: without what would move or colour there.
+
+    Control characters but ends of lines and tabs, and halves of characters, which no terminal can show, are replaced.
+    """
+    lines = text.replace("\r\n", "\n")
+    return "".join(
+        _REPLACED if one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cs") else one for one in lines
+    )
 
 
 class Terminal:
@@ -55,13 +68,14 @@ class _Spoken(Observation):
 
 
 def shown(observation: Observation) -> str:
-    """A dialogue as a person reads it: guesses in their colours, else who said what."""
+    """A dialogue as a person reads it: guesses in their colours, else who said what, `plain`."""
     if isinstance(observation, WordleObservation):
-        return picture(observation)
+        guesses = [plain(guess) for guess in observation.guesses]
+        return picture(WordleObservation(observation.table, guesses, observation.codes, observation.fits))
     dialogue = observation.to_sequence()
     pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
     return (
-        "\n".join(f"{'< ' if reward is None else '> '}{text}" for text, reward in pairs)
+        "\n".join(f"{'< ' if reward is None else '> '}{plain(text)}" for text, reward in pairs)
         or "(nothing said yet)"
     )
 
@@ -130,13 +144,13 @@ class TextTable:
 
     def _told(self, observation: Any) -> str:
         said = self._talker.act([observation], [0])[0]
-        self._terminal.say(f"> {said.text}")
+        self._terminal.say(f"> {plain(said.text)}")
         return said.text
 
     def _proposed(self, observation: Any) -> str:
         said = self._talker.act([observation], [0])[0]
         while True:
-            typed = self._typed(f"it would say: {said.text}\n> ", "?")
+            typed = self._typed(f"it would say: {plain(said.text)}\n> ", "?")
             if typed != "?":
                 return typed or said.text
             self._terminal.say(numbers(said))
@@ -148,7 +162,7 @@ class TextTable:
             try:
                 self._tokenizer.encode("" if typed == command else typed)
             except ValueError as error:
-                self._terminal.say(str(error))
+                self._terminal.say(plain(str(error)))
                 continue
             return typed
 
@@ -163,7 +177,7 @@ class TextTable:
                 texts.append(typed)
                 actions.append(False)
             said = self._talker.act([_Spoken(tuple(texts), tuple(actions))], [0])[0]
-            say(f"> {said.text}")
+            say(f"> {plain(said.text)}")
             texts.append(said.text)
             actions.append(True)
             typed = self._typed("< ", _QUIT)
