@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 
 from motif_jax.envs import registry
-from motif_jax.online import agent_checkpoints
 from motif_jax.playing import agent_policy
 from motif_jax.playing.episodes import How, play_episodes
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.config import is_natural
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy
@@ -53,8 +51,7 @@ def resolve(agents: str) -> list[Agent]:
     for entry in (part.strip() for part in agents.split(",") if part.strip()):
         folder, which = _split(entry)
         agent_policy.read_config(folder)
-        saved = Path(folder) / agent_checkpoints.FOLDER
-        with Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
+        with agent_policy.open_checkpoints(folder) as checkpoints:
             steps = checkpoints.steps()
             chosen = steps if which == "all" else [agent_policy.choose_step(checkpoints, which, folder)]
         missing = [step for step in chosen if step not in steps]

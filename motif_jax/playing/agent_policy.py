@@ -17,12 +17,14 @@ from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.online import agent_checkpoints, agent_networks, reward_choice, settings
+from motif_jax.rewards.trained import default_step, tell_once
 from motif_jax.support import digests, run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.config import has, is_natural
 from motif_jax.support.errors import UserError
 
 _CLONE = "clone_behaviour"  # its runs are agents too
+_CLONE_METRIC = "validation_loss"
 # What playing needs of a training's config.
 _NEEDED = ("seed", "environment.name", "environment.max_episode_steps", "network", "reward.dir", "compat")
 
@@ -118,6 +120,13 @@ def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
 def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int:
     """Returns the step that 'latest', 'best' or a number means.
 
+    Of a clone 'latest' is the evaluation that its summary.json uses: where it stops early the best so far, which is said.
+
+    Args:
+      checkpoints: from `open_checkpoints`.
+      which: is meant.
+      folder: of the agent run.
+
     Raises:
       UserError: there is no such checkpoint.
     """
@@ -125,7 +134,15 @@ def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int
         return int(which)
     if which not in ("latest", "best"):
         raise UserError(f"there is no checkpoint {which!r} of {folder}: must be latest, best or a step")
-    step = checkpoints.best() if which == "best" else checkpoints.latest()
+    config = run_folder.read_config(folder)
+    if which == "best":
+        step = checkpoints.best()
+    elif config.get("stage") == _CLONE:
+        step, newest = default_step(checkpoints, config), checkpoints.latest()
+        if step is not None and newest is not None:
+            tell_once(Path(folder).resolve(), step, newest)
+    else:
+        step = checkpoints.latest()
     if step is None:
         raise UserError(f"{folder} has no {which} checkpoint yet: train for longer, or choose another folder")
     return step
@@ -133,7 +150,7 @@ def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int
 
 def find_step(folder: str | Path, which: str) -> int:
     """The step of the checkpoint of an agent run that `which` means, as `choose_step` says."""
-    with _checkpoints(folder) as checkpoints:
+    with open_checkpoints(folder) as checkpoints:
         return choose_step(checkpoints, which, folder)
 
 
@@ -142,8 +159,11 @@ def digest(folder: str | Path, step: int) -> str | None:
     return digests.of_sealed(Path(folder) / agent_checkpoints.FOLDER / str(step))
 
 
-def _checkpoints(folder: str | Path) -> Checkpoints:
+def open_checkpoints(folder: str | Path) -> Checkpoints:
+    """The checkpoints of an agent run, to be read; the best is that of the highest return, of a clone that of the least held-out loss."""
     saved = Path(folder) / agent_checkpoints.FOLDER
+    if run_folder.read_config(folder).get("stage") == _CLONE:
+        return Checkpoints(saved, keep_best=_CLONE_METRIC, best_mode="min", read_only=True)
     return Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True)
 
 
@@ -198,7 +218,7 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
     Raises:
       UserError: see `load`, or it was learned with another tokenizer or base model.
     """
-    with _checkpoints(folder) as checkpoints:
+    with open_checkpoints(folder) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)
         if step == 0 and 0 not in checkpoints.steps():
             params = _fresh_params(read_config(folder), network)

@@ -249,7 +249,7 @@ def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | N
     `patience` evaluations too late.
 
     Args:
-      checkpoints: the evaluations of a reward run.
+      checkpoints: the evaluations of a reward run, or of a clone.
       config: that run's config.
     """
     newest = checkpoints.latest()
@@ -263,7 +263,7 @@ def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | N
 _told: set[tuple[Path, int]] = set()
 
 
-def _tell_once(folder: Path, step: int, newest: int) -> None:
+def tell_once(folder: Path, step: int, newest: int) -> None:
     """Says, once in a process, that another evaluation than the newest is used."""
     if step != newest and (folder, step) not in _told:
         _told.add((folder, step))
@@ -295,7 +295,7 @@ def read_trained(folder: str | Path, step: int | None = None) -> TrainedReward:
             raise UserError(f"{folder} has no evaluation {step}: it has {have}")
         newest = checkpoints.latest() if given is None else None
         if newest is not None:
-            _tell_once(folder.resolve(), step, newest)
+            tell_once(folder.resolve(), step, newest)
         items = checkpoints.restore(step, {"params": abstract, "statistics": JSON, "curve": JSON})
     return TrainedReward(
         folder, step, network, items["params"], members, items["statistics"], config, items["curve"]["rows"]

@@ -34,9 +34,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
     """Who is asked, and at which steps of its training."""
-    from motif_jax.online import agent_checkpoints, probing, settings
+    from motif_jax.online import probing, settings
     from motif_jax.playing import agent_policy
-    from motif_jax.support.checkpoints import Checkpoints
 
     trained = agent_policy.read_config(config.policy)
     if trained.network.get("kind") != "language":
@@ -46,8 +45,7 @@ def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
     made = probing.make(trained, settings.make_network(trained))
     if made is None:
         raise UserError(probing.ENGLISH_ALONE)
-    folder = Path(config.policy) / agent_checkpoints.FOLDER
-    with Checkpoints(folder, keep_best=agent_checkpoints.BEST_METRIC, read_only=True) as checkpoints:
+    with agent_policy.open_checkpoints(config.policy) as checkpoints:
         steps = sorted(checkpoints.steps())
         if config.checkpoint != "all":
             steps = [agent_policy.choose_step(checkpoints, config.checkpoint, config.policy)]

@@ -13,8 +13,10 @@ import pytest
 from motif_jax.datasets.trajectories import parquet
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.online import settings
+from motif_jax.playing import agent_policy
 from motif_jax.published import trajectories as published
 from motif_jax.stages import clone_behaviour, collect_trajectories
+from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests.language import talkers
@@ -154,6 +156,22 @@ def test_a_cloning_is_killed_goes_on_with_the_same_bits_and_plays(collected, mod
     assert losses[-1] < losses[0]
     run_stage("evaluate", tmp_path / "played", policy=str(whole), episodes=2)
     assert json.loads((tmp_path / "played" / "evaluation.json").read_text())["episodes"] == 2
+
+
+@pytest.mark.parametrize(("patience", "latest"), [(0, 3), (2, 1)])
+def test_the_checkpoint_of_a_clone_is_that_of_its_summary(tmp_path, capsys, patience, latest):
+    config = {"stage": "clone_behaviour", "early_stopping": {"patience": patience}}
+    run_folder.describe(tmp_path, config)
+    losses = (3.0, 1.0, 2.0, 2.5)
+    rows = [{"epoch": number, "validation/loss": loss} for number, loss in enumerate(losses)]
+    with Checkpoints(tmp_path / "checkpoints", keep=2, keep_best="validation_loss", best_mode="min") as saved:
+        for number, loss in enumerate(losses):
+            metrics = {"validation_loss": loss} if number < 2 else {}  # the best so far have one
+            saved.save(number, {"curve": {"rows": rows[: number + 1]}}, metrics)
+    assert agent_policy.find_step(tmp_path, "latest") == latest
+    assert agent_policy.find_step(tmp_path, "best") == 1
+    assert agent_policy.find_step(tmp_path, "2") == 2
+    assert ("evaluation 1 of 0 to 3, the one with the best" in capsys.readouterr().out) == (latest == 1)
 
 
 @pytest.mark.slow
