@@ -134,7 +134,7 @@ def _data(
     vocabulary: str,
     stopped: Callable[[], bool],
 ) -> dict[str, TokensDataset] | None:
-    """Tokens of the comments, those of equal texts on one side; goes on where a start before has come to."""
+    """Tokens of the comments, those of equal texts on one side; goes on where a start before has come to, with the same comments alone."""
     share, seed = config.held_out_share, config.seed
     sides = {TRAIN: [], HELD_OUT: []}  # type: dict[str, list[Comment]]
     for comment in comments:
@@ -146,20 +146,23 @@ def _data(
                 f"config.held_out_share={share}: leaves none of {len(comments):,} comments {'to learn from' if part == TRAIN else 'to hold out'}"
             )
     content = digests.of_bytes(repr(comments).encode())
+    whole = all((target / part / layout.MANIFEST).is_file() for part in sides)
     with Progress(len(comments), "comments", "tokenise") as progress:
         done = 0
         for part, found in sides.items():
-            if (target / part / layout.MANIFEST).is_file():
-                done += len(found)
-                continue
             about = {
                 "comments": content,
                 "part": part,
                 "share": share,
                 "seed": seed,
                 "longest": config.max_len,
+                "cutoff": config.cutoff,
             }
-            about["cutoff"] = config.cutoff
+            if (target / part / layout.MANIFEST).is_file():
+                if whole or TokensDataset(target / part).manifest["source"] == about:
+                    done += len(found)
+                    continue
+                shutil.rmtree(target / part)  # its other part is missing, and would be of other comments
             with ExitStack() as stack:
                 columns = {COLUMN: "bool"}
                 writer = stack.enter_context(
@@ -179,7 +182,11 @@ def _data(
                     if stopped():
                         return None
                 writer.commit()
-    return {part: TokensDataset(target / part) for part in sides}
+    made = {part: TokensDataset(target / part) for part in sides}
+    for dataset in made.values():
+        if dataset.manifest["tokenizer"] != vocabulary:
+            raise UserError(f"{dataset.folder} was tokenised by another tokenizer: choose another --workdir")
+    return made
 
 
 def _groups(comments: list[Comment]) -> Iterator[list[Comment]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ import jax
 import numpy as np
 import pytest
 
+from motif_jax.envs.reddit.data import Comment
 from motif_jax.envs.text import registry
+from motif_jax.language import byte_pairs
 from motif_jax.language import config as configs
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_scorer import LIKED, ScorerNetwork, TextScorer
+from motif_jax.language.tokens import Tokenizer
+from motif_jax.offline import upvote_run
 from motif_jax.playing import text_scores
 from motif_jax.published import upvote_model
 from motif_jax.stages import import_ilql
@@ -116,6 +121,31 @@ def test_killed_at_any_place_it_ends_with_the_same_bits(tmp_path: Path) -> None:
         assert (tmp_path / "killed/model" / name).read_bytes() == (whole / "model" / name).read_bytes(), name
 
 
+def test_parts_of_other_comments_are_made_anew_and_of_another_tokenizer_refused(tmp_path: Path) -> None:
+    """Killed between its two parts, a run finds other comments: texts that it learned from would be among those held out."""
+    spoken = byte_pairs.train(["some words"], "roberta", 300)
+    byte_pairs.save(tmp_path / "spoken", spoken, "roberta")
+    tokenizer, config = Tokenizer.read(tmp_path / "spoken"), config_of(held_out_share=0.5)
+
+    def made(word: str, vocabulary: str = "one") -> list[list[str]]:
+        comments = [Comment(f"{word} {number}", number, "") for number in range(20)]
+        found = upvote_run._data(config, tmp_path / "run", comments, tokenizer, vocabulary, lambda: False)
+        assert found is not None
+        return [
+            [tokenizer.decode(each.item(i).tolist()) for i in range(each.num_items)]
+            for each in found.values()
+        ]
+
+    texts = [text for part in made("good") for text in part]
+    assert len(texts) == len({*texts}) == 20
+    shutil.rmtree(tmp_path / "run/held_out")
+    again = made("bad")
+    assert all("bad" in text for part in again for text in part)
+    assert len([text for part in again for text in part]) == 20
+    with pytest.raises(UserError, match="another tokenizer"):
+        made("bad", "another")
+
+
 def published(vocabulary: int) -> dict[str, np.ndarray]:
     """What the published training saves of a tiny RoBERTa."""
     draws, width, inner = np.random.default_rng(0), 8, 12
@@ -150,8 +180,6 @@ def published(vocabulary: int) -> dict[str, np.ndarray]:
 def test_the_published_file_becomes_a_folder_that_pays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from motif_jax.language import byte_pairs
-
     tokenizer = byte_pairs.train(["some words"], "roberta", 300)
     byte_pairs.save(tmp_path / "spoken", tokenizer, "roberta")
     content = published(tokenizer.get_vocab_size())
