@@ -223,9 +223,18 @@ def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], floa
     return {(where, row["seed"]): float(row[key]) for row in evaluation["rows"] if row.get(key) is not None}
 
 
+def is_of_the_reward(key: str) -> bool:
+    """Whether the number `key` means something only together with the reward that paid it."""
+    return key in _OF_THE_REWARD
+
+
 def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """What of the rewards that two evaluations were rated by is not the same, as 'dir a and b; step 1 and 2'; '' for nothing."""
-    one, other = (evaluation["plan"].get("reward") or {} for evaluation in (first, second))
+    return rewards_apart(*(evaluation["plan"].get("reward") or {} for evaluation in (first, second)))
+
+
+def rewards_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The same of two rewards as plans say them."""
     found = []
     for key in dict.fromkeys([*one, *other]):
         values = one.get(key), other.get(key)
@@ -237,7 +246,7 @@ def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> s
 
 def comparable(first: Mapping[str, Any], second: Mapping[str, Any], key: str) -> bool:
     """Whether the number `key` means the same in two evaluations: intrinsic returns of different rewards do not."""
-    return key not in _OF_THE_REWARD or not reward_differences(first, second)
+    return not is_of_the_reward(key) or not reward_differences(first, second)
 
 
 def require_comparable(evaluations: Mapping[Any, Mapping[str, Any]], key: str, given: str) -> None:

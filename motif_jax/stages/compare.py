@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ml_collections import ConfigDict
 from rich.console import Console
@@ -32,6 +34,8 @@ from motif_jax.support.files import atomic_write_json, atomic_write_text
 PAGE = "comparison.html"
 # What files of published tools hold: returns of GLAM's tests, episodes of ILQL's evaluations.
 _PUBLISHED_SCORES = {".npy": "returns", ".pkl": "episodes"}
+# Keys of a training's config.reward that change nothing of its intrinsic return.
+_NOT_OF_A_REWARD = ("intrinsic_coefficient", "extrinsic_coefficient", "extrinsic_scale", "extrinsic_clip")
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -78,7 +82,7 @@ def read_methods(text: str) -> dict[str, list[Path]]:
 
 def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
     """Raises UserError for a folder that is no run, a run that would count twice, or runs that `measure` does not compare."""
-    evaluations = {}
+    evaluations, runs = {}, []
     folders: dict[Path, tuple[str, Path]] = {}
     trainings: dict[tuple[str, str, Path], Path] = {}
     for method, listed in methods.items():
@@ -89,7 +93,9 @@ def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
                 raise UserError(
                     f"config.methods: {folder} is given {where}{_also(before, folder)}: a run counts once"
                 )
-            if _kind(folder) == "evaluation":
+            if _kind(folder) == "run":
+                runs.append(folder)
+            elif _kind(folder) == "evaluation":
                 evaluations[folder] = evaluation_files.read_evaluation(folder)
                 plan = evaluations[folder]["plan"]
                 if not Path(plan["policy"]).is_dir():  # random, or an agent that lies elsewhere now
@@ -102,6 +108,46 @@ def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
                         "training counts once, so give one of them"
                     )
     evaluation_files.require_comparable(evaluations, measure, "measure")
+    if evaluation_files.is_of_the_reward(measure):
+        _require_one_reward(runs, measure)
+
+
+def _require_one_reward(runs: Sequence[Path], measure: str) -> None:
+    """Raises UserError where trainings were paid by different rewards, as `require_comparable` does of evaluations."""
+    rewards = {folder: _reward(folder) for folder in runs}
+    for folder in runs[1:]:
+        both = rewards[runs[0]], rewards[folder]
+        # Rewards of two kinds have nothing else in common that could be told.
+        kinds = ({"kind": reward["kind"]} for reward in both)
+        if what := evaluation_files.rewards_apart(*kinds) or evaluation_files.rewards_apart(*both):
+            raise UserError(
+                f"config.measure={measure}: {runs[0]} and {folder} were trained with different rewards ({what}): evaluate both with "
+                "the same config.reward, and compare the evaluations"
+            )
+
+
+def _reward(run: Path) -> dict[str, Any]:
+    """What a training's intrinsic reward is told by; the one that it learns while it plays is its own."""
+    from motif_jax import rewards
+    from motif_jax.online import reward_choice
+
+    config = run_folder.read_config(run)
+    given, switches = config.get("reward", {}), config.get("compat", {})
+    if not isinstance(given, dict) or not isinstance(switches, dict):
+        raise UserError(f"{run / 'config.json'} is damaged (reward or compat): put back a copy of it")
+    kind = given.get("kind", rewards.MOTIF)
+    if kind in rewards.LEARNED:
+        return {"kind": kind, "dir": str(run)}
+    if kind != rewards.MOTIF:
+        return {key: value for key, value in given.items() if key not in _NOT_OF_A_REWARD}
+    settled = reward_choice.settled(run)
+    return {
+        "kind": kind,
+        "dir": given.get("dir"),
+        "step": given.get("step") if settled is None else settled,
+        **{key: given.get(key) for key in ("normalise", "quantile", "count_exponent")},
+        "two_decimals": switches.get("quantile_two_decimals", False),
+    }
 
 
 def _also(before: Path, folder: Path) -> str:

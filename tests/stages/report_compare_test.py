@@ -164,6 +164,52 @@ def test_what_different_rewards_pay_is_not_compared(tmp_path):
         compare.check(configured("compare", methods=methods, measure="intrinsic_return"), tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ({"dir": "runs/a"}, {"dir": "runs/b"}, r"dir runs/a and runs/b"),
+        ({"dir": "runs/a"}, {"dir": "./runs/../runs/a"}, None),
+        ({"quantile": 0.5}, {"quantile": None}, r"quantile 0\.5 and None"),
+        ({"step": 3}, {"step": 4}, r"step 3 and 4"),
+        ({"extrinsic_coefficient": 0.0}, {"extrinsic_coefficient": 1.0}, None),
+        ({"kind": "motif"}, {}, None),
+        ({"kind": "motif"}, {"kind": "ranking"}, r"kind motif and ranking"),
+        ({"kind": "classification"}, {"kind": "classification"}, r"dir .*one and .*two"),
+        ({"kind": "table", "table": "a"}, {"kind": "table", "table": "b"}, r"table a and b"),
+        ({"kind": "table", "table": "a"}, {"kind": "table", "table": "a", "extrinsic_clip": 1}, None),
+    ],
+)
+def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, first, second, told):
+    """Whatever the methods: seeds that each learn a reward are refused, as their evaluations are."""
+    for name, reward in (("one", first), ("two", second)):
+        (tmp_path / name).mkdir()
+        config = {"stage": "train_agent", "reward": reward, "compat": {}}
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    for methods in (
+        f"a={tmp_path / 'one'}; b={tmp_path / 'two'}",
+        f"a={tmp_path / 'one'},{tmp_path / 'two'}",
+    ):
+        compare.check(configured("compare", methods=methods), tmp_path / "out")
+        config = configured("compare", methods=methods, measure="intrinsic_return")
+        if told is None:
+            compare.check(config, tmp_path / "out")
+            continue
+        said = rf"^config\.measure=intrinsic_return: .*one and .*two were trained with different rewards \({told}\): evaluate"
+        with pytest.raises(UserError, match=said):
+            compare.check(config, tmp_path / "out")
+
+
+def test_trainings_are_compared_by_the_evaluation_of_the_reward_that_they_settled_on(tmp_path):
+    for name, step in (("one", 3), ("two", 4)):
+        (tmp_path / name).mkdir()
+        config = {"stage": "train_agent", "reward": {"dir": "runs/a", "step": None}}
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+        (tmp_path / name / "plan.json").write_text(json.dumps({"reward_step": step}))
+    methods = f"a={tmp_path / 'one'}; b={tmp_path / 'two'}"
+    with pytest.raises(UserError, match=r"\(step 3 and 4\)"):
+        compare.check(configured("compare", methods=methods, measure="intrinsic_return"), tmp_path / "out")
+
+
 def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     one, two = evaluations(tmp_path, "one", "two", games=30)
     config = configured("compare", methods=f"a={one}; b={two}", resamples=100, plots=False)
