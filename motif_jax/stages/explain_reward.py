@@ -132,6 +132,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
     if asked:
         atomic_write_text(workdir / TEXTS, _table(asked, explanation.text_counts, typed))
         _print_texts(explanation)
+    else:  # of an earlier call, maybe of another reward
+        (workdir / TEXTS).unlink(missing_ok=True)
     page = explain.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
     atomic_write_text(workdir / PAGE, page)
     atomic_write_json(workdir / "summary.json", _summary(explanation))

@@ -86,6 +86,14 @@ def test_the_table_says_what_the_reward_says(runs, tmp_path, capsys):
     assert -1 <= summary["rank_correlation"] <= 1
 
 
+def test_texts_of_an_earlier_call_do_not_stay(runs, tmp_path):
+    explain(runs, tmp_path, text="Hello")
+    assert (tmp_path / explain_reward.TEXTS).is_file()
+    explain(runs, tmp_path, **{"reward.dir": str(runs / "b")})
+    assert not (tmp_path / explain_reward.TEXTS).exists()
+    assert "Hello" not in (tmp_path / explain_reward.PAGE).read_text()
+
+
 def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
     for name in ("a", "b"):
         config = load_config("export_reward", "")
