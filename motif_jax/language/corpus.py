@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import parse_json
+from motif_jax.support.files import parse_json, require_whole_characters
 
 SPLITS = ("paragraph", "line", "file")
 WITH_PROMPTS = (".jsonl", ".parquet")
@@ -151,4 +151,5 @@ def _item(row: object, where: str, size: int) -> Item:
     prompt = row.get("prompt") or ""
     if not isinstance(prompt, str):
         raise UserError(f'{where}: "prompt" must be a text')
+    require_whole_characters(prompt + row["text"], where)
     return Item(row["text"], prompt, size)

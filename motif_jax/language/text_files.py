@@ -19,6 +19,7 @@ from motif_jax.support.files import (
     parse_json,
     read_json,
     read_json_lines,
+    require_whole_characters,
 )
 
 PLAN = "plan.json"
@@ -74,12 +75,7 @@ def _question(line: str, where: str) -> dict[str, Any]:
     )
     if not good:
         raise UserError(f'{where}: "candidates" must be a list of texts')
-    try:
-        "".join((row["prompt"], *(candidates or ()))).encode()
-    except (
-        UnicodeEncodeError
-    ) as error:  # JSON writes halves of a character, which no file and no tokenizer takes
-        raise UserError(f"{where}: half of a character stands in its texts ({error.reason})") from None
+    require_whole_characters("".join((row["prompt"], *(candidates or ()))), where)
     return row
 
 

@@ -45,10 +45,10 @@ class TextData(NamedTuple):
     held_out: TokensDataset
 
 
-def look_for_prompts(config: ConfigDict) -> None:
-    """Looks at the first texts of each file that may have prompts; UserError where `config.packing` has no place for them."""
+def look(config: ConfigDict) -> None:
+    """Looks at the first texts of each file of objects; UserError where one is none, or `config.packing` has no place for its prompt."""
     for names, key in ((config.texts, "texts"), (config.held_out.texts, "held_out.texts")):
-        if names and config.packing == "windows":
+        if names:
             paths = [path for path in corpus.find(names, key) if path.suffix in corpus.WITH_PROMPTS]
             for path in paths:
                 for _ in itertools.islice(_items(config, [path]), _LOOKED_AT):

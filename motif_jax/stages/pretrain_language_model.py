@@ -140,7 +140,7 @@ def _check_texts(config: ConfigDict) -> None:
     )
     if config.held_out.texts:
         corpus.find(config.held_out.texts, "held_out.texts")
-    text_data.look_for_prompts(config)
+    text_data.look(config)
 
 
 def run(config: ConfigDict, workdir: Path) -> int:

@@ -262,6 +262,14 @@ def parse_json(data: bytes | str, kind: type = object) -> Any:
     return value
 
 
+def require_whole_characters(text: str, where: str) -> None:
+    """Raises UserError where half of a character stands in `text`: JSON may hold it, and no file and no tokenizer takes it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{where}: half of a character stands in its texts ({error.reason})") from None
+
+
 def remove_temporaries(folder: str | os.PathLike[str]) -> None:
     """Removes what writers that were killed left in `folder` (names as `atomic_*` gives them)."""
     for leftover in Path(folder).glob(".*.tmp"):

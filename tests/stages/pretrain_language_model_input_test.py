@@ -113,3 +113,18 @@ def test_tokens_with_prompts_are_refused_as_their_texts_are(tmp_path: Path) -> N
     stage.check(config_of(tmp_path, **given, packing="items", length=48), None)
     with pytest.raises(UserError, match=r"config\.packing=windows.*run/tokens/train has prompts"):
         stage.check(config_of(tmp_path, **given), None)
+
+
+@pytest.mark.parametrize("key", ["text", "prompt"])
+def test_half_a_character_is_told_with_its_line_and_leaves_nothing(tmp_path: Path, key: str) -> None:
+    path = texts.write(tmp_path, count=100, prompts=True)
+    lines, half = path.read_text().splitlines(), json.dumps({"text": "a key", key: "a \ud83d"})
+    config = config_of(path, packing="items", length=48)
+    path.write_text("\n".join([lines[0], half, *lines[1:]]))
+    with pytest.raises(UserError, match=r"texts\.jsonl line 2: half of a character"):
+        stage.check(config, tmp_path / "r")
+    path.write_text("\n".join([*lines, half]))
+    stage.check(config, tmp_path / "r")
+    with pytest.raises(UserError, match=r"texts\.jsonl line 101: half of a character"):
+        stage.run(config, tmp_path / "r")
+    assert not (tmp_path / "r/config.json").exists()

@@ -67,8 +67,10 @@ def read_dialogues(key: str, path: str) -> list[Scene]:
             asked = [_text(turn["question"], questions).removesuffix("?") + "?" for turn in turns]
             said = [_text(turn["answer"], answers) for turn in turns]
             scenes.append(Scene(_text(item["caption"]), tuple(asked), tuple(said), None, None, number))
-        except (KeyError, TypeError, IndexError) as error:
+        except (KeyError, TypeError, IndexError, UnicodeEncodeError) as error:
             missing = f"no {error}" if isinstance(error, KeyError) else str(error)
+            if isinstance(error, UnicodeEncodeError):
+                missing = f"half of a character stands in it, {error.reason}"
             raise UserError(
                 f"config.{key}={path}: dialogue {number} is none ({missing}): must be {_LAYOUT}"
             ) from None
@@ -80,6 +82,7 @@ def _text(value: Any, numbered: Sequence[str] | None = None) -> str:
         value = numbered[value]
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
+    value.encode()  # JSON may hold half of a character, which no file and no tokenizer takes
     return value
 
 
