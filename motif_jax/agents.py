@@ -52,10 +52,14 @@ class Agent:
       checkpoint: its step.
       environment, options: what the agent was trained in.
       spec: what that shows and takes.
+
+    Raises:
+      UserError: no agent plays in the lineup.
     """
 
     def __init__(self, folder: str | Path, lineup: lineups.Lineup, seed: int) -> None:
-        assert lineup.checkpoint is not None
+        if lineup.checkpoint is None:
+            raise UserError(f"{folder}: no agent of a run plays here; motif_jax.agents.load(DIR) makes one")
         self.folder, self.checkpoint = Path(folder), lineup.checkpoint
         self.environment, self.options, self.spec = lineup.environment, lineup.options, lineup.spec
         self._policy = lineup.policy

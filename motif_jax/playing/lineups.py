@@ -183,8 +183,8 @@ def of_folder(
     """The sections that `open_lineup` reads, for the agent in `folder` as it was trained, with its own reward or none."""
     return ConfigDict(
         {
-            "policy": str(folder),
-            "agent": {"dir": None, "checkpoint": checkpoint},
+            "policy": policies.AGENT,  # whatever the folder is called
+            "agent": {"dir": str(folder), "checkpoint": checkpoint},
             "environment": {"name": environment, "max_episode_steps": None},
             "reward": {"dir": None if reward else "", **_SETTINGS},
             "compat": {},

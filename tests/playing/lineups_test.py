@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax import rewards
+from motif_jax import agents, rewards
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
@@ -112,6 +112,20 @@ def test_a_reward_is_told_from_another_at_its_place(runs, tmp_path):
     assert len({*found} - {None}) == 4
     assert rewards.digest(ConfigDict({"dir": str(runs / "text"), "step": 1})) == found[2]
     assert rewards.digest(ConfigDict({"dir": None, "step": None})) is None
+
+
+def test_a_folder_with_the_name_of_a_policy_is_a_folder(runs, tmp_path, monkeypatch):
+    folder = agent_run(tmp_path / "agent", runs / "text")
+    monkeypatch.chdir(tmp_path)
+    for name in ("random", "bot"):
+        (tmp_path / name).symlink_to(folder)
+    for name in ("agent", "random", "bot"):
+        assert agents.load(name).checkpoint == 100
+        who = lineups.open_lineup(lineups.of_folder(name))
+        assert (who.checkpoint, who.plan["policy"], who.reward.quantile) == (100, name, 0.3)
+        assert not who.policy.in_workers
+    with pytest.raises(UserError, match="random: no agent of a run plays here"):
+        agents.Agent("random", lineups.open_lineup(evaluate_config()), 0)
 
 
 def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
