@@ -61,7 +61,7 @@ def source_of(config: ConfigDict) -> Source:
     """Where a run's dialogues are from; options of data that `collect_text` drew are theirs, but for those that `config.options` says.
 
     Raises:
-      UserError: a file is not there, data of another task, or options that are no JSON object.
+      UserError: a file is not there, data of another task or with a damaged description, or options that are no JSON object.
     """
     path = _file(config.data, "data") if config.data else None
     held_out = _file(config.held_out.data, "held_out.data") if config.held_out.data else None
@@ -86,7 +86,12 @@ def source_of(config: ConfigDict) -> Source:
             raise UserError(
                 f"config.data={config.data}: are dialogues of the task {drawn['task']}, config.task is {config.task}"
             )
-        found = registry.options_of(drawn) if "task" in drawn else {}
+        try:
+            found = registry.options_of(drawn) if "task" in drawn else {}
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise UserError(
+                f"{path.parent / _META} is damaged (config has no options of the task {config.task}): collect it again, or take that file out"
+            ) from None
         if (path.parent / TOKENIZER).is_file() and not found.get("tokenizer", ""):
             found = {**found, "tokenizer": str(path.parent)}
     options = registry.overlaid(config.task, {**found, **_spoken(config)}, own)

@@ -244,3 +244,27 @@ def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path
     assert dialogue_data.source_of(config).options["tokenizer"] == str(run)
     config.options = '{"tokenizer": "gpt2"}'
     assert dialogue_data.source_of(config).options["tokenizer"] == "gpt2"
+
+
+@pytest.mark.parametrize(
+    ("task", "drawn"),
+    [
+        ("wordle", {}),
+        ("wordle", {"compat": {}}),
+        ("wordle", {"wordle": {}}),
+        ("wordle", {"wordle": {}, "compat": []}),
+        ("wordle", {"wordle": "crane", "compat": {}}),
+        ("tests.toy_text:Task", {}),
+        ("tests.toy_text:Task", {"options": "{"}),
+        ("tests.toy_text:Task", {"options": "[1]"}),
+    ],
+)
+def test_a_description_of_data_that_says_nothing_of_the_task_is_told(
+    tmp_path: Path, task: str, drawn: dict[str, Any]
+) -> None:
+    (tmp_path / "dialogues.parquet").touch()
+    (tmp_path / "dialogues.json").write_text(json.dumps({"config": {"task": task, **drawn}}))
+    config = load_config("train_text", "wordle_bc")
+    config.data, config.task = str(tmp_path), task
+    with pytest.raises(UserError, match=r"dialogues\.json is damaged \(config has no options of the task"):
+        dialogue_data.source_of(config)
