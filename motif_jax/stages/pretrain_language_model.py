@@ -129,9 +129,11 @@ def _check_texts(config: ConfigDict) -> None:
     )  # fmt: skip
     if config.tokens:
         return
-    size = sum(path.stat().st_size for path in corpus.find(config.texts))
-    # No token has less than a byte.
-    enough = config.packing == "items" or size > config.length
+    paths = corpus.find(config.texts)
+    size = sum(path.stat().st_size for path in paths)
+    # No token has less than a byte, but for those of a table, whose bytes are compressed.
+    packed = any(path.suffix == ".parquet" for path in paths)
+    enough = config.packing == "items" or packed or size > config.length
     checks.require(
         enough,
         "texts",

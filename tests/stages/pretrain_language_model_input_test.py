@@ -128,3 +128,13 @@ def test_half_a_character_is_told_with_its_line_and_leaves_nothing(tmp_path: Pat
     with pytest.raises(UserError, match=r"texts\.jsonl line 101: half of a character"):
         stage.run(config, tmp_path / "r")
     assert not (tmp_path / "r/config.json").exists()
+
+
+def test_the_bytes_of_a_table_say_nothing_of_how_long_its_texts_are(tmp_path: Path) -> None:
+    path = tmp_path / "texts.parquet"
+    pq.write_table(pa.table({"text": ["the red key opens the red door. " * 200] * 40}), path)
+    length = path.stat().st_size + 1
+    stage.check(config_of(path, length=length), None)
+    (tmp_path / "texts.txt").write_text("a" * (length - 1))
+    with pytest.raises(UserError, match="bytes are fewer"):
+        stage.check(config_of(tmp_path / "texts.txt", length=length), None)
