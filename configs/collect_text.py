@@ -161,7 +161,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 "lexicon": "",
                 "prompt": "",
                 "answer_mode": "soft",
-                "server": "",
+                "server": "",  # its address; the same command goes on with another
                 "model": "",
                 "store": "runs/answer_store",
             },

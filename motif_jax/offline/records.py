@@ -140,13 +140,17 @@ class RunFiles:
 
 @contextlib.contextmanager
 def prepared(
-    workdir: Path, config: ConfigDict, identity: Iterable[str], made: Iterable[str]
+    workdir: Path,
+    config: ConfigDict,
+    identity: Iterable[str],
+    made: Iterable[str],
+    free: Iterable[str] = (),
 ) -> Iterator[None]:
     """Makes the run folder, or takes up the one there; refused data leave it to a corrected command, where nothing was learned yet.
 
     Args:
       workdir: the run folder, locked.
-      config, identity: of `run_folder.prepare`.
+      config, identity, free: of `run_folder.prepare`.
       made: names of what a start before, which was killed, may have put into the folder. Of what lay there before any start nothing is
         removed.
 
@@ -155,7 +159,7 @@ def prepared(
     """
     begun = (workdir / run_folder.CONFIG).exists()
     before = set() if begun or not workdir.is_dir() else {path.name for path in workdir.iterdir()}
-    run_folder.prepare(workdir, config, identity)
+    run_folder.prepare(workdir, config, identity, free=free)
     try:
         yield
     except UserError:

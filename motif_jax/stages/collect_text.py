@@ -20,12 +20,10 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, parse_json, read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 
-# Everything that decides what is drawn; only the number of workers may change.
+# Everything that decides what is drawn, but for where servers are; only the number of workers may change besides.
 IDENTITY = (
     "task kind policy options wordle visdial scenes reddit babyai_text seed num_dialogues compat".split()
 )
-# What of those may change: where a server is, and how long it is waited for.
-_ADDRESSES = ("url", "timeout_seconds", "attempts")
 
 
 def options_of(config: ConfigDict) -> dict[str, Any]:
@@ -63,7 +61,10 @@ def _identity(config: ConfigDict) -> list[str]:
     names = [key for key in IDENTITY if not isinstance(config[key], ConfigDict)]
     sections = {key: config[key] for key in IDENTITY if isinstance(config[key], ConfigDict)}
     return names + [
-        f"{key}.{name}" for key, section in sections.items() for name in section if name not in _ADDRESSES
+        f"{key}.{name}"
+        for key, section in sections.items()
+        for name in section
+        if name not in registry.ADDRESSES
     ]
 
 
@@ -88,7 +89,7 @@ def _count(config: ConfigDict, task: TextTask) -> int:
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a bad value, or a folder that holds something else."""
     config = _said(config)
-    run_folder.check_identity(workdir, config, _identity(config))
+    run_folder.check_identity(workdir, config, _identity(config), free=registry.FREE_OPTIONS)
     checks.positive(config, "workers")
     checks.positive(config, "num_dialogues", allow_zero=True)
     capacity.require_workers("workers", config.workers)
@@ -111,7 +112,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     config = _said(config)
     staging, meta = workdir / dialogues.STAGING, workdir / dialogues.META
     with FolderLock(workdir):
-        run_folder.prepare(workdir, config, _identity(config))
+        run_folder.prepare(workdir, config, _identity(config), free=registry.FREE_OPTIONS)
         if meta.exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is whole: {_told(read_json(meta, 'remove it and collect anew'))}")

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.envs.text import registry
 from motif_jax.reports import evaluation_files, measures, text_games_page, text_tables
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
@@ -28,7 +29,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
     from motif_jax.playing import text_lineups
 
-    run_folder.check_identity(workdir, config, IDENTITY)
+    run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
     for key in ("episodes", "lanes", "threads", "resamples"):
         checks.positive(config, key)
     checks.positive(config, "show", allow_zero=True)
@@ -40,7 +41,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
     with FolderLock(workdir), interruption.Interruption() as stop:
-        run_folder.prepare(workdir, config, IDENTITY)
+        run_folder.prepare(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
         with evaluation_files.Journal(workdir) as journal:
             plan = _play(config, workdir, journal, stop)
             rows = sorted(

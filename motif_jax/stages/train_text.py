@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
+from motif_jax.envs.text import registry
 from motif_jax.support import config as checks
 from motif_jax.support import metrics, nonfinite, run_folder
 from motif_jax.support.errors import UserError
@@ -32,7 +33,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     from motif_jax.devices import precision, sharding
 
     if workdir is not None:
-        run_folder.check_identity(workdir, config, IDENTITY)
+        run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
     checks.choice(config, "dtype", ("float32", "bfloat16"))
     checks.choice(config, "average", ("batch", "micro_batch"))
     positive = (
@@ -135,7 +136,6 @@ def _check_proposals(config: ConfigDict) -> None:
 def _check_data(config: ConfigDict) -> None:
     """Refuses data, runs and models that do not fit each other."""
     from motif_jax.datasets.dialogues import parquet
-    from motif_jax.envs.text import registry
     from motif_jax.offline import dialogue_data, text_run
 
     source = dialogue_data.source_of(config)
@@ -165,7 +165,6 @@ def _check_data(config: ConfigDict) -> None:
 def _prepared(config: ConfigDict, workdir: Path) -> Source:
     """Where dialogues are from, with all files that the task needs; of a kind that has an end they are written down first."""
     from motif_jax.collecting import text_sources
-    from motif_jax.envs.text import registry
     from motif_jax.offline import dialogue_data
     from motif_jax.playing import text_scores
 
@@ -200,7 +199,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.offline.trainer import OfflineTrainer, Settings
 
     with FolderLock(workdir):
-        with records.prepared(workdir, config, IDENTITY, _made(config, workdir)):
+        with records.prepared(workdir, config, IDENTITY, _made(config, workdir), registry.FREE_OPTIONS):
             source = _prepared(config, workdir)
             settings = text_run.model_config(config, source)
             parallel = text_run.devices_of(config, settings)

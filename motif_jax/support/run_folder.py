@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 from motif_jax.support import resources
 from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import FolderLock, atomic_write_json, read_json, remove_temporaries
+from motif_jax.support.files import FolderLock, atomic_write_json, parse_json, read_json, remove_temporaries
 
 _Result = TypeVar("_Result")
 _Rest = ParamSpec("_Rest")
@@ -74,22 +74,34 @@ def differences(
     new: Mapping[str, Any],
     keys: Iterable[str],
     new_keys: Mapping[str, Any] = MappingProxyType({}),
+    free: Iterable[str] = (),
 ) -> list[str]:
     """Names each of `keys` (a name covers all below it) whose values differ: 'seed: 1 before, 2 now'.
 
     Args:
-      old, new: configs as nested dictionaries.
+      old, new: configs as nested dictionaries; the JSON text of a key `options` counts as the dictionary that it is of.
       keys: what is compared.
       new_keys: keys that configs did not always have, 'reward.kind', and the value that one without it stands for.
+      free: names below `keys` that may differ all the same, 'options.url'.
     """
-    old, new = {**new_keys, **flat(old)}, {**new_keys, **flat(new)}
-    found = []
+    old, new = {**new_keys, **flat(_opened(old))}, {**new_keys, **flat(_opened(new))}
+    found, free = [], tuple(free)
     for name in sorted({*old, *new}):
-        if any(name == key or name.startswith(key + ".") for key in keys):
+        if name not in free and any(name == key or name.startswith(key + ".") for key in keys):
             before, now = old.get(name, "absent"), new.get(name, "absent")
             if before != now:
                 found.append(f"{name}: {before} before, {now} now")
     return found
+
+
+def _opened(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A config whose `options`, where they are JSON in a text, are a dictionary."""
+    given = config.get("options")
+    try:
+        found = parse_json(given or "{}") if isinstance(given, str) else None
+    except ValueError:
+        return config
+    return {**config, "options": found} if isinstance(found, dict) else config
 
 
 def read_config(workdir: str | Path) -> dict[str, Any]:
@@ -111,8 +123,9 @@ def check_identity(
     config: ConfigDict,
     identity: Iterable[str] = (),
     new_keys: Mapping[str, Any] = MappingProxyType({}),
+    free: Iterable[str] = (),
 ) -> None:
-    """Refuses the folder of another stage's run, and of a run whose keys in `identity` differ (see `differences`).
+    """Refuses the folder of another stage's run, and of a run whose keys in `identity` differ, but for `free` ones (see `differences`).
 
     A folder without a run is always fine. Every stage asks this before it does anything: a wrong --workdir
     would overwrite what says how another run was made.
@@ -128,7 +141,7 @@ def check_identity(
             f"--workdir={workdir} holds a run of {there.get('stage')}, this is {config.get('stage')}: "
             "choose another --workdir"
         )
-    changed = differences(there, as_plain(config), identity, new_keys)
+    changed = differences(there, as_plain(config), identity, new_keys, free)
     if changed:
         raise UserError(
             f"{workdir} holds a run with another config ({'; '.join(changed)}): "
@@ -154,14 +167,15 @@ def prepare(
     config: ConfigDict,
     identity: Iterable[str] = (),
     new_keys: Mapping[str, Any] = MappingProxyType({}),
+    free: Iterable[str] = (),
 ) -> Path:
     """Creates the run folder, or takes up the one there, and writes config.json and versions.json.
 
     Raises:
-      UserError: the folder belongs to a run of another stage, or one whose `identity` keys differ.
+      UserError: the folder belongs to a run of another stage, or one whose `identity` keys differ, but for `free` ones.
     """
     folder = Path(workdir)
-    check_identity(folder, config, identity, new_keys)
+    check_identity(folder, config, identity, new_keys, free)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -18,6 +18,10 @@ _TASKS = {
     "reddit": "motif_jax.envs.reddit.task:Reddit",
 }
 _KEY = "task"
+# Options that say where a server is, and how long it is waited for: a run goes on with others.
+ADDRESSES = ("url", "server", "timeout_seconds", "attempts")
+# Those of them that can mean nothing else, of a task from outside either.
+FREE_OPTIONS = ("options.url", "options.server", "options.timeout_seconds")
 
 
 def names() -> tuple[str, ...]:

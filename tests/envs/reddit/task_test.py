@@ -15,7 +15,8 @@ from motif_jax.envs.reddit.task import Reddit
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import interact
 from motif_jax.playing import text_lineups, text_scores
-from motif_jax.stages import collect_text
+from motif_jax.stages import collect_text, evaluate_text, train_text
+from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
@@ -215,6 +216,28 @@ def test_a_reward_has_the_scale_that_is_its_own(tmp_path, options, reward, scale
     said = {**config.to_dict(), "reddit": {**config.reddit.to_dict(), "reward_scale": scale}}
     (tmp_path / "config.json").write_text(json.dumps(said))
     collect_text.check(config, tmp_path)
+
+
+@pytest.mark.parametrize("stage", [collect_text, evaluate_text, train_text])
+def test_a_run_goes_on_with_a_judge_at_another_address_but_with_no_other_judge(tmp_path, options, stage):
+    run = tmp_path / "run"
+    run.mkdir()
+
+    def config_of(server, model="a/model"):
+        judge = {"annotator": "openai", "server": server, "model": model}
+        judge |= {"folder": options["folder"], "reward_scale": -5.0}
+        name = stage.__name__.rpartition(".")[2]
+        config = load_config(name, {"train_text": "reddit_bc"}.get(name, "reddit"))
+        if stage is collect_text:
+            config.reddit.update(judge)
+        else:
+            config.update({"task": "reddit", "options": json.dumps(judge), "policy": "friendly"})
+        return config
+
+    (run / "config.json").write_text(json.dumps(run_folder.as_plain(config_of("http://one:8000/v1"))))
+    stage.check(config_of("http://other:8001/v1"), run)
+    with pytest.raises(UserError, match=r"model: a/model before, another/model now\)"):
+        stage.check(config_of("http://other:8001/v1", "another/model"), run)
 
 
 def test_files_that_do_not_fit(tmp_path, options):
