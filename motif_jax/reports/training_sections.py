@@ -181,13 +181,14 @@ def _ranked_rows(liked: Sequence[LikedMessage]) -> list[tuple[Cell, ...]]:
 
 
 def _paid_rows(tallies: Sequence[MessageTally], top: int) -> list[tuple[Cell, ...]]:
-    whole = sum(t.total or 0.0 for t in tallies)
+    # Without what cost something: where rewards can be negative the sum of all may be nothing, or less.
+    gains = sum(max(t.total or 0.0, 0.0) for t in tallies)
     rows: list[tuple[Cell, ...]] = []
     for t in sorted(tallies, key=lambda t: -(t.total or 0.0))[:top]:
         total = t.total or 0.0
         if total <= 0:
             break
-        share = total / whole if whole else 0.0
+        share = total / gains
         rows.append(
             (
                 Cell(t.text or "(no message)", code=True),
@@ -241,6 +242,8 @@ def messages_section(data: RunData, top: int = 25) -> str:
     if not parts:
         parts = [charts.empty_chart("no reward run was given")]
     note = "Paid: 0 at or below the threshold; in an episode the n-th time that the message is seen is divided by n to the power of the count exponent."
+    if data.seen:
+        note += " Share: of all that was paid, without messages that cost more than they paid."
     if not data.reward_reads:
         note = (
             "Normalised: mean 0 and variance 1 over the training messages, each as often as it occurs there. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html as html_parser
 import json
 import re
 from html.parser import HTMLParser
@@ -11,9 +12,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from motif_jax.reports import charts, hacking, html, measures, plots, run_report, text_tables
+from motif_jax.reports import (
+    charts,
+    hacking,
+    html,
+    measures,
+    plots,
+    run_report,
+    text_tables,
+    training_sections,
+)
 from motif_jax.reports.charts import Interval, Series
 from motif_jax.reports.glance import headline
+from motif_jax.reports.messages import MessageTally
+from motif_jax.reports.run_data import RunData
 from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS
 from motif_jax.support import curves
@@ -166,6 +178,15 @@ def test_groups_of_metrics_are_metrics_with_their_units(repository):
             # The page and docs/metrics.md must agree on which side of the coefficients a number lies.
             assert ("before" in unit) == ("before" in listed[name]), name
             assert ("with its coefficient" in unit) == ("with their coefficients" in listed[name]), name
+
+
+def test_shares_of_what_paid_most_are_of_what_paid():
+    data = RunData("t")
+    paid = {"a": 3.0, "b": 1.0, "c": -4.5, "d": 0.0, "e": None}
+    data.seen = {"agent": [MessageTally(text, 2, 1, total, total) for text, total in paid.items()]}
+    page = training_sections.messages_section(data)
+    cells = [html_parser.unescape(cell) for cell in re.findall(r"<td[^>]*>([^<]*)</td>", page)]
+    assert cells == ["a", "3", "75.0 %", "2", "1", "3.00", "b", "1", "25.0 %", "2", "1", "1.00"]
 
 
 def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
