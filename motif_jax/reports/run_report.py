@@ -35,49 +35,28 @@ def render(data: RunData, written: str) -> str:
     (said, kind), items = headline(data), facts(data)
     text = text_section.headline(data) is not None  # what other runs are made of is not missed then
     plain = text or success.task_alone(data)
-    sections = [
-        html.section("At a glance", "glance", html.verdict(said, kind), html.tiles(items) if items else ""),
-        evaluation_section(data),
-        generalisation_section.by_kind(data),
-        generalisation_section.section(data.tests),
-        text_section.divergence_section(data),
-        text_section.training_section(data.text),
-        *([] if plain else [hacking_section(data)]),
-        *([] if text else [training_section(data)]),
-        probes.section(data.probes),
-        learned_reward.section(data.learned, data.metrics),
-        *([] if plain else [reward_section(data)]),
-        language_section.section(data.language),
-        *([] if plain else [messages_section(data)]),
-        episodes_section(data),
-        recorded_games.section(data),
-        *([] if plain else [data_section(data)]),
-        provenance_section(data),
-    ]
-    links = {
-        "evaluation": "Evaluation", "tests": "Tests", "hacking": "Reward against progress", "training": "Agent training", "probes": "Probes",
-        "learned": "What the reward learned",
-        "reward": "Reward training", "language": "Language model", "messages": "Messages", "episodes": "Episodes", "training-games": "Training games", "dataset": "Dataset",
-        "provenance": "How it was made",
-    }  # fmt: skip
-    if text:
-        links = {"evaluation": "Evaluation", "divergence": "Return against divergence", "text": "Learning from dialogues",
-                 "language": "Language model", "episodes": "Episodes", "provenance": "How it was made"}  # fmt: skip
-        if not data.text:
-            del links["text"]
-    if plain:
-        for name in ("hacking", "reward", "messages", "dataset"):
-            links.pop(name, None)
-    if not data.tests:
-        links.pop("tests", None)
-    if data.probes is None:
-        links.pop("probes", None)
-    if data.learned is None:
-        links.pop("learned", None)
-    if not data.recorded:
-        links.pop("training-games", None)
-    if not data.language:
-        del links["language"]
+    # (name, text of the menu, the section or '')
+    parts = [
+        ("glance", "", html.section("At a glance", "glance", html.verdict(said, kind), html.tiles(items) if items else "")),
+        ("evaluation", "Evaluation", evaluation_section(data)),
+        ("kinds", "By kind of task", generalisation_section.by_kind(data)),
+        ("tests", "Tests", generalisation_section.section(data.tests)),
+        ("divergence", "Return against divergence", text_section.divergence_section(data)),
+        ("text", "Learning from dialogues", text_section.training_section(data.text)),
+        ("hacking", "Reward against progress", "" if plain else hacking_section(data)),
+        ("training", "Agent training", "" if text else training_section(data)),
+        ("probes", "Probes", probes.section(data.probes)),
+        ("learned", "What the reward learned", learned_reward.section(data.learned, data.metrics)),
+        ("reward", "Reward training", "" if plain else reward_section(data)),
+        ("language", "Language model", language_section.section(data.language)),
+        ("messages", "Messages", "" if plain else messages_section(data)),
+        ("episodes", "Episodes", episodes_section(data)),
+        ("training-games", "Training games", recorded_games.section(data)),
+        ("dataset", "Dataset", "" if plain else data_section(data)),
+        ("provenance", "How it was made", provenance_section(data)),
+    ]  # fmt: skip
+    sections = [section for _, _, section in parts if section]
+    links = {name: title for name, title, section in parts if title and section}
     return html.page(data.title, f"motif_jax, written {written}", sections, links)
 
 

@@ -30,7 +30,7 @@ from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS
 from motif_jax.support import curves
 from motif_jax.support.errors import UserError
-from tests.made_up_runs import HOSTILE, run_data, write_agent_run
+from tests.made_up_runs import HOSTILE, evaluation_rows, run_data, write_agent_run, write_evaluation
 
 
 @pytest.mark.parametrize(
@@ -306,6 +306,26 @@ def test_the_page_says_what_is_missing():
         "no dataset was given",
     ):
         assert part in page
+    assert_the_menu_leads_to_sections(page)
+    assert "Episodes" not in page
+
+
+def test_the_menu_of_a_text_run_leads_to_what_is_there(tmp_path):
+    evaluation = write_evaluation(tmp_path, "random", evaluation_rows(4, 0.0, 1))
+    data = run_report.RunData("t")
+    data.evaluations = {"random": evaluation | {"rows": evaluation_rows(4, 0.0, 1)}}
+    data.evaluations["random"]["plan"]["decode"] = None
+    page = run_report.render(data, "now")
+    assert_the_menu_leads_to_sections(page)
+    assert "divergence" not in page.partition("</nav>")[0]
+    assert 'href="#episodes"' in page
+
+
+def assert_the_menu_leads_to_sections(page):
+    menu = page.partition("<nav>")[2].partition("</nav>")[0]
+    links = dict(re.findall(r'<a href="#([^"]+)">([^<]+)</a>', menu))
+    sections = re.findall(r'<section id="([^"]+)">', page)
+    assert list(links) == [name for name in sections if name != "glance"]
 
 
 def test_the_headline_is_honest(tmp_path):
