@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
 from motif_jax.reports import charts, html, text_tables
 from motif_jax.reports.behaviour import Behaviour, Finding, described, difference
@@ -138,8 +137,6 @@ def _differences(result: Behaviour, methods: Sequence[str], resamples: int) -> s
 def _replays(words: Mapping[str, str], replays: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     rows = []
     for name, asked in words.items():
-        links = " ".join(
-            f'<a href="{escape(file)}">{escape(what)}</a>' for what, file in replays.get(name, ())
-        )
+        links = " ".join(html.link(file, what) for what, file in replays.get(name, ()))
         rows.append([Cell(name), Cell(asked), Markup(links or "none recorded")])
     return html.table(["agent", "goal", "replay"], rows, "replays-table")

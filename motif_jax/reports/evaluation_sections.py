@@ -184,7 +184,7 @@ def episodes_section(data: RunData, count: int = 5) -> str:
     rows = []
     for row in chosen:
         link = links.get(str(row["index"]), data.games_page if "tokens" in row else None)
-        watch = html.Markup(f'<a href="{html.escape(link)}">watch</a>') if link else Cell("not recorded")
+        watch = html.Markup(html.link(link, "watch")) if link else Cell("not recorded")
         shown = [
             Cell(format_value(row[k]), row[k]) for k in ("return", "length", "score", "dlvl") if k in row
         ]

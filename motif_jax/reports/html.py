@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib import resources
 from typing import Any
+from urllib.parse import quote
 
 # Only what is inside the page may run or be shown: a page never talks to the network.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -147,6 +149,16 @@ def picture(png: bytes, description: str) -> str:
     """Returns an image that is inside the page."""
     data = base64.b64encode(png).decode()
     return f'<img src="data:image/png;base64,{data}" alt="{escape(description)}">'
+
+
+def link(path: str, text: str) -> str:
+    """Returns a link to a file.
+
+    Args:
+      path: as seen from the page, whatever letters are in it.
+      text: what is shown.
+    """
+    return f'<a href="{quote(os.fsencode(path))}">{escape(text)}</a>'
 
 
 def page(title: str, subtitle: str, sections: Sequence[str], links: Mapping[str, str] | None = None) -> str:

@@ -88,7 +88,7 @@ def _links(run: RunState, about: Sequence[RunState], page: Path) -> str:
             continue
         target = os.path.relpath(path.resolve(), page.resolve().parent)
         name = path.stem if path.parent == run.folder else f"{path.parent.name}/{path.stem}"
-        parts.append(f'<a href="{escape(target)}">{escape(name)}</a>')
+        parts.append(html.link(target, name))
     return " ".join(parts)
 
 

@@ -51,9 +51,7 @@ def section(data: RunData, count: int = 5) -> str:
     rows = []
     for row in chosen:
         link = data.recorded_players.get(row["stem"])
-        watch = (
-            html.Markup(f'<a href="{html.escape(link)}">watch</a>') if link else Cell(f"{row['stem']}.json")
-        )
+        watch = html.Markup(html.link(link, "watch")) if link else Cell(f"{row['stem']}.json")
         numbers = [Cell(format_value(row[name]), row[name]) for name in (key, *shown)]
         rows.append((Cell(f"{row['step']:,}", row["step"]), *numbers, watch))
     header = ("environment steps", *(with_unit(measure(name)) for name in (key, *shown)), "replay")

@@ -119,6 +119,15 @@ def test_folders_that_a_config_names_keep_their_names(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_reports_are_linked_whatever_their_folders_are_called(tmp_path: Path) -> None:
+    configure(tmp_path / "lr:1%#2?", stage="report")
+    (tmp_path / "lr:1%#2?" / "report.html").touch()
+    config = load_config("overview", "")
+    config.runs = str(tmp_path)
+    assert stage.run(config, None) is None
+    assert 'href="lr%3A1%25%232%3F/report.html"' in (tmp_path / "overview.html").read_text()
+
+
 def test_metrics_are_read_again_only_where_they_have_changed(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from motif_jax.reports.run_data import read_reward_summary
 from motif_jax.stages import compare, report
 from motif_jax.support.errors import UserError
-from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
+from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation, write_recordings
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train
 
 
@@ -43,6 +43,25 @@ def test_a_dataset_and_replays_that_are_none(tmp_path):
     config = configured("report", **{"agent.dir": str(tmp_path / "agent"), "replays": str(tmp_path)})
     with pytest.raises(UserError, match=r"config.replays=.*: must be a folder with players \(step-\*.html\)"):
         report.check(config, tmp_path / "out")
+
+
+def test_games_are_linked_whatever_their_folders_are_called(tmp_path):
+    write_agent_run(tmp_path / "agent", episodes=8)
+    write_recordings(tmp_path / "agent", every=1)
+    write_evaluation(tmp_path / "of #1?", "agent", evaluation_rows(4, 0.0, 1))
+    for place in (
+        "of #1?/recordings/episode-00000.html",
+        "players: 5%/step-000000001000-env-00000-episode-000000.html",
+    ):
+        (tmp_path / place).parent.mkdir()
+        (tmp_path / place).touch()
+    folders = {"agent.dir": "agent", "evaluations": "of #1?", "replays": "players: 5%"}
+    config = configured("report", plots=False, **{key: str(tmp_path / name) for key, name in folders.items()})
+    report.check(config, tmp_path / "out")
+    report.run(config, tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert 'href="../of%20%231%3F/recordings/episode-00000.html"' in page
+    assert 'href="../players%3A%205%25/step-000000001000-env-00000-episode-000000.html"' in page
 
 
 def test_pictures_of_a_run_are_written(tmp_path):
