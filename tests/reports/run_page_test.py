@@ -225,6 +225,33 @@ def test_what_has_no_width_is_drawn_all_the_same(opened):
     driver.get(f"file://{folder}/report.html")
 
 
+def test_a_single_point_stays_when_the_chart_is_drawn_again(opened):
+    driver, _, folder = opened
+    point = Series("point", np.arange(9.0), np.where(np.arange(9) == 3, 2.5, np.nan))
+    chart = line_chart(
+        [point, Series("line", np.arange(9.0), np.arange(9.0))], "step", "n", "a point and a line"
+    )
+    (folder / "point.html").write_text(html.page("a", "b", [html.figure("c", chart)]), encoding="utf-8")
+    driver.get(f"file://{folder}/point.html")
+
+    def dots():
+        return driver.execute_script(
+            "return [...document.querySelectorAll('.plot circle')].map((dot) => [dot.getAttribute('class'), ...['cx', 'cy', 'r'].map((name) => Number(dot.getAttribute(name)))])"
+        )
+
+    before = dots()
+    assert before[0][0] == "dot c0"
+    for act, what in ((press, "whole"), (smooth, 0.5), (smooth, 0), (press, "line")):
+        act(driver, 0, what)
+        [[name, across, *_]] = dots()
+        assert (name, across) == ("dot c0", pytest.approx(before[0][1], abs=0.06))
+    press(driver, 0, "line")
+    assert dots()[0][1:] == pytest.approx(before[0][1:], abs=0.06)
+    press(driver, 0, "point")
+    assert dots() == []
+    driver.get(f"file://{folder}/report.html")
+
+
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True), (420, False), (1400, True)])
 def test_nothing_sticks_out_and_contrast_is_enough(opened, width, dark):
     driver, _, folder = opened

@@ -128,6 +128,9 @@ class Chart {
     }
     for (const s of this.lines) {
       element("path", { class: `line c${s.place % 6}${s.dashed ? " dashed" : ""}`, d: this.path(s.x, s.shown) }, plot);
+      // A single point makes no line.
+      const seen = s.x.map((_, i) => i).filter((i) => s.shown[i] !== null && this.fits(s.x[i], s.shown[i]));
+      if (seen.length === 1) element("circle", { class: `dot c${s.place % 6}`, r: 4, cx: this.x.at(s.x[seen[0]]), cy: this.y.at(s.shown[seen[0]]) }, plot);
     }
   }
 
