@@ -27,8 +27,8 @@ class EvaluationLog:
     """What `distill_policy_eval` makes of a log.
 
     Attributes:
-      returns: float64 [episodes].
-      entropies: float64 [episodes], or none.
+      returns: float64 [episodes], finite.
+      entropies: float64 [episodes], or none; what the tool found, finite or not.
     """
 
     returns: np.ndarray
@@ -48,7 +48,7 @@ def read(path: str | os.PathLike[str]) -> EvaluationLog:
     """Reads a log.
 
     Raises:
-      UserError: the file cannot be read, or is no such log.
+      UserError: the file cannot be read, is no such log, or its rewards are not finite.
     """
     path = Path(path)
     try:
@@ -63,6 +63,8 @@ def read(path: str | os.PathLike[str]) -> EvaluationLog:
         ) from None
     if not returns:
         raise UserError(f"{path} is a log without an episode")
+    if not np.isfinite(returns).all():
+        raise UserError(f"{path} holds rewards that are not finite")
     return EvaluationLog(np.array(returns), np.array(entropies))
 
 

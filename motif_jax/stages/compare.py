@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
@@ -254,6 +255,8 @@ def _published_score(method: str, path: Path, config: ConfigDict) -> RunScore:
         measured = {"return": log.returns, **({"entropy": log.entropies} if len(log.entropies) else {})}
     if config.measure not in measured:
         raise UserError(f"config.measure={config.measure}: {path} has {', '.join(measured)}")
+    if not np.isfinite(measured[config.measure]).all():
+        raise UserError(f"config.measure={config.measure}: {path} has numbers of it that are not finite")
     return RunScore(method, config.published_task, float(measured[config.measure].mean()), {})
 
 

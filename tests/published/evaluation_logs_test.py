@@ -1,0 +1,39 @@
+"""Logs of published ILQL evaluations with numbers that nobody can average."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from motif_jax.published import evaluation_logs
+from motif_jax.stages import compare
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config
+
+
+def write_log(path: Path, rewards: list[float], entropies: list[float]) -> None:
+    results = [((), [((), "a", reward, True)]) for reward in rewards]
+    path.write_bytes(pickle.dumps({"eval_dump": {"results": results, "entropies": entropies}}))
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), -float("inf")])
+def test_rewards_that_are_not_finite_are_refused(reward: float, tmp_path: Path) -> None:
+    write_log(tmp_path / "log.pkl", [1.0, reward], [])
+    with pytest.raises(UserError, match=r"log\.pkl holds rewards that are not finite$"):
+        evaluation_logs.read(tmp_path / "log.pkl")
+
+
+def test_entropies_that_are_not_finite_are_not_compared(tmp_path: Path) -> None:
+    """Of a policy that is sure the tool may find none; its returns are as good as any."""
+    write_log(tmp_path / "log.pkl", [1.0, 2.0], [0.5, float("nan")])
+    assert evaluation_logs.read(tmp_path / "log.pkl").returns.tolist() == [1.0, 2.0]
+    config = load_config("compare", "smoke")
+    config.methods, config.published_task = f"a={tmp_path / 'log.pkl'}", "wordle"
+    compare.run(config, tmp_path / "out")
+    config.measure = "entropy"
+    with pytest.raises(
+        UserError, match=r"config\.measure=entropy: .*log\.pkl has numbers of it that are not finite"
+    ):
+        compare.run(config, tmp_path / "out")
