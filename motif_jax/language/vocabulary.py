@@ -1,4 +1,4 @@
-"""More tokens for a model that is there: its embeddings, and its head where that is not the same table."""
+"""More or fewer tokens for a model that is there: its embeddings, and its head where that is not the same table."""
 
 from __future__ import annotations
 
@@ -42,6 +42,24 @@ def extend(config: ModelConfig, params: Any, size: int, key: jax.Array) -> tuple
         kernel = jnp.asarray(params["head"]["kernel"])
         grown["head"] = {**params["head"], "kernel": _more_rows(kernel.T, more, head).T}
     return dataclasses.replace(config, vocab_size=size), grown
+
+
+def cut(config: ModelConfig, params: Any, size: int) -> tuple[ModelConfig, Any]:
+    """The first `size` rows of a model, of which a checkpoint may have more than its tokenizer has tokens.
+
+    Args:
+      config, params: of the model.
+      size: tokens that are kept, at most those that the model has.
+
+    Returns:
+      The config and the parameters of the smaller model; what did not change is shared.
+    """
+    if size == config.vocab_size:
+        return config, params
+    fewer = {**params, "embedding": params["embedding"][:size]}
+    if not config.tied:
+        fewer["head"] = {**params["head"], "kernel": params["head"]["kernel"][:, :size]}
+    return dataclasses.replace(config, vocab_size=size), fewer
 
 
 def _more_rows(table: Any, more: int, key: jax.Array) -> jax.Array:

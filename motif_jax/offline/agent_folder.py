@@ -73,8 +73,15 @@ class SavedAgent:
 
 def vocabulary_digest(tokenizer: TextTokenizer) -> str:
     """What tells a tokenizer's tokens from those of any other."""
-    texts = [tokenizer.decode([token]) for token in range(tokenizer.size)]
-    return digests.of_bytes(repr((texts, tuple(tokenizer.delimiters))).encode())
+    return _digest(_texts(tokenizer), tokenizer.delimiters)
+
+
+def _texts(tokenizer: TextTokenizer) -> list[str]:
+    return [tokenizer.decode([token]) for token in range(tokenizer.size)]
+
+
+def _digest(texts: list[str], delimiters: Delimiters) -> str:
+    return digests.of_bytes(repr((texts, tuple(delimiters))).encode())
 
 
 def vocabulary_of(task: TextTask) -> Vocabulary:
@@ -83,7 +90,8 @@ def vocabulary_of(task: TextTask) -> Vocabulary:
         delimiters = Delimiters(*range(learned, learned + len(Delimiters._fields)))
         return Vocabulary(learned + len(delimiters), delimiters, None)
     tokenizer = task.tokenizer()
-    return Vocabulary(tokenizer.size, tokenizer.delimiters, vocabulary_digest(tokenizer))
+    texts, delimiters = _texts(tokenizer), tokenizer.delimiters
+    return Vocabulary(tokenizer.size, delimiters, _digest(texts, delimiters), tuple(texts))
 
 
 def write(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +19,9 @@ from motif_jax.language.config import ModelConfig
 from motif_jax.language.making import Sizes
 from motif_jax.language.text import fetch
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
+from motif_jax.language.tokens import Tokenizer
 from motif_jax.offline import agent_folder
-from motif_jax.offline.agent_folder import SavedAgent
+from motif_jax.offline.agent_folder import TOKENIZER, SavedAgent
 from motif_jax.offline.text_objective import Objective
 from motif_jax.support.errors import UserError
 
@@ -78,7 +80,7 @@ def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> Mode
                 f"config.network.checkpoint={config.network.checkpoint}: must be None where the task's tokens are still to be learned; name those "
                 'of the model, --config.options=\'{"tokenizer": "FOLDER"}\''
             )
-        made = _of_checkpoint(config, tokens.size)
+        made = _of_checkpoint(config, tokens)
         if there is not None and any(getattr(made, size) != getattr(there, size) for size in _SIZES):
             raise UserError(
                 f"config.network.checkpoint={config.network.checkpoint}: has trunks of other sizes than config.initial names"
@@ -103,7 +105,7 @@ def _require_parts(config: ConfigDict, key: str, about: Mapping[str, Any], desig
         raise UserError(f"{said}, and has heads of another kind than config.method asks for")
 
 
-def _of_checkpoint(config: ConfigDict, size: int) -> ModelConfig:
+def _of_checkpoint(config: ConfigDict, tokens: Vocabulary) -> ModelConfig:
     folder = fetch(config.network.checkpoint, "network.checkpoint")
     settings = weights.settle_head(folder, configs.read(folder))
     configs.require_decoder(settings, "says")
@@ -111,12 +113,26 @@ def _of_checkpoint(config: ConfigDict, size: int) -> ModelConfig:
         raise UserError(
             f"config.network.checkpoint={config.network.checkpoint}: must be a decoder, it is {settings.architecture}"
         )
-    if settings.vocab_size > size:
-        raise UserError(
-            f"config.network.checkpoint={config.network.checkpoint}: has {settings.vocab_size} tokens, the task's tokenizer {size}: "
-            "must be a model of the same tokenizer without the delimiters"
-        )
-    return dataclasses.replace(settings, vocab_size=size)
+    _kept(config, folder, settings, tokens)
+    return dataclasses.replace(settings, vocab_size=tokens.size)
+
+
+def _kept(config: ConfigDict, folder: Path, settings: ModelConfig, tokens: Vocabulary) -> int:
+    """How many of a checkpoint's rows the trunks begin with: without those that only fill a table up which is larger than the task's.
+
+    Raises:
+      UserError: the table is larger, and the task's tokens are not the checkpoint's and the delimiters.
+    """
+    if settings.vocab_size <= tokens.size:
+        return settings.vocab_size
+    if (folder / TOKENIZER).is_file():
+        own = Tokenizer.read(folder, settings.vocab_size)
+        if tuple(own.pieces(range(own.size))) == tokens.texts[: own.size]:
+            return own.size
+    raise UserError(
+        f"config.network.checkpoint={config.network.checkpoint}: has {settings.vocab_size} rows of tokens, the task's tokenizer {tokens.size} "
+        f"tokens: must be a model with the same {TOKENIZER}, but for the delimiters"
+    )
 
 
 def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax.Array) -> Start:
@@ -137,9 +153,9 @@ def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax
     if config.network.checkpoint:
         folder = fetch(config.network.checkpoint, "network.checkpoint")
         settings = weights.settle_head(folder, configs.read(folder))
-        _, grown = vocabulary.extend(
-            settings, weights.load(folder, settings), tokens.size, jax.random.fold_in(key, 1)
-        )
+        kept = _kept(config, folder, settings, tokens)
+        cut = vocabulary.cut(settings, weights.load(folder, settings), kept)
+        _, grown = vocabulary.extend(*cut, tokens.size, jax.random.fold_in(key, 1))
         grown = jax.device_get(grown)
         params["trunks"] = dict.fromkeys(params["trunks"], grown)
         said["network"] = weights.digest(folder, below=True)

@@ -60,11 +60,13 @@ class Vocabulary(NamedTuple):
       size: number of tokens.
       delimiters: their numbers.
       digest: what tells the tokens from any others; None while they are still to be learned.
+      texts: what each token says alone, by its number; none while they are still to be learned.
     """
 
     size: int
     delimiters: Delimiters
     digest: str | None
+    texts: tuple[str, ...] = ()
 
 
 class TokenItem(NamedTuple):
