@@ -140,16 +140,45 @@ def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
     entries = sorted(colours | mixed)[:256]
     palette = Image.new("P", (1, 1))
     palette.putpalette([v for entry in entries for v in entry] + [0] * (768 - 3 * len(entries)))
-    images = [
+    images = (
         Image.fromarray(array).quantize(palette=palette, dither=Image.Dither.NONE)
         for array in _frames(film, steps, size)
-    ]
-    buffer = io.BytesIO()
-    duration = round(1000 / frames_per_second)
-    images[0].save(
-        buffer, "GIF", save_all=True, append_images=images[1:], duration=duration, loop=0, optimize=False
     )
-    return buffer.getvalue()
+    return _encoded(images, round(1000 / frames_per_second))
+
+
+def _encoded(images: Iterator[Any], duration: int) -> bytes:
+    """An animated GIF of images that share a palette, each shown so many milliseconds.
+
+    The bytes are those of Pillow's own `save`, which holds all frames until the last is there: of thousands a gigabyte.
+    Here three are held. Of each only what changed is stored; equal ones are one that is shown longer.
+    """
+    from PIL import GifImagePlugin, ImageChops
+
+    first = last = next(images)
+    parts, options, box, shown = [], {"loop": 0, "optimize": False}, None, duration
+
+    def write() -> None:
+        if box is None:
+            parts.extend(GifImagePlugin.getheader(last, info={**options, "duration": shown})[0])
+            parts.extend(GifImagePlugin.getdata(last, duration=shown))
+        else:
+            part = last.crop(box)
+            parts.extend(GifImagePlugin.getdata(part, box[:2], duration=shown, include_color_table=True))
+
+    for image in images:
+        changed = ImageChops.subtract_modulo(image, last).getbbox()
+        if changed is None:
+            shown += duration
+            continue
+        write()
+        last, box, shown = image, changed, duration
+    if box is None:  # a picture that does not move
+        buffer = io.BytesIO()
+        first.save(buffer, "GIF", duration=shown, **options)
+        return buffer.getvalue()
+    write()
+    return b"".join([*parts, b";"])
 
 
 def has_ffmpeg() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import subprocess
 import sys
@@ -70,6 +71,41 @@ def test_gif_shows_every_chosen_step():
     assert len(colours) > 10
     first = np.asarray(picture.convert("RGB"))
     assert first.std() > 5
+
+
+@pytest.mark.parametrize("chosen", [range(0, 60, 3), [7, 7, 8, 8, 8, 9], [5, 5, 5], [5], [5, 6]])
+def test_a_gif_has_the_bytes_that_pillow_writes(chosen):
+    given = []
+
+    def kept(images, duration):
+        given.append((list(images), duration))
+        return b""
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(movie, "_encoded", kept)
+        movie.gif(film(), list(chosen), 12.0)
+    [(images, duration)] = given
+    buffer = io.BytesIO()
+    options = {"duration": duration, "loop": 0, "optimize": False}
+    images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], **options)
+    assert movie.gif(film(), list(chosen), 12.0) == buffer.getvalue()
+
+
+def test_a_gif_holds_no_more_than_a_few_frames(monkeypatch):
+    shot, held = film(), []
+    whole, width, _ = movie.frame(shot, 0, 10).shape
+
+    def counted(*given):
+        gc.collect()
+        alive = [one for one in gc.get_objects() if isinstance(one, Image.Image)]
+        held.append(sum(one.size == (width, whole) for one in alive))
+        return frame(*given)
+
+    frame = movie.frame
+    monkeypatch.setattr(movie, "frame", counted)
+    movie.gif(shot, list(range(12)))
+    assert len(held) == 12
+    assert max(held) < 5
 
 
 def test_frames_show_the_screen():
