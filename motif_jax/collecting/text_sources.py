@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from motif_jax.envs.reddit import task as reddit
 from motif_jax.envs.scenes import task as scenes
 from motif_jax.envs.text import file_tokens, registry
 from motif_jax.support import seeds
+from motif_jax.support.interruption import StoppedError, never
 from motif_jax.support.progress import Progress
 
 
@@ -34,7 +35,13 @@ def made(options: Mapping[str, Any], folder: Path) -> list[str]:
 
 
 def prepared(
-    name: str, options: Mapping[str, Any], kind: str, policy: str, folder: Path, seed: int
+    name: str,
+    options: Mapping[str, Any],
+    kind: str,
+    policy: str,
+    folder: Path,
+    seed: int,
+    stopped: Callable[[], bool] = never,
 ) -> dict[str, Any]:
     """Makes what is missing in `folder`; returns the options of a task that reads it.
 
@@ -43,16 +50,20 @@ def prepared(
       kind, policy: of the dialogues.
       folder: where files go; what a start before has made stays.
       seed: of the tokenizer's dialogues.
+      stopped: whether to stop, asked between parts of what takes long.
 
     Raises:
       UserError: something cannot be read or scored.
+      StoppedError: it was asked to.
     """
     found = registry.make(name, options).prepare(kind, policy, folder)
-    found = _with_scores(name, found, kind, folder)
-    return text_tokens.with_tokenizer(name, found, kind, policy, folder, seed)
+    found = _with_scores(name, found, kind, folder, stopped)
+    return text_tokens.with_tokenizer(name, found, kind, policy, folder, seed, stopped)
 
 
-def _with_scores(name: str, options: dict[str, Any], kind: str, folder: Path) -> dict[str, Any]:
+def _with_scores(
+    name: str, options: dict[str, Any], kind: str, folder: Path, stopped: Callable[[], bool]
+) -> dict[str, Any]:
     """The options with a file of what is known and what judges say of all other recorded texts, where rewards depend on that."""
     task = registry.make(name, options)
     if not task.scored_by() or not (texts := task.texts_to_score(kind)):
@@ -62,12 +73,23 @@ def _with_scores(name: str, options: dict[str, Any], kind: str, folder: Path) ->
     path = folder / text_scores.FILE
     if not path.exists() or Path(options["scores"]) == path:
         with Progress(len(texts), "texts", "score") as progress:
-            text_scores.write(task, texts, folder, progress.update)
+            text_scores.write(task, texts, folder, progress.update, stopped)
     return {**options, "scores": str(path)}
 
 
-def listed(name: str, options: Mapping[str, Any], kind: str, policy: str, folder: Path) -> Path:
-    """The file in `folder` with all dialogues of a kind that has an end, written unless a start before has; order and number are the task's."""
+def listed(
+    name: str,
+    options: Mapping[str, Any],
+    kind: str,
+    policy: str,
+    folder: Path,
+    stopped: Callable[[], bool] = never,
+) -> Path:
+    """The file in `folder` with all dialogues of a kind that has an end, written unless a start before has; order and number are the task's.
+
+    Raises:
+      StoppedError: `stopped` said so before all were written.
+    """
     path = folder / DIALOGUES
     if path.exists():
         return path
@@ -78,6 +100,8 @@ def listed(name: str, options: Mapping[str, Any], kind: str, policy: str, folder
 
         def parts() -> Any:
             for first in range(0, count, size):
+                if stopped():
+                    raise StoppedError
                 rng = seeds.rng(0, "listed", first)
                 yield stream.sample(rng, min(size, count - first), first)
                 progress.update(min(first + size, count))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from motif_jax.envs.text import registry
 from motif_jax.envs.text.file_tokens import FILE
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import StoppedError, never
 
 _ARCHITECTURE = "gpt2"
 # Enough that more of them change few merges.
@@ -19,7 +20,13 @@ _DIALOGUES, _AT_A_TIME = 4096, 256
 
 
 def with_tokenizer(
-    name: str, options: Mapping[str, Any], kind: str, policy: str, folder: Path, seed: int
+    name: str,
+    options: Mapping[str, Any],
+    kind: str,
+    policy: str,
+    folder: Path,
+    seed: int,
+    stopped: Callable[[], bool] = never,
 ) -> dict[str, Any]:
     """Learns byte pairs into `folder`, where the task wants it and they are not there yet; returns the options that name them.
 
@@ -28,9 +35,11 @@ def with_tokenizer(
       kind, policy: of the dialogues that are learned from.
       folder: where tokenizer.json goes.
       seed: of the dialogues.
+      stopped: whether to stop, asked between parts of the dialogues.
 
     Raises:
       UserError: the task wants fewer tokens than bytes need.
+      StoppedError: it was asked to.
     """
     task = registry.make(name, options)
     size = task.learned_tokens()
@@ -42,7 +51,7 @@ def with_tokenizer(
         from motif_jax.playing import text_scores
 
         # What is said in games is paid on the way.
-        texts = _texts(text_scores.attach(task).stream(kind, policy), task.count(kind), seed)
+        texts = list(_texts(text_scores.attach(task).stream(kind, policy), task.count(kind), seed, stopped))
         byte_pairs.save(folder, byte_pairs.train(texts, _ARCHITECTURE, size), _ARCHITECTURE)
     return {**options, "tokenizer": str(folder)}
 
@@ -60,11 +69,15 @@ def require_size(name: str, size: int) -> None:
         )
 
 
-def _texts(stream: DialogueStream, count: int | None, seed: int) -> Iterator[str]:
+def _texts(
+    stream: DialogueStream, count: int | None, seed: int, stopped: Callable[[], bool]
+) -> Iterator[str]:
     rng = seeds.rng(seed, "tokenizer")
     for first in itertools.count(0, _AT_A_TIME):
         size = min(_AT_A_TIME, (_DIALOGUES if count is None else min(count, _DIALOGUES)) - first)
         if size <= 0:
             return
+        if stopped():
+            raise StoppedError
         for dialogue in stream.sample(rng, size, first):
             yield from dialogue.texts

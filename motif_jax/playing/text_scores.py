@@ -22,6 +22,7 @@ from motif_jax.envs.text.contract import Scorer, TextTask
 from motif_jax.support.config import compat
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
+from motif_jax.support.interruption import StoppedError, never
 
 FILE = "scores.json"
 RUDE, TOXIC = "rude", "toxic"
@@ -183,14 +184,30 @@ def attach(task: TextTask) -> TextTask:
     return task
 
 
-def write(task: TextTask, texts: Sequence[str], folder: Path, told: Callable[[int], None]) -> Path:
+def write(
+    task: TextTask,
+    texts: Sequence[str],
+    folder: Path,
+    told: Callable[[int], None],
+    stopped: Callable[[], bool] = never,
+) -> Path:
     """Scores texts into a file for the task's option `scores`, which says whose they are, beside what the task knows.
 
-    `told` hears how many are done.
+    Args:
+      task: whose scorer judges.
+      texts: that are judged.
+      folder: of the file.
+      told: hears how many are done.
+      stopped: whether to stop, asked before some texts each; what an annotator has answered stays in its store.
+
+    Raises:
+      StoppedError: it was asked to.
     """
     scorer = make(task)
     scores: dict[str, float] = {}
     for first in range(0, len(texts), _TOGETHER):
+        if stopped():
+            raise StoppedError
         part = texts[first : first + _TOGETHER]
         scores |= dict(zip(part, scorer(part), strict=True))
         told(len(scores))

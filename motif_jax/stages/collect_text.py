@@ -18,7 +18,7 @@ from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, parse_json, read_json
-from motif_jax.support.interruption import EXIT_CODE, Interruption
+from motif_jax.support.interruption import EXIT_CODE, Interruption, StoppedError
 
 # Everything that decides what is drawn, but for where servers are; only the number of workers may change besides.
 IDENTITY = (
@@ -111,16 +111,18 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     """Draws what is missing; returns the exit code of an interrupted stage when it was asked to stop."""
     config = _said(config)
     staging, meta = workdir / dialogues.STAGING, workdir / dialogues.META
-    with FolderLock(workdir):
+    with FolderLock(workdir), Interruption() as stop:
         run_folder.prepare(workdir, config, _identity(config), free=registry.FREE_OPTIONS)
         if meta.exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is whole: {_told(read_json(meta, 'remove it and collect anew'))}")
             return None
         task = _task(config)
-        options = text_sources.prepared(
-            config.task, task.options, config.kind, config.policy, workdir, config.seed
-        )
+        given = (config.task, task.options, config.kind, config.policy, workdir, config.seed)
+        try:
+            options = text_sources.prepared(*given, lambda: stop.requested)
+        except StoppedError:
+            return EXIT_CODE
         task = registry.make(config.task, options)
         # What cannot be read or drawn from is said here, before a process starts.
         task.stream(config.kind, config.policy)
@@ -140,10 +142,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             "config": _with_options(config, options),
             "facts": task.facts(config.kind),
         }
-        with Interruption() as stop:
-            finish = functools.partial(task.finish, config.kind)
-            if not dialogues.collect(plan, workdir, about, config.workers, stop, finish):
-                return EXIT_CODE
+        finish = functools.partial(task.finish, config.kind)
+        if not dialogues.collect(plan, workdir, about, config.workers, stop, finish):
+            return EXIT_CODE
         print(_told(read_json(meta, "collect anew")))
         return None
 

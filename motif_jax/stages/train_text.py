@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from motif_jax.support import config as checks
 from motif_jax.support import metrics, nonfinite, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock
-from motif_jax.support.interruption import EXIT_CODE, Interruption
+from motif_jax.support.interruption import EXIT_CODE, Interruption, StoppedError
 
 if TYPE_CHECKING:
     from motif_jax.offline.dialogue_data import Source
@@ -162,8 +163,12 @@ def _check_data(config: ConfigDict) -> None:
             dialogue_data.require_actions(config, tokenizer, parquet.read(path), plan, key)
 
 
-def _prepared(config: ConfigDict, workdir: Path) -> Source:
-    """Where dialogues are from, with all files that the task needs; of a kind that has an end they are written down first."""
+def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> Source:
+    """Where dialogues are from, with all files that the task needs; of a kind that has an end they are written down first.
+
+    Raises:
+      StoppedError: `stopped` said so meanwhile.
+    """
     from motif_jax.collecting import text_sources
     from motif_jax.offline import dialogue_data
     from motif_jax.playing import text_scores
@@ -172,11 +177,11 @@ def _prepared(config: ConfigDict, workdir: Path) -> Source:
     if source.path is not None:
         return source
     given = (config.task, source.options, config.kind, config.policy, workdir)
-    options = text_sources.prepared(*given, config.seed)
+    options = text_sources.prepared(*given, config.seed, stopped)
     source = source._replace(options=options, attach=text_scores.attach)
     if registry.make(config.task, options).endless(config.kind):
         return source
-    path = text_sources.listed(config.task, options, config.kind, config.policy, workdir)
+    path = text_sources.listed(config.task, options, config.kind, config.policy, workdir, stopped)
     return source._replace(path=path)
 
 
@@ -199,12 +204,18 @@ def run(config: ConfigDict, workdir: Path) -> int:
     from motif_jax.offline.trainer import OfflineTrainer, Settings
 
     with FolderLock(workdir):
-        with records.prepared(workdir, config, IDENTITY, _made(config, workdir), registry.FREE_OPTIONS):
-            source = _prepared(config, workdir)
+        made = _made(config, workdir)
+        with (
+            records.prepared(workdir, config, IDENTITY, made, registry.FREE_OPTIONS),
+            Interruption() as stop,
+        ):
+            try:
+                source = _prepared(config, workdir, lambda: stop.requested)
+            except StoppedError:
+                return EXIT_CODE
             settings = text_run.model_config(config, source)
             parallel = text_run.devices_of(config, settings)
-            with Interruption() as stop:
-                found = text_run.build(config, workdir, source, parallel, settings, lambda: stop.requested)
+            found = text_run.build(config, workdir, source, parallel, settings, lambda: stop.requested)
         if found is None or stop.requested:
             return EXIT_CODE
         task = found.task

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
 
+from motif_jax.annotation import lexicon
 from motif_jax.collecting import text_sources
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit import made_up
@@ -18,6 +21,7 @@ from motif_jax.playing import text_lineups, text_scores
 from motif_jax.stages import collect_text, evaluate_text, train_text
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import EXIT_CODE, StoppedError
 from tests.reward_fixtures import load_config
 
 ROWS = [
@@ -152,6 +156,51 @@ def test_scores_that_lack_some_are_completed(tmp_path, options):
     found = {"judge": "toxicity", "scores": {**known, "same words": 0, "you idiot": 2, "that is boring": 1}}
     assert json.loads((run / "scores.json").read_text()) == found
     assert parquet.read(run / "dialogues.parquet").returns().tolist() == [0, -5, 0]
+
+
+@pytest.mark.parametrize("stage", [collect_text, train_text])
+def test_asked_to_stop_while_comments_are_scored_a_run_goes_on_later(tmp_path, options, monkeypatch, stage):
+    """With a large model it takes hours: a job whose time is over is to be started again, and what it has heard is not asked again."""
+    name, run, asked = stage.__name__.split(".")[-1], tmp_path / "run", []
+    own = {"folder": options["folder"], "store": str(tmp_path / "store")}
+    config = load_config(name, "reddit" if stage is collect_text else "reddit_bc")
+    if stage is collect_text:
+        config.reddit.update({**own, "cutoff": -9.0, "vocab_size": 300})
+        config.workers = 1
+    else:
+        config.options = json.dumps({**own, "vocab_size": 300})
+    annotate = lexicon.LexiconAnnotator.annotate
+
+    def judge(self, questions):
+        asked.extend(question.id for question in questions)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return annotate(self, questions)
+
+    monkeypatch.setattr(lexicon.LexiconAnnotator, "annotate", judge)
+    monkeypatch.setattr(text_scores, "_TOGETHER", 1)
+    for start in range(1, 4):
+        assert stage.run(config, run) == EXIT_CODE
+        assert len(asked) == len({*asked}) == 2 * start
+        assert not (run / "scores.json").exists()
+    monkeypatch.setattr(lexicon.LexiconAnnotator, "annotate", annotate)
+    if stage is collect_text:
+        assert stage.run(config, run) is None
+        assert set(json.loads((run / "scores.json").read_text())["scores"]) == {*SCORES}
+
+
+def test_what_else_is_prepared_of_dialogues_stops_between_two_parts(tmp_path, options):
+    given = ("reddit", {**options, "vocab_size": 300}, "recorded", "recorded", tmp_path / "run")
+    for prepare in (
+        lambda: text_sources.prepared(*given, 0, lambda: True),
+        lambda: text_sources.listed(*given, lambda: True),
+    ):
+        with pytest.raises(StoppedError):
+            prepare()
+    assert not (tmp_path / "run/tokenizer.json").exists()
+    assert not (tmp_path / "run/dialogues.parquet").exists()
+    text_sources.listed("reddit", text_sources.prepared(*given, 0), *given[2:])
+    assert (tmp_path / "run/tokenizer.json").exists()
+    assert (tmp_path / "run/dialogues.parquet").exists()
 
 
 def test_what_is_made_for_a_run_is_never_the_file_that_is_given(tmp_path):
