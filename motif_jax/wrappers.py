@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, Self
 import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
-from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.rewards.load import encode
@@ -312,7 +311,7 @@ class VectorIntrinsicReward(VectorWrapper):
 
 def _as_trained(folder: str | Path) -> dict[str, Any]:
     """The arguments of the wrappers that pay what the agent in `folder` is paid."""
-    from motif_jax.playing import lineups
+    from motif_jax.playing import lineups, ratings
 
     lineup = lineups.open_lineup(lineups.of_folder(folder))
     if lineup.reward is None:
@@ -322,19 +321,19 @@ def _as_trained(folder: str | Path) -> dict[str, Any]:
         raise UserError(f"{folder}: the agent's reward reads more than the text")
     return {
         "reward": lambda texts: reward.lookup(_rows(texts)).values,
-        "terms": _terms(folder, lineup.reward),
+        "terms": _terms(folder, ratings.count_exponent(lineup.reward, lineup.spec)),
         "text": lineup.spec.text_field,
         "count": lineup.spec.count_field,
     }
 
 
-def _terms(folder: str | Path, reward: ConfigDict) -> Terms:
+def _terms(folder: str | Path, count_exponent: float) -> Terms:
     from motif_jax.online import settings
     from motif_jax.playing import agent_policy
 
     trained = settings.resolved(agent_policy.read_config(folder)).reward
     keys = "intrinsic_coefficient extrinsic_coefficient extrinsic_scale extrinsic_clip".split()
-    return Terms(count_exponent=reward.count_exponent, **{key: trained[key] for key in keys})
+    return Terms(count_exponent=count_exponent, **{key: trained[key] for key in keys})
 
 
 def _rows(texts: Sequence[bytes]) -> np.ndarray:

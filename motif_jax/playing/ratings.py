@@ -37,6 +37,7 @@ class EpisodeRater:
       count_exponent: beta.
 
     Attributes:
+      count_exponent: beta.
       fields: observation fields that the episodes must keep to be rated.
       description: the reward in one line for people.
     """
@@ -45,7 +46,7 @@ class EpisodeRater:
     description: str = ""
 
     def __init__(self, lookup: Callable[[np.ndarray], np.ndarray], count_exponent: float) -> None:
-        self._lookup, self._exponent = lookup, count_exponent
+        self._lookup, self.count_exponent = lookup, count_exponent
 
     def rate(self, record: PlayedEpisode) -> RatedEpisode:
         """Returns the reward of every step of `record`, which must have texts and the fields in `fields`."""
@@ -53,7 +54,7 @@ class EpisodeRater:
             raise ValueError("the episode has no texts to rate")
         uncounted = np.asarray(self._uncounted(record), np.float64)
         return RatedEpisode(
-            uncounted, uncounted / np.asarray(record.text_count, np.float64) ** self._exponent
+            uncounted, uncounted / np.asarray(record.text_count, np.float64) ** self.count_exponent
         )
 
     def _uncounted(self, record: PlayedEpisode) -> np.ndarray:
@@ -70,7 +71,7 @@ class ObservationRater(EpisodeRater):
     """
 
     def __init__(self, reward: Any, count_exponent: float) -> None:
-        self._of_observations, self._exponent = _observation_lookup(reward), count_exponent
+        self._of_observations, self.count_exponent = _observation_lookup(reward), count_exponent
         self.fields = reward.fields
 
     def _uncounted(self, record: PlayedEpisode) -> np.ndarray:
@@ -100,6 +101,11 @@ def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.
     return compute
 
 
+def count_exponent(config: Any, spec: Any) -> float:
+    """That of the reward of `config` where the task of `spec` shows counts; elsewhere 0, as in training: g is paid as it is."""
+    return 0.0 if spec.count_field is None else float(config.count_exponent)
+
+
 def load_rater(config: Any, spec: Any) -> EpisodeRater:
     """Loads the reward of `config` (dir, step, normalise, quantile, count_exponent, two_decimals) for episodes of `spec`.
 
@@ -110,10 +116,11 @@ def load_rater(config: Any, spec: Any) -> EpisodeRater:
 
     reward = rewards.load_intrinsic(config, spec, config.get("two_decimals"))
     assert reward is not None
+    exponent = count_exponent(config, spec)
     if reward.in_step is not None:
-        rater: EpisodeRater = ObservationRater(reward, config.count_exponent)
+        rater: EpisodeRater = ObservationRater(reward, exponent)
     else:
-        rater = EpisodeRater(lambda texts: reward.lookup(texts).values, config.count_exponent)
+        rater = EpisodeRater(lambda texts: reward.lookup(texts).values, exponent)
     rater.description = reward.description or config.kind
     return rater
 
@@ -148,7 +155,7 @@ class LiveRater:
         from motif_jax import rewards
         from motif_jax.rewards.load import open_reward
 
-        self.count_exponent = float(config.count_exponent)
+        self.count_exponent = count_exponent(config, spec)
         self._known: dict[bytes, TextReward] = {}
         # What no normalisation belongs to is paid as it is.
         raw, self._normalise, self._pay = config, _as_it_is, _as_it_is

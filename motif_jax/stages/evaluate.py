@@ -137,10 +137,10 @@ class _Player:
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
         self._lineup = lineups.open_lineup(config, _pinned(workdir))
-        rater, given = self._lineup.rater, self._lineup.reward
+        rater = self._lineup.rater
         self.reward = "none"
-        if rater is not None and given is not None:
-            self.reward = f"{rater.description}, count exponent {given.count_exponent:g}"
+        if rater is not None:
+            self.reward = f"{rater.description}, count exponent {rater.count_exponent:g}"
         field = self._lineup.spec.expert_field if config.bot_agreement else None
         self._expert = () if field is None else (field,)
         self.plan = {**self._lineup.plan, "greedy": bool(config.greedy), "seed": config.seed}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax import agents, rewards
+from motif_jax import agents, rewards, wrappers
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
@@ -126,6 +126,27 @@ def test_a_folder_with_the_name_of_a_policy_is_a_folder(runs, tmp_path, monkeypa
         assert not who.policy.in_workers
     with pytest.raises(UserError, match="random: no agent of a run plays here"):
         agents.Agent("random", lineups.open_lineup(evaluate_config()), 0)
+
+
+def test_a_task_without_counts_pays_what_its_training_paid(runs, tmp_path):
+    task = {"environment.name": "tests.toys:Talker", "reward.count_exponent": 3.0}
+    agent = agent_run(tmp_path / "agent", runs / "text", **task)
+    who = lineups.open_lineup(evaluate_config(policy=agent))
+    assert who.reward.count_exponent == 3.0
+    texts = np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
+    count = np.arange(len(texts))
+    record = PlayedEpisode(0, 0, count, count, 1, {}, texts, count, 1 + count)
+    rated = who.rater.rate(record)
+    assert rated.uncounted.any()
+    np.testing.assert_array_equal(rated.discounted, rated.uncounted)
+    assert who.live_rater().count_exponent == 0
+    env = wrappers.IntrinsicReward.of_agent(agents.load(agent).make_env(), agent)
+    env.reset(seed=0)
+    parts = [env.step(0)[-1]["reward_parts"] for _ in range(29)]
+    assert any(part["visits"] > 1 and part["intrinsic"] for part in parts)
+    assert [part["counted"] for part in parts] == [part["intrinsic"] for part in parts]
+    counted = agent_run(tmp_path / "counted", runs / "text")
+    assert lineups.open_lineup(evaluate_config(policy=counted)).live_rater().count_exponent == 3
 
 
 def test_the_threshold_is_rounded_where_the_agents_was(runs, tmp_path):
