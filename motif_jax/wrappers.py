@@ -212,7 +212,7 @@ class IntrinsicReward(gymnasium.Wrapper):
         Raises:
           UserError: no agent there, one without intrinsic reward, or whose reward reads more than the text.
         """
-        return cls(env, **_as_trained(folder))
+        return cls(env, **_as_trained(folder, env.observation_space))
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Starts an episode."""
@@ -268,7 +268,7 @@ class VectorIntrinsicReward(VectorWrapper):
     @classmethod
     def of_agent(cls, env: VectorEnv, folder: str | Path) -> Self:
         """See `IntrinsicReward.of_agent`."""
-        return cls(env, **_as_trained(folder))
+        return cls(env, **_as_trained(folder, env.observation_space))
 
     def _see(self, observations: Any, columns: Sequence[int]) -> None:
         texts, counts = self._reader.text(observations), self._reader.count(observations)
@@ -309,8 +309,8 @@ class VectorIntrinsicReward(VectorWrapper):
         return observations, parts.total, terminated, truncated, infos
 
 
-def _as_trained(folder: str | Path) -> dict[str, Any]:
-    """The arguments of the wrappers that pay what the agent in `folder` is paid."""
+def _as_trained(folder: str | Path, shown: gymnasium.Space) -> dict[str, Any]:
+    """The arguments of the wrappers that pay what the agent in `folder` is paid; counts that are not among what is `shown` they make."""
     from motif_jax.playing import lineups, ratings
 
     lineup = lineups.open_lineup(lineups.of_folder(folder))
@@ -319,11 +319,12 @@ def _as_trained(folder: str | Path) -> dict[str, Any]:
     reward = rewards.load_intrinsic(lineup.reward, lineup.spec, lineup.reward.get("two_decimals"))
     if reward is None or reward.in_step is not None:
         raise UserError(f"{folder}: the agent's reward reads more than the text")
+    count = lineup.spec.count_field
     return {
         "reward": lambda texts: reward.lookup(_rows(texts)).values,
         "terms": _terms(folder, ratings.count_exponent(lineup.reward, lineup.spec)),
         "text": lineup.spec.text_field,
-        "count": lineup.spec.count_field,
+        "count": count if isinstance(shown, gymnasium.spaces.Dict) and count in shown.spaces else None,
     }
 
 

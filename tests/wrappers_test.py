@@ -200,6 +200,36 @@ def test_an_episode_is_paid_as_evaluation_rates_it(agent: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_agents_reward_is_paid_in_environments_that_show_no_counts(agent: Path) -> None:
+    """The same episode with the field that has them and without, and NLE's own environment."""
+    import nle  # noqa: F401 (registers its environments)
+    from gymnasium.wrappers import FilterObservation
+
+    from motif_jax import agents
+
+    def own() -> gymnasium.Env:
+        return agents.load(agent).make_env()
+
+    paid = []
+    for env in (own(), FilterObservation(own(), ("message",))):
+        wrapped = wrappers.IntrinsicReward.of_agent(env, agent)
+        wrapped.reset(seed=3)
+        paid.append([wrapped.step(step % 9)[-1]["reward_parts"] for step in range(40)])
+        wrapped.close()
+    assert paid[0] == paid[1]
+    assert max(part["visits"] for part in paid[0]) > 1
+    for env in (
+        wrappers.IntrinsicReward.of_agent(gymnasium.make("NetHackScore-v0"), agent),
+        wrappers.VectorIntrinsicReward.of_agent(
+            SyncVectorEnv([lambda: gymnasium.make("NetHackScore-v0")]), agent
+        ),
+    ):
+        env.reset(seed=1)
+        assert "reward_parts" in env.step(env.action_space.sample())[-1]
+        env.close()
+
+
+@pytest.mark.slow
 def test_an_agent_acts_for_one_and_for_many(agent: Path) -> None:
     from motif_jax import agents
 
