@@ -179,8 +179,18 @@ def play(
 
     Yields:
       `PlayedEpisode`: index, seed, actions [T], rewards [T], end, info, texts, values [T], log_probs [T], fields.
+
+    Raises:
+      UserError: as in `load`, or a number or field that cannot be.
     """
+    workers = default_workers() if workers is None else workers
+    for name, number, least in (("episodes", episodes, 0), ("workers", workers, 1)):
+        if number < least:
+            raise UserError(f"{name}={number}: must be at least {least}")
     lineup = lineups.open_lineup(lineups.of_folder(folder, str(checkpoint), environment, reward=False))
-    how = How(workers or default_workers(), keep_fields=tuple(keep_fields), greedy=greedy)
+    if unknown := sorted(set(keep_fields) - set(lineup.spec.observation)):
+        shown = ", ".join(sorted(lineup.spec.observation))
+        raise UserError(f"keep_fields: {lineup.environment} has no {', '.join(unknown)}: it has {shown}")
+    how = How(workers, keep_fields=tuple(keep_fields), greedy=greedy)
     numbers = [seeds.derive(seed, "evaluate", index) for index in range(episodes)]
     return play_episodes(lineup.environment, lineup.options, numbers, lineup.policy, how)

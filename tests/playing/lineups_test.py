@@ -128,6 +128,17 @@ def test_a_folder_with_the_name_of_a_policy_is_a_folder(runs, tmp_path, monkeypa
         agents.Agent("random", lineups.open_lineup(evaluate_config()), 0)
 
 
+def test_episodes_that_cannot_be_played_are_refused_in_a_line(runs, tmp_path):
+    agent = agent_run(tmp_path / "agent", runs / "text")
+    said = r"keep_fields: Recall-v0 has no glyphs, mood: it has features, sign, sign_count"
+    with pytest.raises(UserError, match=said):
+        agents.play(agent, 1, keep_fields=("sign", "mood", "glyphs"))
+    with pytest.raises(UserError, match=r"workers=0: must be at least 1"):
+        agents.play(agent, 1, workers=0)
+    with pytest.raises(UserError, match=r"episodes=-1: must be at least 0"):
+        agents.play(agent, -1)
+
+
 def test_a_task_without_counts_pays_what_its_training_paid(runs, tmp_path):
     task = {"environment.name": "tests.toys:Talker", "reward.count_exponent": 3.0}
     agent = agent_run(tmp_path / "agent", runs / "text", **task)
