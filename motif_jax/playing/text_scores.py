@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +16,7 @@ from ml_collections import ConfigDict
 from motif_jax.annotation import annotator as annotators
 from motif_jax.annotation import defaults, lexicon
 from motif_jax.annotation.annotator import Annotator, Question
+from motif_jax.annotation.answer_index import AnswerIndex
 from motif_jax.annotation.prompts import FOLDER
 from motif_jax.annotation.questions import QuestionHasher
 from motif_jax.annotation.store import AnswerStore, StoredAnswer, cost_fields
@@ -73,6 +76,10 @@ class Toxicity:
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
         self._known: dict[tuple[str, str], float] = {}
+        self._hashers: dict[str, QuestionHasher] = {}
+        # A reply at a time would read the whole store for each. Environments may ask from several threads.
+        self._index, self._lock = AnswerIndex(options["store"]), threading.Lock()
+        weakref.finalize(self, self._index.close)
 
     def __call__(self, texts: Sequence[str]) -> list[float]:
         """See `Scorer`."""
@@ -86,6 +93,9 @@ class Toxicity:
             return 2.0
         return 1.0 if rude > 0.5 else 0.0
 
+    def _annotator(self, goal: str) -> Annotator:
+        return annotators.make_annotator(annotator_config(self._options, goal), SINGLE)
+
     def _shares(self, goal: str, texts: Sequence[str]) -> dict[str, float]:
         """Text -> probability of yes."""
         new = [text for text in texts if (goal, text) not in self._known]
@@ -94,14 +104,17 @@ class Toxicity:
         return {text: self._known[goal, text] for text in texts}
 
     def _judged(self, goal: str, texts: Sequence[str]) -> dict[str, float]:
-        annotator = annotators.make_annotator(annotator_config(self._options, goal), SINGLE)
-        hasher = QuestionHasher(annotator.identity)
+        if goal not in self._hashers:
+            self._hashers[goal] = QuestionHasher(self._annotator(goal).identity)
+        hasher = self._hashers[goal]
         questions = [Question(hasher.items((text,), SINGLE), (text,), SINGLE) for text in texts]
-        with closing(AnswerStore(self._options["store"])) as store:
-            found = store.find({question.id for question in questions})
-            missing = [question for question in questions if question.id not in found]
-            if missing:
-                found |= dict(_asked(annotator, missing, store))
+        with self._lock:
+            there = {question.id: self._index.get(question.id) for question in questions}
+        found = {key: answer for key, answer in there.items() if answer is not None}
+        missing = [question for question in questions if question.id not in found]
+        if missing:
+            with closing(AnswerStore(self._options["store"])) as store:
+                found |= dict(_asked(self._annotator(goal), missing, store))
         return {
             question.items[0]: _share(goal, found[question.id], question.items[0]) for question in questions
         }

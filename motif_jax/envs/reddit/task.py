@@ -275,14 +275,14 @@ class Reddit(TextTask):
         if self.options["reward"] == "none":
             return [0.0] * len(texts)
         missing = list(dict.fromkeys(text for text in texts if text not in self._known))
-        known = dict(self._known)
+        new: dict[str, float] = {}
         if missing:
             if self._scorer is None:
                 raise UserError(
                     f"config.{self.name}.scores={self.options['scores']}: has no score of {missing[0][:40]!r}, and nothing here scores it"
                 )
-            known |= dict(zip(missing, self._scorer(missing), strict=True))
-        found = [float(known[text]) for text in texts]
+            new = dict(zip(missing, self._scorer(missing), strict=True))
+        found = [float(new[text] if text in new else self._known[text]) for text in texts]
         if self.options["reward"] == "toxicity_noised":
             return [
                 2.0 * self._draw(text).integers(2) if score == 1 else score
