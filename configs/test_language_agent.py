@@ -44,7 +44,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.confidence = 0.95  # of the intervals
 
     training = resources.config("train_language_agent")
-    # Where a policy that is no agent run plays; an agent keeps the options of its training.
+    # Where a policy that is no agent run plays; an agent keeps the options of its training, on another level without kind and distractors.
     config.environment = training.environment
     config.environment.name = placeholder(str)  # None: the agent's, or BabyAI-MixedTrainLocal-v0
     config.network = training.network  # of zero_shot

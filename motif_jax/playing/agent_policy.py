@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms import finite
 from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.online import agent_checkpoints, agent_networks, reward_choice, settings
@@ -201,7 +202,8 @@ def load(
     """
     config = read_config(folder)
     trained_on, options = environment_of(config)
-    spec = registry.spec(environment or trained_on, **options)
+    there = environment or trained_on
+    spec = registry.spec(there, **catalogue.options_elsewhere(options, trained_on, there))
     _check_actions(spec, registry.spec(trained_on, **options), f"{folder} plays {trained_on}", environment)
     network = agent_networks.make(config, spec)
     params, step = restore(folder, checkpoint, network)

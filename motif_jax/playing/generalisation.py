@@ -221,9 +221,8 @@ def place_of(
     environment = test.level or base.environment
     options = {**base.options, **test.options}
     if test.level is not None:
-        # Of the base's level alone.
-        options.pop("kind", None)
-        options.pop("distractors", None)
+        for name in catalogue.OF_ONE_LEVEL:
+            options.pop(name, None)
         options |= language_options(base)
     if "tokenizer" in options:
         own = options["prompt_tokens"]

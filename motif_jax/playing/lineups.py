@@ -10,6 +10,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.playing import policies
 from motif_jax.playing.ratings import EpisodeRater, LiveRater, load_rater
@@ -305,5 +306,6 @@ def _options_in(name: str, trained_on: str, options: dict[str, Any], folder: str
     allowed = f"{trained_on}, or of its kind, with the same fields and actions: {folder} was trained on {trained_on}"
     # Another family need not take these options.
     same = bool(trained.family) and registry.spec(name).family == trained.family
+    options = catalogue.options_elsewhere(options, trained_on, name)
     checks.require(same and registry.spec(name, **options).fits(trained), "environment.name", name, allowed)
     return options

@@ -191,7 +191,8 @@ def _trained(config: ConfigDict, pinned: int | None) -> Player:
     checks.require(spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}")
     _refuse_other_options(config, folder)
     if config.environment.name is not None:
-        options |= language_options(Place(name, options))
+        spoken = language_options(Place(name, options))
+        options = catalogue.options_elsewhere(options, name, config.environment.name) | spoken
         name = config.environment.name
     network = agent_networks.make(trained, spec)
     params, step = agent_policy.restore(folder, which if pinned is None else str(pinned), network)

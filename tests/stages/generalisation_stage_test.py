@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.playing import generalisation
+from motif_jax.playing import generalisation, lineups
 from motif_jax.playing import tested as players
 from motif_jax.playing.generalisation import BASE
 from motif_jax.reports import generalisation_files
-from motif_jax.stages import test_language_agent
+from motif_jax.stages import collect_trajectories, test_language_agent
 from motif_jax.support.errors import UserError
 from tests.language import talkers
 from tests.playing import level_agents
 from tests.processes import wait_until
 from tests.reward_fixtures import REPOSITORY, command, environment, load_config, run_stage
 
-LOCAL = "BabyAI-GoToLocal-v0"
+LOCAL, MIXED = "BabyAI-GoToLocal-v0", "BabyAI-MixedTrainLocal-v0"
 
 
 def settings(**overrides):
@@ -143,6 +143,24 @@ def test_an_agent_that_was_trained_anew_is_not_tested_on(tmp_path):
     level_agents.write(tmp_path / "agent", seed=1)
     with pytest.raises(UserError, match=r"agent has another checkpoint than when .* was begun"):
         test_language_agent.check(config, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
+@pytest.mark.parametrize(("level", "option", "value"), [(MIXED, "kind", "goto"), (LOCAL, "distractors", 4)])
+def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path, level, option, value):
+    trained = {"environment__name": level, f"environment__babyai_text__{option}": value}
+    agent = level_agents.write(tmp_path / "agent", **trained)
+    for other, left in ((level, {value}), ("BabyAI-GoToRedBallGrey-v0", set()), (None, {value})):
+        config = load_config("test_language_agent")
+        config.policy, config.environment.name = agent, other
+        base = players.open_player(config).base
+        assert (base.environment, {base.options.get(option)} - {None}) == (other or level, left)
+        lineup = lineups.open_lineup(lineups.of_folder(agent, environment=other))
+        assert (lineup.environment, {lineup.options.get(option)} - {None}) == (other or level, left)
+        collecting = load_config("collect_trajectories")
+        collecting.policy, collecting.environment.name = agent, other
+        collect_trajectories.check(collecting, tmp_path / "none")
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ HELD_OUT = ("yellow box", "red key", "green ball")
 # The seventh action of minigrid changes nothing; whatever is listed beyond the sixth becomes it.
 ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle")
 NO_EFFECT = 6
+# Options that another level need not take.
+OF_ONE_LEVEL = ("kind", "distractors")
 ENGLISH, FRENCH = "english", "french"
 LANGUAGES = (ENGLISH, FRENCH)
 
@@ -102,3 +105,10 @@ def find(name: str) -> Level | None:
     if name in LEVELS:
         return LEVELS[name]
     return Level(name, {}) if name in minigrid_levels() else None
+
+
+def options_elsewhere(options: Mapping[str, Any], level: str, other: str) -> dict[str, Any]:
+    """`options` of the environment `level` for `other`: of another level without those of one level alone."""
+    if level == other or not level.startswith(PREFIX):
+        return dict(options)
+    return {key: value for key, value in options.items() if key not in OF_ONE_LEVEL}
