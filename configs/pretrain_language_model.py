@@ -102,7 +102,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # End when the loss on held-out text was no better for so many evaluations, and use the best; 0: never.
     config.early_stopping = ConfigDict({"patience": 0})
     config.keep_checkpoints = 2  # the newest, besides the best
-    config.num_devices = placeholder(int)  # of this machine; None: all
+    # Of this machine; None: all. With dropout a run goes on with as many alone.
+    config.num_devices = placeholder(int)
     # For what does not fit one device: parameters and optimiser are split over fsdp x tensor of the devices, and batches over
     # the others and fsdp (docs/language.md). 1 and 1: every device holds all.
     config.sharding = ConfigDict({"fsdp": 1, "tensor": 1})

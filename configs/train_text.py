@@ -144,7 +144,8 @@ def _base() -> ConfigDict:
     config.dropout = 0.1  # share left out while training
     config.dtype = "float32"  # of the computation: 'bfloat16'; parameters, optimiser and losses are float32
     config.remat = False  # compute activations again in the backward pass instead of keeping them
-    # Positions whose numbers of all tokens (logits, Qs) are there at once; None: all of a micro-batch.
+    # Positions whose numbers of all tokens (logits, Qs) are there at once; None: all of a micro-batch. Heads draw
+    # dropout by it, so a run keeps it.
     config.logits_chunk = placeholder(int)
     config.lora = ConfigDict()
     # Of layers with low-rank additions, '*/attention/query,*/attention/value': trunks stay, these and the heads are learned; empty: all is.
@@ -154,7 +155,8 @@ def _base() -> ConfigDict:
     # End when the loss on held-out dialogues was no better for so many evaluations, and use the best; 0: never.
     config.early_stopping = ConfigDict({"patience": 0})
     config.keep_checkpoints = 2  # the newest, besides the best
-    config.num_devices = placeholder(int)  # of this machine; None: all
+    # Of this machine; None: all. With dropout a run goes on with as many alone.
+    config.num_devices = placeholder(int)
     # For what does not fit one device: parameters and optimiser are split over fsdp x tensor of the devices, and batches over
     # the others and fsdp (docs/language.md). 1 and 1: every device holds all.
     config.sharding = ConfigDict({"fsdp": 1, "tensor": 1})

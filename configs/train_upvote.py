@@ -64,7 +64,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # End when the loss on held-out comments was no better for so many evaluations, and use the best; 0: never.
     config.early_stopping = ConfigDict({"patience": 0})
     config.keep_checkpoints = 2  # the newest, besides the best
-    config.num_devices = placeholder(int)  # of this machine; None: all
+    # Of this machine; None: all. With dropout a run goes on with as many alone.
+    config.num_devices = placeholder(int)
     config.chunk_steps = 4  # optimiser steps of one program
     # Of float32 matrix products: 'highest', or 'default', which on recent GPUs rounds their factors to TF32 (10 bits).
     config.matmul_precision = "default"

@@ -15,7 +15,7 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import dropout, training
 from motif_jax.language.adapting import Adaptation
 from motif_jax.language.training import Batch, Sums, TrainState
-from motif_jax.offline.task import Evaluation, Position, Task, diverged
+from motif_jax.offline.task import Evaluation, Position, Task, diverged, drawn_by
 from motif_jax.offline.text_batches import TextBatches
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
@@ -54,7 +54,8 @@ class LanguageTask(Task):
             config.evaluate_every,
             config.chunk_steps,
         )
-        self.digests, self.source = digests, config.tokens or config.texts
+        self.digests = {**digests, **drawn_by(len(parallel.devices), adaptation.dropout)}
+        self.source = config.tokens or config.texts
         self.remedy = (
             f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g}) or with "
             "--config.optimizer.max_gradient_norm=1"

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from motif_jax.offline.task import Evaluation, Position, Task
+from motif_jax.offline.task import DEVICES, Evaluation, Position, Task
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
@@ -195,7 +195,14 @@ def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) ->
 
 def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str, str], source: str) -> None:
     before = place["digests"]
-    known = [name for name in sorted({*before, *now}) if name in before or not name.startswith(FILE_OF)]
+    count, here = before.get(DEVICES), now.get(DEVICES)
+    if count is not None and here is not None and count != here:
+        raise UserError(
+            f"{workdir} was trained on {count} devices, config.num_devices takes {here} here, and each draws what dropout leaves out: let the "
+            f"process see {count} of them (CUDA_VISIBLE_DEVICES) to continue, or choose another --workdir"
+        )
+    later = (FILE_OF, DEVICES)
+    known = [name for name in sorted({*before, *now}) if name in before or not name.startswith(later)]
     changed = [name for name in known if before.get(name) != now.get(name)]
     if changed:
         raise UserError(

@@ -14,6 +14,14 @@ from motif_jax.algorithms.finite import named_leaves
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
+# Beside the digests of what is read: how many devices draw what dropout leaves out, each draws its own. Runs did not always have it.
+DEVICES = "number of devices"
+
+
+def drawn_by(devices: int, dropout: bool) -> dict[str, str]:
+    """What a task's digests say of its devices: their number where `dropout` is on, as its draws depend on that; else nothing."""
+    return {DEVICES: str(devices)} if dropout else {}
+
 
 @dataclasses.dataclass
 class Position:

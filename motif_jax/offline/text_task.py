@@ -17,7 +17,7 @@ from motif_jax.algorithms.implicit_q import Counts, TextBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import dropout, training
 from motif_jax.language.targets import Following, follow
-from motif_jax.offline.task import Evaluation, Position, Task, diverged
+from motif_jax.offline.task import Evaluation, Position, Task, diverged, drawn_by
 from motif_jax.offline.text_objective import Objective, Part, Terms
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
@@ -85,7 +85,9 @@ class TextTraining(Task):
         self.config, self.objective, self.parallel = config, objective, parallel
         self._learned, self._target, self._frozen, self._train = learned, target, frozen, train
         self.steps, self.steps_per_epoch = config.max_steps, config.evaluate_every
-        self.chunk_steps, self.digests, self.source = config.chunk_steps, digests, source
+        draws = objective.dropout and not objective.rule.proposes
+        self.digests = {**digests, **drawn_by(len(parallel.devices), draws)}
+        self.chunk_steps, self.source = config.chunk_steps, source
         self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
         self.optimizer = schedules.make_optimizer(config.optimizer, config.max_steps, schedules.matrices)
         self._schedule = schedules.make_schedule(config.optimizer, config.max_steps)

@@ -21,7 +21,7 @@ from motif_jax.language import dropout, training
 from motif_jax.language.text_scorer import ScorerNetwork
 from motif_jax.language.tokens import bucket
 from motif_jax.language.training import Sums, TrainState
-from motif_jax.offline.task import Evaluation, Position, Task, diverged
+from motif_jax.offline.task import Evaluation, Position, Task, diverged, drawn_by
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
 
@@ -117,7 +117,8 @@ class UpvoteTask(Task):
         self.config, self.network, self.parallel = config, network, parallel
         self._learned, self._frozen, self._train = learned, frozen, train
         self.steps, self.steps_per_epoch = config.max_steps, config.evaluate_every
-        self.chunk_steps, self.digests = config.chunk_steps, digests
+        self.digests = {**digests, **drawn_by(len(parallel.devices), config.dropout > 0)}
+        self.chunk_steps = config.chunk_steps
         self.source = config.reddit.folder or "made-up comments"
         self.remedy = f"a smaller --config.optimizer.learning_rate (it is {config.optimizer.learning_rate:g})"
         self.optimizer = schedules.make_optimizer(config.optimizer, config.max_steps, schedules.matrices)

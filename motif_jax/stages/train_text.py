@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # What decides the course of a training: a run continues only with the same values.
 IDENTITY = (
     "stage seed task options data kind policy held_out filter token_reward method loss network initial max_len length_buckets batch_size "
-    "accumulate average max_steps evaluate_every evaluation_batches chunk_steps optimizer dropout lora dtype early_stopping num_devices "
+    "accumulate average max_steps evaluate_every evaluation_batches chunk_steps optimizer dropout logits_chunk lora dtype early_stopping num_devices "
     "sharding compat candidates.count candidates.max_tokens candidates.together candidates.temperature candidates.top_k candidates.top_p"
 ).split()
 

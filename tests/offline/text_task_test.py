@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from motif_jax.algorithms import implicit_q
 from motif_jax.algorithms.implicit_q import Counts
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language.targets import Following
+from motif_jax.offline.task import DEVICES
 from motif_jax.offline.text_objective import Part
 from motif_jax.offline.text_task import TextTraining
 from tests.offline.text_objective_test import batch_of, objective_of, parameters
@@ -30,6 +32,17 @@ class Nothing:
 
     def whole(self, most: int) -> list[Any]:
         return []
+
+
+def test_the_number_of_devices_is_kept_where_dropout_follows_from_it() -> None:
+    objective, given = objective_of("bc"), (Following(), Nothing(), Nothing())
+    config = load_config("train_text", "wordle_bc")
+    for dropout, found in ((False, None), (True, "2")):
+        made = dataclasses.replace(objective, dropout=dropout)
+        parallel = DataParallel(jax.local_devices()[:2])
+        task = TextTraining(config, made, {}, {}, {}, *given, parallel, {"train": "some"}, "none")
+        assert task.digests.get(DEVICES) == found
+        assert task.digests["train"] == "some"
 
 
 @pytest.mark.slow

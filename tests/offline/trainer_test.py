@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.offline.task import epoch_order
+from motif_jax.offline.task import drawn_by, epoch_order
 from motif_jax.offline.trainer import OfflineTrainer, Settings, make_train_steps
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
@@ -231,6 +231,24 @@ def test_a_folder_that_lacks_the_digest_of_a_file_goes_on_and_has_it_then(tmp_pa
         run(12, **{"file of words": "others"})
     with pytest.raises(UserError, match="was trained on other the words than a text has now"):
         run(12, **{"file of words": "some", "the words": "any"})
+
+
+def test_a_run_with_dropout_goes_on_with_as_many_devices_alone(tmp_path):
+    """Those that the machine has may be others in the next start; a run from before their number was kept goes on."""
+
+    def run(steps, devices, dropout=True):
+        trainer = make()
+        trainer.task.steps, trainer.task.steps_per_epoch = steps, 4
+        trainer.task.digests = {**trainer.task.digests, **drawn_by(devices, dropout)}
+        return trainer.run(tmp_path)
+
+    assert run(4, 2, dropout=False)
+    assert run(8, 2)
+    with pytest.raises(
+        UserError, match=r"was trained on 2 devices, config\.num_devices takes 3 here.*dropout"
+    ):
+        run(12, 3)
+    assert run(12, 2)
 
 
 def test_an_order_is_of_its_seed_and_epoch():

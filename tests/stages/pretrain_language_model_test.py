@@ -20,7 +20,7 @@ from motif_jax.language import folder as folders
 from motif_jax.language import masked_head, training
 from motif_jax.language.adapting import Adaptation
 from motif_jax.offline import language_run, language_task
-from motif_jax.offline.task import Position
+from motif_jax.offline.task import DEVICES, Position
 from motif_jax.offline.trainer import OfflineTrainer
 from motif_jax.stages import pretrain_language_model as stage
 from motif_jax.stages import report
@@ -214,6 +214,10 @@ def test_micro_batches_and_devices_take_the_same_steps(text: Path, tmp_path: Pat
         )
         return np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(change)]), jax.device_get(numbers)
 
+    drawn = language_run.build(
+        config_of(text, num_devices=1, dropout=0.1), tmp_path / "drawn", DataParallel(jax.local_devices()[:1])
+    )
+    assert drawn.task.digests[DEVICES] == "1"
     change, numbers = after("whole", 1)
     other, others = after("parts", 2, accumulate=2)
     assert np.linalg.norm(other - change) < 1e-3 * np.linalg.norm(change)

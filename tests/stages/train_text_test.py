@@ -183,6 +183,10 @@ def test_a_filter_that_leaves_nothing_leaves_the_folder_to_a_corrected_command(
     run_folder.prepare(folder, right, stage.IDENTITY)
     with pytest.raises(UserError, match=r"filter\.cutoff"):
         stage.run(wrong, folder)
+    # Heads draw their dropout a chunk at a time.
+    right.logits_chunk = 7
+    with pytest.raises(UserError, match=r"logits_chunk: None before, 7 now"):
+        stage.check(right, folder)
     assert (folder / "config.json").exists()
 
 

@@ -19,11 +19,14 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_scorer import LIKED, ScorerNetwork, TextScorer
 from motif_jax.language.tokens import Tokenizer
 from motif_jax.offline import upvote_run
+from motif_jax.offline.task import DEVICES
 from motif_jax.playing import text_scores
 from motif_jax.published import upvote_model
 from motif_jax.stages import import_ilql
 from motif_jax.stages import train_upvote as stage
 from motif_jax.support import resources
+from motif_jax.support.checkpoint_items import JSON
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests import torch_files
 from tests.processes import killed
@@ -117,6 +120,9 @@ def test_killed_at_any_place_it_ends_with_the_same_bits(tmp_path: Path) -> None:
         killed(KILLED, where, str(tmp_path / "killed"))
     train(tmp_path / "killed", freeze=True)
     whole = train(tmp_path / "whole", freeze=True)
+    with Checkpoints(whole / "checkpoints", keep=None, read_only=True) as checkpoints:
+        place = checkpoints.restore(checkpoints.latest(), {"position": JSON})["position"]
+    assert place["digests"][DEVICES] == "1"
     for name in ("model.safetensors", "heads.safetensors"):
         assert (tmp_path / "killed/model" / name).read_bytes() == (whole / "model" / name).read_bytes(), name
 
