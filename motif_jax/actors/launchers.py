@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -274,6 +274,20 @@ def wait_until_gone(pids: list[int], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and any(_runs(pid) for pid in pids):
         time.sleep(0.005)
+
+
+def see_off(launcher: Launcher, alive: set[int], pids: Sequence[int], seconds: float) -> None:
+    """Waits for the members `alive`, whose processes are `pids[member]`, to end by themselves; kills those that have not after so long."""
+    deadline = time.monotonic() + seconds
+    with contextlib.suppress(ServerLostError):  # and its members with it
+        while alive:
+            for death in launcher.deaths():
+                alive.discard(death.member)
+            if time.monotonic() > deadline:
+                for member in alive:
+                    end(pids[member])
+                deadline = float("inf")
+            time.sleep(0.002)
 
 
 def _runs(pid: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -193,7 +192,8 @@ class ActorPool(Rollouts):
             if self._rings is not None:
                 self._rings.close(COMMAND.pack(0, -1, END_ROW))
             if self._launcher is not None:
-                self._end_all(self._launcher)
+                launchers.see_off(self._launcher, self._lives.alive, self._pids, _CLOSE_SECONDS)
+                self._launcher.close()
             for descriptor in (self._records, self._records_in, self._reports, self._reports_in):
                 os.close(descriptor)
             self._records_in = -1
@@ -203,20 +203,6 @@ class ActorPool(Rollouts):
             shutil.rmtree(self._folder, ignore_errors=True)
             os.close(self._folder_lock)
         self.slots.close()
-
-    def _end_all(self, launcher: Launcher) -> None:
-        deadline = time.monotonic() + _CLOSE_SECONDS
-        with contextlib.suppress(ServerLostError):  # and its members with it
-            alive = self._lives.alive
-            while alive:
-                for death in launcher.deaths():
-                    alive.discard(death.member)
-                if time.monotonic() > deadline:
-                    for number in alive:
-                        launchers.end(self._pids[number])
-                    deadline = float("inf")
-                time.sleep(0.002)
-        launcher.close()
 
     def _setup(self) -> tuple[dict[str, Any], list[int]]:
         """The orders that all processes have in common, and the file descriptors among them."""

@@ -58,7 +58,8 @@ def prepared(
     """
     found = registry.make(name, options).prepare(kind, policy, folder)
     found = _with_scores(name, found, kind, folder, stopped)
-    return text_tokens.with_tokenizer(name, found, kind, policy, folder, seed, stopped)
+    task = registry.make(name, found)
+    return text_tokens.with_tokenizer(task, kind, policy, folder, seed, stopped)
 
 
 def _with_scores(

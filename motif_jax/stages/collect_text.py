@@ -95,7 +95,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     capacity.require_workers("workers", config.workers)
     task = _task(config)
     checks.choice(config, "kind", task.kinds)
-    text_tokens.require_size(config.task, task.learned_tokens())
+    text_tokens.require_size(task)
     task.check(config.kind, config.policy)
     if task.scored_by():
         from motif_jax.playing import text_scores

@@ -149,7 +149,7 @@ def _check_data(config: ConfigDict) -> None:
         checks.choice(config, "kind", task.kinds)
         task.check(config.kind, config.policy)
         text_scores.check(task)
-        text_tokens.require_size(config.task, task.learned_tokens())
+        text_tokens.require_size(task)
         if task.endless(config.kind) and (config.filter.top < 1 or config.filter.bottom < 1):
             raise UserError(
                 f"config.filter.top={config.filter.top}, bottom={config.filter.bottom}: must be 1 without config.data: a stream has no best part"

@@ -168,6 +168,13 @@ def test_nothing_at_all_is_a_page_too():
     assert "there are no messages" in page
 
 
+def rows_on(driver):
+    """The cells' texts of each row that the page shows."""
+    return driver.execute_script(
+        "return [...document.getElementById('messages').tBodies[0].rows].map(r => [...r.cells].map(c => c.innerText))"
+    )
+
+
 @pytest.mark.browser
 @pytest.mark.slow
 def test_the_page_searches_and_sorts(two, tmp_path):
@@ -177,13 +184,8 @@ def test_the_page_searches_and_sorts(two, tmp_path):
         driver.get(f"file://{tmp_path}/explain.html")
         assert driver.title == "What the reward likes"
 
-        def rows():
-            return driver.execute_script(
-                "return [...document.getElementById('messages').tBodies[0].rows].map(r => [...r.cells].map(c => c.innerText))"
-            )
-
         def texts():
-            return [row[0] for row in rows()]
+            return [row[0] for row in rows_on(driver)]
 
         def click(title):
             heads = driver.find_elements("css selector", "#messages th button")
@@ -192,9 +194,9 @@ def test_the_page_searches_and_sorts(two, tmp_path):
         key, newt, stone, nothing = MESSAGES[0], MESSAGES[4], MESSAGES[3], "(no message)"
         line = "── threshold 0.200: what stands below pays nothing ──"
         assert texts() == [key, newt, line, HOSTILE, stone, nothing]
-        assert rows()[0][1:5] == ["10", "+1.500", "4.5", "1.500"]
-        assert rows()[3][4] == "—"
-        assert next(row for row in rows() if row[0] == newt)[-1] == "+2.200"
+        assert rows_on(driver)[0][1:5] == ["10", "+1.500", "4.5", "1.500"]
+        assert rows_on(driver)[3][4] == "—"
+        assert next(row for row in rows_on(driver) if row[0] == newt)[-1] == "+2.200"
         click("normalised · default")
         assert texts() == [nothing, stone, HOSTILE, line, newt, key]
         click("seen (times)")
@@ -220,10 +222,7 @@ def test_the_page_shows_and_sorts_by_what_is_paid(steps, tmp_path):
         driver.get(f"file://{tmp_path}/explain.html")
 
         def shown():
-            rows = driver.execute_script(
-                "return [...document.getElementById('messages').tBodies[0].rows].map(r => [...r.cells].map(c => c.innerText))"
-            )
-            return [(row[2], row[4]) if len(row) > 4 else row[0] for row in rows]
+            return [(row[2], row[4]) if len(row) > 4 else row[0] for row in rows_on(driver)]
 
         nothing = [("+0.400", "—"), ("+0.200", "—"), ("–", "–")]
         line = "── threshold 0.500: what stands below pays nothing ──"
