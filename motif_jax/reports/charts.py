@@ -13,6 +13,8 @@ import numpy as np
 
 WIDTH, HEIGHT = 420, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 16, 12, 44
+# Of a label, at most on average.
+_LETTER = 7
 COLOURS = 6
 _NAME = 24  # characters of a row's name that fit beside an interval chart
 
@@ -122,7 +124,8 @@ class _Axes:
         return "".join(parts)
 
     def titles(self, x_label: str, y_label: str) -> str:
-        middle = (self.left + WIDTH - _RIGHT) / 2
+        # Under the axis' middle, but for a long one, which would run over the picture's edge there.
+        middle = min((self.left + WIDTH - _RIGHT) / 2, WIDTH - len(x_label) * _LETTER / 2)
         parts = [
             f'<text class="label" x="{middle:.0f}" y="{self.height - 8}" text-anchor="middle">{escape(x_label)}</text>'
         ]

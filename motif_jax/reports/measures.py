@@ -64,10 +64,10 @@ MEASURES = (
     Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
 )
 BY_KEY = {measure.key: measure for measure in MEASURES}
-# Numbers of an episode's row that measure nothing; `kind` is the number of a kind of task.
+# Numbers of an episode's row that measure nothing; of BabyAI-Text `kind` is the number of a kind of task, `limit` the steps that it may take.
 _NO_MEASURES = frozenset(
     {"index", "seed", "end", "end_reason", "session", "session_seconds", "failed_requests"}
-    | {"step", "env", "steps", "episode", "truncated", "kind"}
+    | {"step", "env", "steps", "episode", "truncated", "kind", "limit"}
 )
 
 

@@ -339,3 +339,10 @@ def test_the_headline_is_honest(tmp_path):
     assert "LESS" in text
     data.evaluations = {"agent": data.evaluations["agent"], "again": data.evaluations["agent"]}
     assert "no clear difference" in headline(data)[0]
+
+
+def test_a_long_label_ends_within_the_picture():
+    label = "mean agreement with the bot (share)"
+    drawn = charts.interval_chart([Interval("a player with a name", 1, 0.5, 2)], label, "d")
+    at = float(re.search(rf'x="([0-9.]+)"[^>]*>{re.escape(label)}<', drawn)[1])
+    assert at + 3.5 * len(label) <= charts.WIDTH
