@@ -133,9 +133,10 @@ def _play_rounds(
             games.step(slot, row)
         if is_last:
             turn[group] = 0
-            os.write(records, RECORD.pack(sender, group, slot, row + 1))
             if takes_turns:
+                # Before the record, whose answer the first member may have already: it would lose the turn it took for it.
                 fcntl.flock(turns, fcntl.LOCK_UN)
+            os.write(records, RECORD.pack(sender, group, slot, row + 1))
         else:
             turn[group] = place + 1
             os.write(following, command)

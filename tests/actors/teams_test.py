@@ -8,10 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from motif_jax.actors import cores, tuning
+from motif_jax.actors import cores, member, tuning
 from motif_jax.actors.cores import Cores
+from motif_jax.actors.member import COMMAND, RECORD
 from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.rollouts import ActorsConfig
+from motif_jax.actors.rings import Rings
+from motif_jax.actors.rollouts import END_ROW, ActorsConfig
+from motif_jax.actors.slots import Slots
 from motif_jax.actors.teams import members
 from tests.actors.pool_test import config, wait_for_groups
 
@@ -31,6 +34,27 @@ def test_a_ring_plays_every_game_once_with_as_few_processes_as_allowed(envs: int
         assert [m.place for m in found] == list(range(len(found)))
         assert [m.is_last for m in found] == [False] * (len(found) - 1) + [True]
         assert {m.worker for m in found} == {group // 2}
+
+
+def test_a_group_has_given_its_turn_back_when_it_tells_of_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to what it tells may come at once: the turn that is taken for that one would be given back instead."""
+    settings = config(workers=1, games_per_process=3)  # two groups of one process each
+    slots, rings, (first, _) = Slots.create(settings.layout()), Rings(settings), members(settings)
+    free = []
+
+    def tell(descriptor: int, record: bytes) -> int:
+        assert (descriptor, RECORD.unpack(record)) == (-5, (0, 0, 1, 3))
+        free.append(rings.take_turn(1))
+        return len(record)
+
+    os.write(rings.first[0], COMMAND.pack(0, 1, 2) + COMMAND.pack(0, 0, END_ROW))
+    games = SimpleNamespace(step=lambda slot, row: free.append(rings.take_turn(1)))
+    orders = {**rings.descriptors(first), "records": -5}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", tell)
+        assert member._play_rounds(settings, first, 0, games, slots, orders)  # type: ignore[arg-type]
+    assert free == [False, True]
+    rings.close(b"")
 
 
 def test_trainings_side_by_side_keep_to_different_cores(monkeypatch: pytest.MonkeyPatch) -> None:
