@@ -96,7 +96,7 @@ def check(config: ConfigDict) -> None:
     name, options = named_task(config, about)
     task = registry.make(name, options)
     task.check_episodes()
-    text_scores.check(task)
+    text_scores.check(task, plays=True)
     _token_reward(config)
     if config.policy:
         task.policy(config.policy)

@@ -36,6 +36,10 @@ MOST_CHARACTERS = 4 * 2042
 _TOGETHER = 256
 
 
+def _nobody(done: int) -> None:
+    """Hears of progress that nobody asked about."""
+
+
 def annotator_config(options: Mapping[str, Any], goal: str) -> ConfigDict:
     """What an annotator of single comments reads, from a task's options."""
     reads_prompt = annotators.annotator_class(options["annotator"]).reads_prompt
@@ -93,17 +97,43 @@ class Toxicity:
             return 2.0
         return 1.0 if rude > 0.5 else 0.0
 
+    def prepare(self, texts: Sequence[str], told: Callable[[int], None], stopped: Callable[[], bool]) -> None:
+        """Asks about all texts at once: a model that is loaded in this process is loaded once for each question, not for each part.
+
+        `told` hears how many of the texts that comes to.
+
+        Raises:
+          StoppedError: `stopped` said so between two parts.
+        """
+        cut = list(dict.fromkeys(text[:MOST_CHARACTERS] for text in texts))
+        for place, goal in enumerate((RUDE, TOXIC)):
+
+            def progress(answered: int, before: int = place * len(cut)) -> None:
+                told((before + answered) * len(texts) // (2 * len(cut)))
+
+            self._shares(goal, cut, progress, stopped)
+            progress(len(cut))
+
     def _annotator(self, goal: str) -> Annotator:
         return annotators.make_annotator(annotator_config(self._options, goal), SINGLE)
 
-    def _shares(self, goal: str, texts: Sequence[str]) -> dict[str, float]:
+    def _shares(
+        self,
+        goal: str,
+        texts: Sequence[str],
+        told: Callable[[int], None] = _nobody,
+        stopped: Callable[[], bool] = never,
+    ) -> dict[str, float]:
         """Text -> probability of yes."""
         new = [text for text in texts if (goal, text) not in self._known]
         if new:
-            self._known |= {(goal, text): share for text, share in self._judged(goal, new).items()}
+            judged = self._judged(goal, new, told, stopped)
+            self._known |= {(goal, text): share for text, share in judged.items()}
         return {text: self._known[goal, text] for text in texts}
 
-    def _judged(self, goal: str, texts: Sequence[str]) -> dict[str, float]:
+    def _judged(
+        self, goal: str, texts: Sequence[str], told: Callable[[int], None], stopped: Callable[[], bool]
+    ) -> dict[str, float]:
         if goal not in self._hashers:
             self._hashers[goal] = QuestionHasher(self._annotator(goal).identity)
         hasher = self._hashers[goal]
@@ -114,19 +144,23 @@ class Toxicity:
         missing = [question for question in questions if question.id not in found]
         if missing:
             with closing(AnswerStore(self._options["store"])) as store:
-                found |= dict(_asked(self._annotator(goal), missing, store))
+                for key, answer in _asked(self._annotator(goal), missing, store, stopped):
+                    found[key] = answer
+                    told(len(found))
         return {
             question.items[0]: _share(goal, found[question.id], question.items[0]) for question in questions
         }
 
 
 def _asked(
-    annotator: Annotator, questions: Sequence[Question], store: AnswerStore
+    annotator: Annotator, questions: Sequence[Question], store: AnswerStore, stopped: Callable[[], bool]
 ) -> Iterator[tuple[str, StoredAnswer]]:
     """Asks, and keeps what is answered; yields (id, answer)."""
     annotator.start()
     with closing(annotator):
         for first in range(0, len(questions), _TOGETHER):
+            if stopped():
+                raise StoppedError
             part = questions[first : first + _TOGETHER]
             for heard in annotator.annotate(part):
                 if heard is not None:
@@ -173,16 +207,16 @@ def make(task: TextTask) -> Scorer:
     return SCORERS[task.scored_by()](task.options)
 
 
-def check(task: TextTask, in_workers: bool = False) -> None:
+def check(task: TextTask, plays: bool) -> None:
     """Raises UserError where what scores texts for the task cannot be used, as far as that is known without asking it.
 
-    `in_workers`: worker processes ask it, which may have no processes of their own.
+    `plays`: replies are scored as they are said, beside texts that are there before.
     """
     if task.scored_by() == "toxicity":
-        if in_workers and task.options["annotator"] == "vllm" and not task.options["scores"]:
+        if plays and task.options["annotator"] == "vllm":
             raise UserError(
-                "config.reddit.annotator=vllm: loads no model in the processes that play games: start vLLM's server, and give "
-                "openai with config.reddit.server and config.reddit.model"
+                f"config.{task.name}.annotator=vllm: would load the model anew for every reply of a game: start vLLM's server, and give "
+                f"openai with config.{task.name}.server and config.{task.name}.model"
             )
         for goal in (RUDE, TOXIC):
             annotators.check_annotator(annotator_config(task.options, goal), SINGLE)
@@ -218,6 +252,9 @@ def write(
     """
     scorer = make(task)
     scores: dict[str, float] = {}
+    if isinstance(scorer, Toxicity):
+        scorer.prepare(texts, told, stopped)
+        told = _nobody
     for first in range(0, len(texts), _TOGETHER):
         if stopped():
             raise StoppedError

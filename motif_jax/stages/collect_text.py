@@ -100,7 +100,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if task.scored_by():
         from motif_jax.playing import text_scores
 
-        text_scores.check(task, in_workers=config.kind == reddit.GAMES)
+        text_scores.check(task, plays=task.endless(config.kind))
     if not config.num_dialogues:
         _count(config, task)
     if (workdir / dialogues.DIALOGUES).exists() and not (workdir / "config.json").exists():

@@ -148,7 +148,7 @@ def _check_data(config: ConfigDict) -> None:
 
         checks.choice(config, "kind", task.kinds)
         task.check(config.kind, config.policy)
-        text_scores.check(task)
+        text_scores.check(task, plays=task.endless(config.kind))
         text_tokens.require_size(task)
         if task.endless(config.kind) and (config.filter.top < 1 or config.filter.bottom < 1):
             raise UserError(

@@ -28,6 +28,7 @@ def test_a_store_is_read_once_however_many_replies_are_scored(
     monkeypatch.setattr(answer_index, "decode_line", lambda line: read.append(line) or of_line(line))
     monkeypatch.setattr(store, "read_lines", lambda *_: pytest.fail("all files were read"))
     assert Toxicity(options)([f"reply {number}" for number in range(50)]) == [0] * 50
+    read.clear()  # its own answers, where it took longer than its index is content with what it knows
     scorer = Toxicity(options)
     for number in range(30):
         assert scorer([f"reply {number}"]) == [0]

@@ -180,7 +180,7 @@ def test_asked_to_stop_while_comments_are_scored_a_run_goes_on_later(tmp_path, o
     monkeypatch.setattr(text_scores, "_TOGETHER", 1)
     for start in range(1, 4):
         assert stage.run(config, run) == EXIT_CODE
-        assert len(asked) == len({*asked}) == 2 * start
+        assert len(asked) == len({*asked}) == start
         assert not (run / "scores.json").exists()
     monkeypatch.setattr(lexicon.LexiconAnnotator, "annotate", annotate)
     if stage is collect_text:
@@ -327,9 +327,9 @@ def test_values_that_are_not_allowed(tmp_path, options):
     with pytest.raises(UserError, match="no comment is paid so much"):
         recorded({**options, "reward": "none", "cutoff": 1.0})
     with pytest.raises(UserError, match="lexicon nowhere"):
-        text_scores.check(Reddit({**options, "lexicon": "nowhere"}))
+        text_scores.check(Reddit({**options, "lexicon": "nowhere"}), plays=True)
     with pytest.raises(UserError, match=r"openai\.model"):
-        text_scores.check(Reddit({**options, "annotator": "openai"}))
+        text_scores.check(Reddit({**options, "annotator": "openai"}), plays=True)
 
 
 @pytest.mark.parametrize(
@@ -348,11 +348,31 @@ def test_a_model_that_judges_may_take_its_time(changes, patient):
 
 
 def test_vllm_in_processes_that_play_is_refused_in_one_line(tmp_path, options):
+    """What is known of other texts does not help: replies are new."""
+    own = {"annotator": "vllm", "model": "a/model"}
     config = load_config("collect_text", "reddit")
     config.update({"kind": "games", "policy": "recorded", "num_dialogues": 2})
-    config.reddit.update({"annotator": "vllm", "model": "a/model"})
-    with pytest.raises(UserError, match=r"config\.reddit\.annotator=vllm: .* give openai"):
+    config.reddit.update({**own, "scores": options["scores"]})
+    line = r"config\.reddit\.annotator=vllm: .* give openai"
+    with pytest.raises(UserError, match=line):
         collect_text.check(config, tmp_path / "run")
+    config = load_config("evaluate_text", "reddit")
+    config.policy, config.options = "recorded", json.dumps({**own, "folder": options["folder"]})
+    with pytest.raises(UserError, match=line):
+        text_lineups.check(config)
+
+
+def test_a_model_is_loaded_once_for_each_question_however_many_comments(tmp_path, judged, monkeypatch):
+    starts, told = [], []
+    monkeypatch.setattr(lexicon.LexiconAnnotator, "start", lambda self: starts.append(self))
+    monkeypatch.setattr(text_scores, "_TOGETHER", 1)
+    task = Reddit(judged)
+    for expected in (2, 2):  # the second time all answers are there
+        path = text_scores.write(task, tuple(SCORES), tmp_path / "run", told.append)
+        assert json.loads(path.read_text())["scores"] == {**SCORES, "same words": 0}
+        assert len(starts) == expected
+        assert (told == sorted(told), told[-1]) == (True, len(SCORES))
+        told.clear()
 
 
 def test_a_made_up_corpus(tmp_path):
