@@ -44,7 +44,7 @@ def kill_soon(process, dataset, rng):
         time.sleep(0.002)
     time.sleep(rng.random() * 0.06)
     process.send_signal(signal.SIGKILL)
-    return process.wait(30) == -signal.SIGKILL
+    return process.wait(500) == -signal.SIGKILL
 
 
 def undisturbed(tmp_path, pairs):

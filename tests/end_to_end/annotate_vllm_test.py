@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -29,7 +30,7 @@ from tests.end_to_end.annotate_datasets import (
     summary,
     write_dataset,
 )
-from tests.processes import free_port, wait_until
+from tests.processes import Program, ended, free_port, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.timeout(1800)]
 NAME = "judge_msg_defaultgoal_default"
@@ -70,55 +71,45 @@ def accuracy(dataset, name=NAME):
     return (labels == expected(dataset, tiny_judge.rule)).mean()
 
 
-def run(dataset, tmp_path, *more, workdir="run"):
-    done = annotate(
-        dataset,
-        tmp_path / workdir,
-        tmp_path / "store",
-        *more,
-        python=str(PYTHON),
-        env=ENVIRONMENT,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return summary(tmp_path / workdir), done.stdout
+def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_path):
+    """Published style: analysis, verdict, one retry turn.
 
-
-def test_free_answers_through_kills(judge, dataset, tmp_path):
-    """Published style: analysis, verdict, one retry turn; killed while it generates, and continued."""
-    store = tmp_path / "store"
-    line = command(
-        dataset,
-        tmp_path / "run",
-        store,
-        *flags(
-            judge,
-            "--config.flush_seconds=0",
-            "--config.vllm.in_flight=64",
-            "--config.keep_conversations=True",
-        ),
-        python=str(PYTHON),
-    )
+    The first of two shards is killed while it generates; then the body of launch/annotate.sbatch, run as a shell script for each of two
+    array tasks side by side, continues it and answers the other.
+    """
+    store, runs = tmp_path / "store", [tmp_path / "runs" / f"shard-{task:05d}" for task in range(2)]
+    shard = ["--config.num_shards=2", "--config.shard_index=0", "--config.keep_conversations=True"]
+    slow = ["--config.flush_seconds=0", "--config.vllm.in_flight=64"]
+    line = command(dataset, runs[0], store, *flags(judge, *shard, *slow), python=str(PYTHON))
     process = subprocess.Popen(line, cwd=REPOSITORY, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 600
     while sum(path.stat().st_size for path in store.glob("*.jsonl")) < 4000 and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
-    assert process.wait(30) == -signal.SIGKILL
+    assert process.wait(500) == -signal.SIGKILL
     assert not (dataset / "preference").exists()
-    done, _ = run(dataset, tmp_path, *flags(judge, "--config.keep_conversations=True"))
-    assert done["store_hits"] > 20
-    assert done["asked"] > 20
-    assert done["asked"] + done["store_hits"] == done["questions"]
+    tasks = []
+    for task in range(2):
+        array = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_JOB_ID": "1"}
+        own = {"PYTHON": str(PYTHON), "DATASET": str(dataset), "STORE": str(store)}
+        own |= {"WORKDIR": str(runs[0].parent)}
+        script = ["bash", "launch/annotate.sbatch", *flags(judge, "--config.keep_conversations=True")]
+        tasks.append(subprocess.Popen(script, cwd=REPOSITORY, env={**ENVIRONMENT, **array, **own}))
+    assert [one.wait(900) for one in tasks] == [0, 0]
     assert accuracy(dataset) >= 0.98
-    assert done["retried_share"] > 0
-    assert done["cached_tokens"] > 0
-    assert done["tokens_per_second"] > 0
+    first, second = (summary(run) for run in runs)
+    assert first["store_hits"] > 20
+    assert first["asked"] > 20
+    assert second["store_hits"] == 0
+    for done in (first, second):
+        assert done["asked"] + done["store_hits"] == done["questions"]
+        assert done["cached_tokens"] > 0
+        assert done["tokens_per_second"] > 0
+    assert first["questions"] + second["questions"] == first["dataset_questions"]
+    assert first["retried_share"] + second["retried_share"] > 0
     talks = [
-        talk
-        for path in (tmp_path / "run" / "conversations").glob("*.gz")
-        for talk in read_conversations(path)
+        talk for run in runs for path in run.glob("conversations/*.gz") for talk in read_conversations(path)
     ]
     roles = {tuple(turn["role"] for turn in talk["turns"]) for talk in talks}
     assert ("system", "user", "assistant") in roles
@@ -128,22 +119,42 @@ def test_free_answers_through_kills(judge, dataset, tmp_path):
     assert retried["label"] in ("first", "second", "tie")
 
 
-def test_structured_verdicts_in_both_orders(judge, dataset, tmp_path):
-    done, said = run(dataset, tmp_path, *flags(judge, "--config.answer.mode=verdict", "--config.orders=both"))
-    assert accuracy(dataset) >= 0.98
+@pytest.fixture(scope="module")
+def shared(judge, pairs, tmp_path_factory):
+    """The folder of the runs that share an engine, and what their process said; a model that does not load ends it."""
+    folder = tmp_path_factory.mktemp("one_engine")
+    write_dataset(folder / "verdict", pairs)
+    # 256 bytes that the tokenizer has never seen are about 256 tokens: two of them do not fit into the model.
+    rng = np.random.default_rng(0)
+    noise = ["".join(map(chr, rng.integers(161, 256, 256))) for _ in range(2)]
+    write_dataset(folder / "soft", [*pairs, (noise[0], noise[1])])
+    # What only vLLM knows.
+    bad = flags(judge, """--config.vllm.engine={"no_such_option": 1}""")
+    write_dataset(folder / "bad", pairs)
+    line = command(folder / "bad", folder / "bad_run", folder / "bad_store", *bad, python=str(PYTHON))
+    done = subprocess.run(
+        [PYTHON, "-m", "tests.end_to_end.one_engine", folder, judge, *line[3:]],
+        cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    return folder, done
+
+
+def test_structured_verdicts_in_both_orders(shared):
+    folder, said = shared
+    assert "ended verdict 0\n" in said.stdout, said.stderr[-3000:]
+    assert accuracy(folder / "verdict") >= 0.98
+    done = summary(folder / "verdict_run")
     assert done["unknown_share"] == 0
     bias = done["merged"]["position_bias"]
     assert bias["consistent"] > 0.95
     assert 0.4 < bias["first_share"] < 0.6
-    assert "asked both ways" in said
+    assert "asked both ways" in said.stdout.partition("ended verdict")[0]
 
 
-def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
-    # 256 bytes that the tokenizer has never seen are about 256 tokens: two of them do not fit into the model.
-    rng = np.random.default_rng(0)
-    noise = ["".join(map(chr, rng.integers(161, 256, 256))) for _ in range(2)]
-    dataset = write_dataset(tmp_path / "dataset", [*pairs, (noise[0], noise[1])])
-    done, _ = run(dataset, tmp_path, *flags(judge, "--config.answer.mode=soft"))
+def test_soft_labels_and_too_long_prompts(shared):
+    folder, said = shared
+    assert "ended soft 0\n" in said.stdout, said.stderr[-3000:]
+    dataset, done = folder / "soft", summary(folder / "soft_run")
     labels = np.load(dataset / "preference" / f"{NAME}.npy")
     assert labels[-1] == 3
     assert done["unknown_notes"] == {"prompt too long for the model": 1}
@@ -157,49 +168,10 @@ def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
     assert done["mean_verdict_mass"] > 0.9
 
 
-ABOUT_ONE = """
-import contextlib
-import random
-import sys
-
-import vllm
-
-from motif_jax.annotation.annotator import check_annotator, make_annotator
-from motif_jax.annotation.session import Session
-from motif_jax.benchmarks import _tiny_judge as tiny_judge
-from motif_jax.datasets.verdicts import SINGLE
-from tests.end_to_end.annotate_datasets import get_config
-
-if __name__ == "__main__":
-    model, store = sys.argv[1:]
-    rng = random.Random(8)
-    texts = list({tiny_judge.pair(rng)[0] for _ in range(200)})
-    load, engines = vllm.LLM, []
-    vllm.LLM = lambda **options: engines[0] if engines else engines.append(load(**options)) or engines[0]
-    with contextlib.ExitStack() as stack:  # the engine, which takes longest to start, is one for all, and ends with them
-        for mode in ("analysis", "verdict", "soft"):
-            config = get_config()
-            config.annotator, config.answer.mode = "vllm", mode
-            config.vllm.update({"model": model, **tiny_judge.OPTIONS})
-            check_annotator(config, SINGLE)
-            session = stack.enter_context(Session(make_annotator(config, SINGLE), f"{store}/{mode}", SINGLE))
-            questions = {text: session.question(text) for text in texts}
-            answers = session.ask(list(questions.values()))
-            right = [answers[question.id].label == tiny_judge.good(text) for text, question in questions.items()]
-            print("right", mode, sum(right) / len(right))
-"""
-
-
-def test_single_messages(judge, tmp_path):
-    (tmp_path / "about_one.py").write_text(ABOUT_ONE)
-    done = subprocess.run(
-        [PYTHON, tmp_path / "about_one.py", judge, tmp_path / "store"],
-        cwd=REPOSITORY, env={**ENVIRONMENT, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True, timeout=900,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = [line.split() for line in done.stdout.splitlines() if line.startswith("right ")]
-    assert [mode for _, mode, _ in told] == ["analysis", "verdict", "soft"]
+def test_single_messages(shared):
+    said = shared[1]
+    told = [line.split() for line in said.stdout.splitlines() if line.startswith("right ")]
+    assert [mode for _, mode, _ in told] == ["analysis", "verdict", "soft"], said.stderr[-3000:]
     assert all(float(share) >= 0.98 for *_, share in told), told
 
 
@@ -258,11 +230,9 @@ def test_openai_compatible_server(judge, dataset, tmp_path):
     line += ["--port", port, "--served-model-name", "judge", "--dtype", "float32", "--enforce-eager"]
     line += ["--max-model-len", 512, "--max-num-seqs", 64, "--max-num-batched-tokens", 32768]
     line += ["--block-size", 32, "--kv-cache-memory-bytes", "256M"]
-    log = tmp_path / "server.log"
-    with open(log, "wb") as file:
-        server = subprocess.Popen([str(part) for part in line], env=ENVIRONMENT, stdout=file, stderr=file)
-    try:
-        wait_for(server, f"http://127.0.0.1:{port}/health", log)
+    server = Program([str(part) for part in line], tmp_path / "server.log", ENVIRONMENT)
+    with ended([server]):
+        wait_for(server, f"http://127.0.0.1:{port}/health")
         for mode in ("analysis", "verdict", "soft"):
             values = {"annotator": "openai", "openai__model": "judge", "answer__mode": mode, "name": mode}
             values |= {"openai__base_url": f"http://127.0.0.1:{port}/v1"}
@@ -271,44 +241,24 @@ def test_openai_compatible_server(judge, dataset, tmp_path):
             assert summary(tmp_path / "run")["prompt_tokens"] > 0
         values = {"openai.base_url": f"http://127.0.0.1:{port}/v1", "openai.model": "judge"}
         assert online_accuracy(tmp_path / "online", kind="openai", **values) >= 0.98
-    finally:
-        server.terminate()
-        server.wait(60)
+        server.send(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # then it is killed
+            server.wait(60)
 
 
-def wait_for(server, url, log):
+def wait_for(server, url):
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
-        assert server.poll() is None, log.read_text()[-3000:]
+        assert server.process.poll() is None, server.text()[-3000:]
         try:
             with urllib.request.urlopen(url, timeout=5):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.5)
-    raise AssertionError(log.read_text()[-3000:])
+    raise AssertionError(server.text()[-3000:])
 
 
-def test_slurm_script_with_two_shards_side_by_side(judge, dataset, tmp_path):
-    """The body of launch/annotate.sbatch, run as a shell script for each of two array tasks."""
-    processes = []
-    for task in range(2):
-        array = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_JOB_ID": "1"}
-        own = {"PYTHON": str(PYTHON), "DATASET": str(dataset), "STORE": str(tmp_path / "store")}
-        own |= {"WORKDIR": str(tmp_path / "runs")}
-        processes.append(
-            subprocess.Popen(
-                ["bash", "launch/annotate.sbatch", *flags(judge, "--config.answer.mode=verdict")],
-                cwd=REPOSITORY,
-                env={**ENVIRONMENT, **array, **own},
-            )
-        )
-    assert [process.wait(900) for process in processes] == [0, 0]
-    assert accuracy(dataset) >= 0.98
-    runs = [summary(tmp_path / "runs" / f"shard-{task:05d}") for task in range(2)]
-    assert sum(one["asked"] for one in runs) == runs[0]["dataset_questions"]
-
-
-def test_bad_models_are_one_line(judge, dataset, tmp_path):
+def test_bad_models_are_one_line(judge, dataset, shared, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     cases = [
@@ -322,9 +272,7 @@ def test_bad_models_are_one_line(judge, dataset, tmp_path):
     for model, said in cases:
         with pytest.raises(UserError, match=said):
             run_stage(dataset, tmp_path / "run", tmp_path / "store", annotator="vllm", vllm__model=model)
-    # What only vLLM knows.
-    more = flags(judge, """--config.vllm.engine={"no_such_option": 1}""")
-    done = annotate(dataset, tmp_path / "run", tmp_path / "store", *more, python=str(PYTHON), env=ENVIRONMENT)
+    done = shared[1]
     assert done.returncode == 2, done.stderr[-3000:]
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: vLLM cannot load config.vllm.model=")
