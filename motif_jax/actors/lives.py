@@ -46,6 +46,10 @@ class Lives:
         """Notes why the process is about to die."""
         self._errors[number] = reason
 
+    def bury(self, deaths: Iterable[Death]) -> None:
+        """They have ended, whatever becomes of their places: nobody is told of them again."""
+        self.alive -= {death.member for death in deaths if death.generation == self.launched[death.member]}
+
     def end(self, death: Death, works: bool) -> str | None:
         """A process has ended; `works`: its group has finished a slot since it was started.
 
@@ -55,7 +59,6 @@ class Lives:
         number, code = death.member, death.code
         if death.generation != self.launched[number]:
             return None
-        self.alive.discard(number)
         self.failures[number] = 0 if works else self.failures[number] + 1
         reason = f"signal {-code}" if code < 0 else f"exit code {code}"
         error = self._errors.pop(number, None)

@@ -87,7 +87,7 @@ def run(orders: Mapping[str, Any]) -> bool:
     if generation == 0:
         start_delay(config.seed, member.worker, config.warmup_seconds)
     report(orders["reports"], {"member": member.number, "generation": generation})
-    dismissed = _play_rounds(config, member, generation, games, slots, orders)
+    dismissed = _play_rounds(config, member, games, slots, orders)
     games.close()
     return dismissed
 
@@ -95,7 +95,6 @@ def run(orders: Mapping[str, Any]) -> bool:
 def _play_rounds(
     config: ActorsConfig,
     member: Member,
-    generation: int,
     games: SlotGroup,
     slots: Slots,
     orders: Mapping[str, Any],
@@ -106,10 +105,12 @@ def _play_rounds(
     back. The lock belongs to an open file that the ring and the parent share, so that the parent can give back what
     a member that died has taken. That two groups play at once would do no harm, but both would be late.
 
-    `slots.turn` says whose turn it is, for the parent to know who it is that hangs.
+    `slots.turn` says whose turn it is, for the parent to know who it is that hangs. A round that a process of the ring has
+    died in (`slots.generation`) goes no further, and gives no turn back: that may be the next round's already.
     """
     commands, following = orders["commands"], orders["following"]
-    records, turns, turn = orders["records"], orders["turns"], slots.turn.data
+    records, turns = orders["records"], orders["turns"]
+    turn, generation = slots.turn.data, slots.generation.data
     group, place, is_first, is_last = member.group, member.place, member.place == 0, member.is_last
     takes_turns = turns >= 0
     while len(command := os.read(commands, COMMAND.size)) == COMMAND.size:
@@ -123,14 +124,18 @@ def _play_rounds(
                 turn[group] = WAITING
                 fcntl.flock(turns, fcntl.LOCK_EX)
             turn[group] = 0
-        if sender < generation:
-            pass  # a round that this member's predecessor died in
-        elif row == RESET_ROW and config.remembered and (sender > 0 or orders["resumes"]):
+        if sender < generation[group]:
+            if is_first and takes_turns:  # the parent had given the turn back before this one had it
+                fcntl.flock(turns, fcntl.LOCK_UN)
+            continue
+        if row == RESET_ROW and config.remembered and (sender > 0 or orders["resumes"]):
             games.resume(slot)
         elif row == RESET_ROW:
             games.reset(slot, config.warmup_steps if sender == 0 else 0)
         else:
             games.step(slot, row)
+        if sender < generation[group]:
+            continue
         if is_last:
             turn[group] = 0
             if takes_turns:

@@ -67,7 +67,7 @@ class ActorPool(Rollouts):
         self._lives = Lives(0)
         # Deaths in each group, and how many there were when it was started. Commands carry that: one that was decided on before
         # a process died must not be its successor's first.
-        self._generation = [0] * config.groups
+        self._generation = self.slots.generation.tolist()
         self._started_generation = [0] * config.groups
         # Seconds that this process has been seen to run; only the thread that watches moves it on.
         self._clock = 0.0
@@ -257,6 +257,7 @@ class ActorPool(Rollouts):
                 assert self._launcher is not None
                 try:
                     deaths = self._launcher.deaths()
+                    self._lives.bury(deaths)
                     if deaths:  # what they have said before
                         rest = self._take_reports(rest, 0)
                     for death in deaths:
@@ -364,6 +365,10 @@ class ActorPool(Rollouts):
         groups, per_worker = sorted({member.group for member in lost}), self.config.groups_per_worker
         for group in groups:
             self._generation[group] += 1
+            self.slots.generation[group] = self._generation[
+                group
+            ]  # before the turn is given back: none of old rounds gives it
+            self.slots.turn[group] = 0
             self._slots_finished[group] = 0
             self._commanded_at[group] = None
             self._rings.give_back_turn(group)

@@ -134,7 +134,7 @@ class Rollouts(abc.ABC):
         self._waiting: dict[int, int | None] = {}
         shape = self.slots.next_episode.shape
         self.slots.next_episode[...] = 0
-        self.slots.turn[...] = 0
+        self.slots.turn[...] = self.slots.generation[...] = 0
         if next_episode is not None:
             self.slots.next_episode.flat[: len(next_episode)] = next_episode[: shape[0] * shape[1]]
         self.begun_anew: set[int] = set()
@@ -158,7 +158,7 @@ class Rollouts(abc.ABC):
         if state["layout"] != str(self.config.layout()):
             return False
         self.slots.load(block)
-        self.slots.turn[...] = 0
+        self.slots.turn[...] = self.slots.generation[...] = 0
         self._resumes = True
         return True
 

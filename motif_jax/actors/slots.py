@@ -22,10 +22,10 @@ from motif_jax.support.errors import UserError
 MAGIC = 0xA5
 _ALIGNMENT = 64
 # Arrays of the groups, beside those of the slots.
-_NEXT_EPISODE, _TURN = "next_episode", "turn"
+_NEXT_EPISODE, _TURN, _GENERATION = "next_episode", "turn", "generation"
 # Of the groups too, where games are remembered: what was played of each environment's episode.
 _HISTORY, _PLAYED, _WARMED_UP = "history", "played", "warmed_up"
-_OF_GROUPS = (_NEXT_EPISODE, _TURN, _HISTORY, _PLAYED, _WARMED_UP)
+_OF_GROUPS = (_NEXT_EPISODE, _TURN, _GENERATION, _HISTORY, _PLAYED, _WARMED_UP)
 # What `Slots.turn` holds while a round waits for another group's to end.
 WAITING = -1
 
@@ -98,7 +98,7 @@ class SlotLayout:
         leading = (groups * slots_per_group, rollout + 1, envs)
         shapes = {name: ((*leading, *shape), dtype) for name, (shape, dtype) in fields.items()}
         shapes[_NEXT_EPISODE] = ((groups, envs), "int32")
-        shapes[_TURN] = ((groups,), "int32")
+        shapes[_TURN] = shapes[_GENERATION] = ((groups,), "int32")
         if remembered:
             shapes[_HISTORY] = ((groups, envs, remembered), "int16")
             shapes[_PLAYED] = ((groups, envs), "int32")
@@ -127,6 +127,7 @@ class Slots:
       action, parameter_version: int32 [slots, T + 1, envs].
       next_episode: int32 [groups, envs], number of the episode that each environment starts next.
       turn: int32 [groups], place in its ring of the process that plays a group's round, or `WAITING`.
+      generation: int32 [groups], how many processes of the group have died.
       history: int16 [groups, envs, remembered], the actions of each environment's running episode; None where games are not
         remembered.
       played: int32 [groups, envs], how many these are; below 0 where no episode was begun.
@@ -147,6 +148,7 @@ class Slots:
     parameter_version: np.ndarray
     next_episode: np.ndarray
     turn: np.ndarray
+    generation: np.ndarray
     history: np.ndarray | None = None
     played: np.ndarray
     warmed_up: np.ndarray

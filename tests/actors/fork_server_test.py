@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from collections.abc import Callable
@@ -80,16 +79,24 @@ def test_actors_that_are_programs_of_their_own_write_the_same_rows() -> None:
 
 @pytest.mark.parametrize("moment", ["playing", "forking"])
 def test_another_server_is_started_when_it_was_killed_and_all_actors_are_renewed(
-    moment: str, capfd: pytest.CaptureFixture[str]
+    moment: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ActorPool(config()) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
         before, server = set(pool.pids()), server_of(pool)
-        os.kill(server, signal.SIGKILL)
-        if moment == "forking":  # it is wanted at once, for one that is replaced
-            with contextlib.suppress(ProcessLookupError):  # the kernel may have been faster
-                os.kill(pool.pids()[0], signal.SIGKILL)
+        if moment == "playing":
+            os.kill(server, signal.SIGKILL)
+        else:  # when it is to fork one that is replaced
+            start = launchers.ForkLauncher.start
+
+            def killed(launcher: launchers.ForkLauncher, orders: Any) -> int:
+                if launcher.pid == server:
+                    os.kill(server, signal.SIGKILL)
+                return start(launcher, orders)
+
+            monkeypatch.setattr(launchers.ForkLauncher, "start", killed)
+            os.kill(pool.pids()[0], signal.SIGKILL)
         play(pool, lambda: pool.restarts >= len(before) and not before & set(pool.pids()))
         wait_until(lambda: not still_there(before | {server}), "the end of the old ones", 90)
         begun = pool.next_episode()

@@ -10,12 +10,14 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from motif_jax.actors import folders, launchers
+from motif_jax.actors import pool as pool_module
 from motif_jax.actors.launchers import Death
 from motif_jax.actors.lives import Lives
 from motif_jax.actors.pool import ActorPool
@@ -24,7 +26,15 @@ from motif_jax.envs.recall import Recall
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support.files import no_room
 from tests.actors.pool_test import config, play
-from tests.processes import still_there
+from tests.processes import still_there, wait_until
+
+
+def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Makes the clock of pools run ahead by the seconds that are written into what this returns."""
+    ahead = [0.0]
+    monkeypatch.setattr(pool_module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
+    monkeypatch.setattr(pool_module, "_LONGEST_LOOK_SECONDS", float("inf"))
+    return ahead
 
 
 def test_a_death_is_counted_once_and_says_why() -> None:
@@ -96,7 +106,8 @@ def test_a_process_that_does_not_answer_is_cut_out_of_its_ring_wherever_it_is(pl
 @pytest.mark.parametrize("has_turn", [False, True])
 def test_a_process_that_hangs_where_it_waits_for_its_turn_is_cut_out_too(has_turn: bool) -> None:
     """Nobody else waits for it then, or everybody else does."""
-    with ActorPool(config(workers=1, timeout_seconds=4.0, games_per_process=1)) as pool:
+    slow = config(workers=1, timeout_seconds=4.0, games_per_process=1, env="tests.actors.lives_test:Slow")
+    with ActorPool(slow) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
         before, turn = pool.pids(), pool.slots.turn
@@ -123,7 +134,6 @@ def _plays_on_without(pool: ActorPool, before: list[int], lost: int) -> None:
     assert pool.restarts == 1
 
 
-@pytest.mark.slow
 def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,20 +149,27 @@ def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
             spawned.append(self)
 
     monkeypatch.setattr(launchers.subprocess, "Popen", Stopped)
-    # Long enough for its successor to be up in, on a busy machine too.
-    with ActorPool(config(workers=1, start_timeout_seconds=10.0, start_method="exec")) as pool:
+    ahead = clock_ahead(monkeypatch)
+    patient = config(workers=1, timeout_seconds=1e6, start_timeout_seconds=240.0, start_method="exec")
+    with ActorPool(patient) as pool:
         pool.start()
+        wait_until(lambda: pool._lives.is_up(range(1, len(spawned))), "all others are up")
+        ahead[0] = 1000.0
         play(pool, lambda: pool.restarts == 1)
         play(pool, lambda: len(pool.episodes()) > 0)
-    assert "it was not up after 10 seconds" in capfd.readouterr().err
+        assert pool.restarts == 1
+    assert "it was not up after 240 seconds" in capfd.readouterr().err
 
 
-@pytest.mark.slow
-def test_workers_that_nobody_reads_are_not_taken_for_dead() -> None:
+def test_workers_that_nobody_reads_are_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inference compiles while the actors start, which may take long."""
-    with ActorPool(config(workers=1, start_timeout_seconds=10.0)) as pool:
+    ahead = clock_ahead(monkeypatch)
+    with ActorPool(config(workers=1, start_timeout_seconds=240.0)) as pool:
         pool.start()
-        time.sleep(11.5)
+        wait_until(lambda: pool._lives.is_up(range(len(pool.pids()))), "all are up")
+        ahead[0] = 1000.0
+        clock = pool._clock
+        wait_until(lambda: pool._clock > clock + 1000.5, "some looks after that")
         play(pool, lambda: len(pool.episodes()) > 0)
         assert pool.restarts == 0
 
@@ -227,13 +244,24 @@ def test_a_full_disk_where_an_actor_is_replaced_is_the_cause_of_the_end(
     def renew(folder: Path, number: int) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
+    """Of two that die at once the second one's end is heard of by nobody: closing does not wait for it."""
     with ActorPool(config(workers=1)) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
         monkeypatch.setattr(folders, "renew", renew)
-        os.kill(pool.pids()[0], signal.SIGKILL)
+        assert pool._launcher is not None
+        some, told = pool._launcher.deaths, []
+
+        def deaths() -> list[Death]:
+            told.extend(some())
+            return told if len(told) == 2 else []
+
+        monkeypatch.setattr(pool._launcher, "deaths", deaths)
+        for pid in pool.pids():
+            os.kill(pid, signal.SIGKILL)
         with pytest.raises(RuntimeError) as raised:
             play(pool, lambda: False)
+        monkeypatch.setattr(pool._launcher, "deaths", some)
     assert "cannot be written: No space left on device" in str(no_room(raised.value, "."))
     assert "Traceback" not in capfd.readouterr().err
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +21,10 @@ import pytest
 
 from motif_jax.actors import folders
 from motif_jax.actors.inline import InlineActors
+from motif_jax.actors.member import RECORD
 from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.rollouts import ActorsConfig
+from motif_jax.actors.rollouts import ActorsConfig, Rollouts
+from tests.actors.lives_test import clock_ahead
 from tests.processes import (
     REPOSITORY,
     descendants,
@@ -131,11 +136,12 @@ def test_a_pause_makes_no_worker_look_stuck(tmp_path: Path) -> None:
         assert [asked(alone), asked(parent)] == before
 
 
-@pytest.mark.slow
-def test_workers_whose_answers_lie_unread_are_not_taken_for_dead() -> None:
+def test_workers_whose_answers_lie_unread_are_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inference is busy: it compiles, or a large update keeps the device."""
-    actors = ActorsConfig(**config(timeout_seconds=PATIENCE, workers=1))  # type: ignore[arg-type]
-    with ActorPool(actors, listeners=[lambda slot: pool.release(slot)]) as pool:
+    ahead = clock_ahead(monkeypatch)
+    actors = ActorsConfig(**config(timeout_seconds=240.0, workers=1))  # type: ignore[arg-type]
+    # Without a word to the thread in `ready`: then nothing but answers lies in the pipe.
+    with ActorPool(actors, listeners=[lambda slot: Rollouts.release(pool, slot)]) as pool:
         pool.start()
         episodes = 0
         while not (episodes := episodes + len(pool.episodes())):
@@ -148,10 +154,19 @@ def test_workers_whose_answers_lie_unread_are_not_taken_for_dead() -> None:
         for entry in ready:
             pool.slots.action[entry.slot, entry.row] = 1
         pool.act(ready)
-        time.sleep(PATIENCE + 1.5)
+        answers = pool.config.groups * RECORD.size
+        wait_until(lambda: unread(pool._records) == answers, "the answers of all groups")
+        clock, ahead[0] = pool._clock, 1000.0
+        wait_until(lambda: pool._clock > clock + 1000.5, "some looks after that")
         assert pool.ready(1.0)
-        time.sleep(0.5)
+        clock = pool._clock
+        wait_until(lambda: pool._clock > clock + 0.5, "some more")
         assert pool.restarts == 0
+
+
+def unread(pipe: int) -> int:
+    """Bytes that lie in a pipe."""
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
 def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import os
 import statistics
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -36,24 +37,63 @@ def test_a_ring_plays_every_game_once_with_as_few_processes_as_allowed(envs: int
         assert {m.worker for m in found} == {group // 2}
 
 
-def test_a_group_has_given_its_turn_back_when_it_tells_of_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer to what it tells may come at once: the turn that is taken for that one would be given back instead."""
+@contextlib.contextmanager
+def round_of(
+    monkeypatch: pytest.MonkeyPatch, told: Callable[[bytes], None], step: Callable[[], None]
+) -> Iterator[tuple[Slots, Rings]]:
+    """A group that plays one round when this ends, alone in its process; `told` hears its record, `step` its step."""
     settings = config(workers=1, games_per_process=3)  # two groups of one process each
     slots, rings, (first, _) = Slots.create(settings.layout()), Rings(settings), members(settings)
-    free = []
-
-    def tell(descriptor: int, record: bytes) -> int:
-        assert (descriptor, RECORD.unpack(record)) == (-5, (0, 0, 1, 3))
-        free.append(rings.take_turn(1))
-        return len(record)
-
+    slots.generation[...] = 0
+    yield slots, rings
     os.write(rings.first[0], COMMAND.pack(0, 1, 2) + COMMAND.pack(0, 0, END_ROW))
-    games = SimpleNamespace(step=lambda slot, row: free.append(rings.take_turn(1)))
+    games = SimpleNamespace(step=lambda slot, row: step())
     orders = {**rings.descriptors(first), "records": -5}
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", tell)
-        assert member._play_rounds(settings, first, 0, games, slots, orders)  # type: ignore[arg-type]
+        patch.setattr(os, "write", lambda descriptor, record: told(record))
+        assert member._play_rounds(settings, first, games, slots, orders)  # type: ignore[arg-type]
+
+
+def test_a_group_has_given_its_turn_back_when_it_tells_of_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to what it tells may come at once: the turn that is taken for that one would be given back instead."""
+    free: list[bool] = []
+
+    def told(record: bytes) -> None:
+        assert RECORD.unpack(record) == (0, 0, 1, 3)
+        free.append(rings.take_turn(1))
+
+    with round_of(monkeypatch, told, lambda: free.append(rings.take_turn(1))) as (_, rings):
+        pass
     assert free == [False, True]
+    rings.close(b"")
+
+
+def test_a_round_that_a_process_has_died_in_gives_no_later_ones_turn_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the last process still plays it, the first one may have taken the turn for the next round already."""
+
+    def died() -> None:
+        slots.generation[0] = 1
+        rings.give_back_turn(0)
+        assert rings.take_turn(0)
+
+    def told(record: bytes) -> None:
+        pytest.fail("it told of the round")
+
+    with round_of(monkeypatch, told, died) as (slots, rings):
+        pass
+    assert not rings.take_turn(1)
+    rings.close(b"")
+
+
+def test_a_round_from_before_a_death_is_not_played_and_keeps_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(record: bytes = b"") -> None:
+        pytest.fail("it was played")
+
+    with round_of(monkeypatch, never, never) as (slots, rings):
+        slots.generation[0] = 1
+    assert rings.take_turn(1)
     rings.close(b"")
 
 
