@@ -6,16 +6,25 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from motif_jax.launch import _parse_flags
 from motif_jax.support.interruption import INTERRUPTED
+from tests.commands import Commands, commands
 from tests.processes import with_sigint
 from tests.reward_fixtures import load_config
 
 TOO_LONG = "a/" * 3000
+
+
+@pytest.fixture(scope="module")
+def quick() -> Iterator[Commands]:
+    """Command lines without the start of a process each, which takes longest; others here start one as people do."""
+    with commands(Path(__file__).parents[1]) as started:
+        yield started
 
 
 def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -46,8 +55,10 @@ def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str
         ([f"--config=configs/{TOO_LONG}"], ["no file"]),
     ],
 )
-def test_a_mistake_is_one_line(repository: Path, arguments: list[str], words: list[str]) -> None:
-    done = launch(repository, *arguments)
+def test_a_mistake_is_one_line(
+    repository: Path, quick: Commands, arguments: list[str], words: list[str]
+) -> None:
+    done = quick.launch(repository, *arguments) if arguments else launch(repository)
     assert done.returncode == 2
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1
@@ -99,7 +110,9 @@ def test_a_flag_of_a_whole_section_or_a_part_of_a_value_is_one_line(
     assert line in said
 
 
-def test_keys_of_lists_and_sections_are_named_in_brackets_too(repository: Path, tmp_path: Path) -> None:
+def test_keys_of_lists_and_sections_are_named_in_brackets_too(
+    repository: Path, quick: Commands, tmp_path: Path
+) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     flags = [
         "--config.numbers[1]=5",
@@ -107,7 +120,7 @@ def test_keys_of_lists_and_sections_are_named_in_brackets_too(repository: Path, 
         "--config.section.below.last=7",
         "--config.some=(8,)",
     ]
-    done = launch(repository, f"--config={tmp_path / 'mine.py'}", *flags, "--print_config")
+    done = quick.launch(repository, f"--config={tmp_path / 'mine.py'}", *flags, "--print_config")
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.split("\n")) >= {"--config.numbers=[1, 5]", "--config.section.of-two=6", "--config.section.below.last=7", "--config.some=(8,)"}  # fmt: skip
 
@@ -149,9 +162,11 @@ def test_ctrl_c_in_a_stage_is_one_line(repository: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["def get_config(:", "value = 1", "def get_config(variant=None): return {}"])
-def test_a_config_file_that_is_none_is_one_line(repository: Path, tmp_path: Path, text: str) -> None:
+def test_a_config_file_that_is_none_is_one_line(
+    repository: Path, quick: Commands, tmp_path: Path, text: str
+) -> None:
     (tmp_path / "mine.py").write_text(text)
-    done = launch(repository, f"--config={tmp_path / 'mine.py'}", "--print_config")
+    done = quick.launch(repository, f"--config={tmp_path / 'mine.py'}", "--print_config")
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
     assert "mine.py" in done.stderr
@@ -160,24 +175,23 @@ def test_a_config_file_that_is_none_is_one_line(repository: Path, tmp_path: Path
 @pytest.mark.parametrize(
     "stage", ["train_agent", "evaluate", "visualize", "replay", "explain_reward", "report"]
 )
-def test_none_takes_a_value_away(repository: Path, stage: str) -> None:
+def test_none_takes_a_value_away(repository: Path, quick: Commands, stage: str) -> None:
     """Also the value of a key whose placeholder got one in the config file, as reward.quantile."""
     flags = ["--config.reward.quantile=None", "--config.reward.step=3", "--config.reward.step", "None"]
-    done = launch(repository, f"--config=configs/{stage}.py", *flags, "--print_config")
+    done = quick.launch(repository, f"--config=configs/{stage}.py", *flags, "--print_config")
     assert done.returncode == 0, done.stderr
     assert {"--config.reward.quantile=None", "--config.reward.step=None"} <= set(done.stdout.splitlines())
 
 
-def test_the_last_flag_of_a_key_decides(repository: Path) -> None:
+def test_the_last_flag_of_a_key_decides(repository: Path, quick: Commands) -> None:
     flags = [
         "--config.reward.quantile=None",
         "--config.reward.quantile=0.7",
         "--config.actors.slots_per_group=9",
         "--config.actors.slots_per_group=None",
     ]
-    lines = launch(
-        repository, "--config=configs/train_agent.py", *flags, "--print_config"
-    ).stdout.splitlines()
+    done = quick.launch(repository, "--config=configs/train_agent.py", *flags, "--print_config")
+    lines = done.stdout.splitlines()
     assert {"--config.reward.quantile=0.7", "--config.actors.slots_per_group=None"} <= set(lines)
 
 
@@ -191,17 +205,17 @@ def test_print_config_shows_overrides(repository: Path) -> None:
     "arguments", [["--config=configs/collect.py:smoke"], ["--config", "configs/collect.py:smoke"]]
 )
 def test_config_files_that_come_with_the_package_are_found_from_any_folder(
-    tmp_path: Path, arguments: list[str]
+    quick: Commands, tmp_path: Path, arguments: list[str]
 ) -> None:
     """Those of the folder where the command is given come first."""
-    done = launch(tmp_path, *arguments, "--print_config")
+    done = quick.launch(tmp_path, *arguments, "--print_config")
     assert done.returncode == 0, done.stderr
     assert "--config.num_pairs=300" in done.stdout.splitlines()
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs/collect.py").write_text(
         "from ml_collections import ConfigDict\ndef get_config(variant): return ConfigDict({'stage': 'collect', 'own': 1})"
     )
-    assert "--config.own=1" in launch(tmp_path, *arguments, "--print_config").stdout.splitlines()
+    assert "--config.own=1" in quick.launch(tmp_path, *arguments, "--print_config").stdout.splitlines()
 
 
 def test_the_entry_point_is_light(repository: Path) -> None:
