@@ -231,8 +231,9 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
         links["both"] = "side by side"
     shown = len(explanation.messages) if max_rows is None else min(max_rows, len(explanation.messages))
     note = (
-        "Normalised: mean 0, variance 1 over the training messages. Paid: 0 at or below the threshold; the n-th time in an "
-        "episode it is divided by n to the power of the count exponent. Click a column to sort."
+        "Normalised: mean 0, variance 1 over the training messages; what has no normalisation (a probability, a table's number) is as "
+        "it is. Paid: 0 at or below the threshold; the n-th time in an episode it is divided by n to the power of the count exponent. "
+        "Click a column to sort."
     )
     unrated = int((~np.logical_and.reduce([reward.rated for reward in rewards])).sum())
     if unrated:
