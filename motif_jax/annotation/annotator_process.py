@@ -116,9 +116,10 @@ class Desk:
                     replies += self._ask(stream, event)
         if heard:
             replies += self._answers.keep(heard)
+        # Of what was answered before a fault, too: it was paid for, and need not be asked again.
+        self._send(Told(replies, failed, server, stream.rests(), _megabytes()))
         if error is not None:
             raise error
-        self._send(Told(replies, failed, server, stream.rests(), _megabytes()))
 
     def _ask(self, stream: Stream, asked: Sequence[Asked]) -> list[Reply]:
         """Asks what is not answered; returns what is."""

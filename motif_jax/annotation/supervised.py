@@ -295,8 +295,15 @@ class ProcessSource:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def _died(self) -> None:
-        """Starts the process again, unless it died too often."""
+        """Starts the process again, unless it died too often or refused to go on."""
+        assert self._pipe is not None
+        # It may have ended while more was being asked: what it said last, the cause too, is still to be heard.
+        with contextlib.suppress(EOFError, OSError):
+            while self._pipe.poll():
+                self._take(self._pipe.recv())
         cause = self._buried()
+        if self._failure is not None:
+            return
         if self._closing.is_set():
             return
         now = time.monotonic()

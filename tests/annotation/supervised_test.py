@@ -41,6 +41,8 @@ class Slow(Annotator):
                 os._exit(3)
             if "raise" in question.items[0]:
                 raise ZeroDivisionError("a fault of its own")
+            if "refuse" in question.items[0]:
+                raise UserError("config.vllm.model=x: it answers no more")
             time.sleep(self.seconds)
             yield place, Answer(YES, prompt_tokens=3)
 
@@ -152,7 +154,8 @@ def test_a_killed_process_is_started_again_and_nothing_is_lost(make):
     figures = source.metrics()
     assert figures["annotator/restarts"] == 1
     assert figures["annotator/questions"] <= 61 + 4  # what was in flight, and the one at the start
-    assert source.pid != before
+    # It is counted before the new process is there.
+    wait_until(lambda: source.pid != before, "a new process")
     assert not still_there({before})
     wait_until(lambda: source.metrics()["annotator/server_up"] == 1, "it is up again")
 
@@ -160,7 +163,7 @@ def test_a_killed_process_is_started_again_and_nothing_is_lost(make):
 @pytest.mark.slow
 def test_a_process_that_hangs_is_ended_and_started_again(make, monkeypatch):
     # On a busy machine a process that is well may be taken for one that hangs, too: it may be started often.
-    monkeypatch.setattr(supervised, "_HANG_SECONDS", 3.0)
+    monkeypatch.setattr(supervised, "_HANG_SECONDS", 1.0)
     source = make(annotator__openai__timeout_seconds=0.1, annotator__restarts=100)
     meet(source, "a")
     assert labelled(source, 1) == ["a"]
@@ -187,6 +190,34 @@ def test_a_process_that_dies_too_often_ends_the_run_with_its_cause(make, name, c
         labelled(source, 3)
     with pytest.raises(UserError, match="died 2 times"):
         meet(source, "more")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("raise", "died 2 times within an hour, at last by ZeroDivisionError: a fault of its own"),
+        ("refuse", r"^config.annotator.vllm.model=x: it answers no more$"),
+    ],
+)
+def test_the_last_words_of_a_process_are_heard_though_it_was_being_asked_more(make, monkeypatch, name, told):
+    source = make(start=False, annotator__restarts=1)
+    source._deaths.append(time.monotonic())  # another one may not die
+    tell = source._tell
+
+    def tell_when_it_has_ended():
+        tell()
+        if source.in_flight():
+            source._process.wait()
+            meet(source, "more")
+            tell()
+
+    monkeypatch.setattr(source, "_tell", tell_when_it_has_ended)
+    source.start()
+    source.meet([("fine",), (name,)], [2, 1], None, 0)
+    with pytest.raises(UserError, match=told):
+        labelled(source, 3)
+    # What it had answered before was heard as well.
+    assert source.metrics()["annotator/answers"] == 2  # with the one at the start
 
 
 @pytest.mark.parametrize(
@@ -246,9 +277,9 @@ from motif_jax.datasets.verdicts import SINGLE
 
 source = online.make_source(make_config(Path(sys.argv[1])), SINGLE)
 source.start()
-meet(source, *(f"{n}" for n in range(200)))
+meet(source, *(f"{n}" for n in range(100)))
 told = 0
-while told < 200:
+while told < 100:
     told += len(source.poll())
     print(told, flush=True)
     time.sleep(0.01)
@@ -276,9 +307,9 @@ def test_a_killed_training_leaves_no_process_and_asks_nothing_again_but_what_was
     with ended([program]):
         assert program.wait() == 0
         questions = int(program.text().split()[-1])
-    assert kept + questions == 201
+    assert kept + questions == 101
     lines = sum(len(list(read_lines(path))) for path in (tmp_path / "store").iterdir())
-    assert lines == 201
+    assert lines == 101
 
 
 class _Everything(frozenset):
