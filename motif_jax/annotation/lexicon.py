@@ -28,6 +28,8 @@ BUILT_IN = "nethack.yaml"
 THRESHOLD = 3.0
 # Sentences, and captions, whose worth is remembered: a server, or a game that is annotated while it is played, meets new ones for ever.
 _REMEMBERED = 1 << 15
+# Lexicons that are kept as they were read.
+_LEXICONS = 8
 # Messages on one line are separated by two spaces; a repeated line ends with its count, a status with its bracket.
 _TOO_LARGE = 1e300
 _SENTENCE_END = re.compile(r"(?<=[.!?\")\]])\s{2,}")
@@ -153,9 +155,18 @@ def load_lexicon(path: str | Path = "") -> Lexicon:
             text = Path(path).read_text(encoding="utf-8")
         else:
             text = resources.files(__package__).joinpath("lexicons", BUILT_IN).read_text(encoding="utf-8")
-        tree = yaml.safe_load(text)
     except OSError as error:
         raise UserError(f"lexicon {shown} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UserError(f"lexicon {shown} is not YAML: {error}") from None
+    return _parsed(shown, text)
+
+
+@functools.lru_cache(_LEXICONS)
+def _parsed(shown: str, text: str) -> Lexicon:
+    """The lexicon of a file's text: every check, every annotator and every goal of a server asks for the same one."""
+    try:
+        tree = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"lexicon {shown} is not YAML: {error}") from None
     return _Reader(shown, tree).read()

@@ -20,6 +20,8 @@ from motif_jax.support.errors import UserError
 
 FOLDER = resources.path("configs/prompts")
 MODES = ("analysis", "verdict", "soft")
+# Prompt files that are kept as they were read.
+_FILES = 16
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 
 Turns = list[dict[str, str]]
@@ -223,8 +225,7 @@ def _examples(tree: Mapping[str, Any], path: Path, goal: str, answer: AnswerForm
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        # Everything is a text in this loader: `no` is the word, not False, and 1 is a verdict.
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+        tree = _parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"prompt file {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -234,6 +235,13 @@ def _read(path: Path) -> Mapping[str, Any]:
             f"prompt file {path} must hold the fields system, question, retry, answer, verdicts, goals"
         )
     return tree
+
+
+@functools.lru_cache(_FILES)
+def _parsed(text: str) -> Any:
+    """A file is asked for once for each of its goals and modes; nobody changes what is found."""
+    # Everything is a text in this loader: `no` is the word, not False, and 1 is a verdict.
+    return yaml.load(text, Loader=yaml.BaseLoader)
 
 
 def _text(tree: Mapping[str, Any], path: Path, field: str, empty: bool = False) -> str:

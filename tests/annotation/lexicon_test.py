@@ -254,6 +254,16 @@ def test_own_lexicon(tmp_path):
         annotator()
 
 
+def test_a_lexicon_is_parsed_once_and_anew_when_it_is_changed(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(small()))
+    first = load_lexicon(path)
+    assert load_lexicon(str(path)) is first
+    path.write_text(yaml.safe_dump(small(margin=2.0)))
+    assert load_lexicon(path).margin == 2.0
+    assert load_lexicon() is load_lexicon("")
+
+
 EVENT = small()["events"][0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 
@@ -9,13 +10,27 @@ import pytest
 import yaml
 
 from motif_jax.annotation.parsing import AnswerParser
-from motif_jax.annotation.prompts import FOLDER, MODES, label_name, load_prompt, model_tag, prompt_path
+from motif_jax.annotation.prompts import (
+    FOLDER,
+    MODES,
+    goals_of,
+    label_name,
+    load_prompt,
+    model_tag,
+    prompt_path,
+)
 from motif_jax.datasets.verdicts import FORMS, NO, SINGLE, YES
 from motif_jax.support.errors import UserError
 
 GOALS = ("defaultgoal", "zeroknowledge", "combat", "gold", "stairs")
 VERSIONS = ("default", "reworded")
 EVERY = list(itertools.product(VERSIONS, GOALS, MODES))
+
+
+@functools.cache
+def published(form):
+    """Every published prompt for questions of `form`, by version, goal and mode."""
+    return {(v, g, m): load_prompt(prompt_path(v, "", form), g, m, form) for v, g, m in EVERY}
 
 
 @pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
@@ -98,9 +113,9 @@ def test_examples_need_their_place(tmp_path):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
 def test_a_question_is_understood_by_its_own_prompt_alone(form, version, goal, mode):
-    every = {(v, g, m): load_prompt(prompt_path(v, "", form), g, m, form) for v, g, m in EVERY if m != "soft"}
+    every = {key: other for key, other in published(form).items() if key[2] != "soft"}
     items = ('He said "hi" \\ {second}\nYou die...', "{goal} é")[: len(form.items)]
-    prompt = load_prompt(prompt_path(version, "", form), goal, mode, form)
+    prompt = published(form)[version, goal, mode]
     text = prompt.conversation(*items)[-1]["content"]
     understood = {key: said for key, other in every.items() if (said := other.items_of(text)) is not None}
     assert understood == {(version, goal, "verdict" if mode == "soft" else mode): items}
@@ -144,6 +159,17 @@ def own_file(tmp_path, change):
 def test_a_file_of_ones_own_with_a_goal_of_its_own(tmp_path):
     path = own_file(tmp_path, lambda tree: tree["goals"].update(peace="Favour peace."))
     assert load_prompt(prompt_path("default", str(path)), "peace", "soft").goal == "Favour peace."
+
+
+def test_a_file_is_parsed_once_for_all_goals_and_modes_and_anew_when_it_is_changed(tmp_path, monkeypatch):
+    parsed, load = [], yaml.load
+    path = own_file(tmp_path, lambda tree: tree.update(system="Once."))
+    monkeypatch.setattr(yaml, "load", lambda text, Loader: parsed.append(text) or load(text, Loader))
+    for goal, mode in itertools.product(goals_of(path), MODES):
+        assert load_prompt(path, goal, mode).system == "Once."
+    assert len(parsed) == 1
+    path.write_text(path.read_text().replace("Once.", "Twice."))
+    assert load_prompt(path, "gold", "analysis").system == "Twice."
 
 
 def test_without_a_system_text_the_question_comes_first(tmp_path):
