@@ -150,10 +150,14 @@ def of_writing(
     )
 
 
-@functools.cache
 def _params(config: ModelConfig, dtype: Any) -> Any:
-    shapes = jax.eval_shape(LanguageModel(config).init, jax.random.key(0))
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), shapes)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), _shapes(config))
+
+
+@functools.cache
+def _shapes(config: ModelConfig) -> Any:
+    """Of the parameters: that of a large model takes seconds to trace, and is asked for in several dtypes."""
+    return jax.eval_shape(LanguageModel(config).init, jax.random.key(0))
 
 
 def _bytes(tree: Any) -> int:

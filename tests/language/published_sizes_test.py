@@ -135,9 +135,9 @@ def test_memory_is_computed_from_shapes(name: str) -> None:
     _, millions, length, written, mesh = SIZES[name]
     model = model_of(name)
     sizes = dict(zip(sharding.AXES, mesh, strict=True))
-    count = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes_of(model)))
-    assert count / 1e6 == pytest.approx(millions, rel=0.002)
     one = footprint.of_training(model, ROWS, length, written, chunk=CHUNK)
+    count = one.parameters // 4
+    assert count / 1e6 == pytest.approx(millions, rel=0.002)
     assert (one.parameters, one.gradients) == (4 * count, 4 * count)
     assert one.optimizer == pytest.approx(8 * count, rel=1e-6)
     again = footprint.of_training(model_of(name, remat=True), ROWS, length, written, chunk=CHUNK)
@@ -166,6 +166,21 @@ def test_memory_is_computed_from_shapes(name: str) -> None:
     ):
         one.require(10**8, "use more devices")
     one.require(None, "")
+
+
+def test_the_shapes_of_a_model_are_traced_once_whatever_is_asked_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of a large one take seconds."""
+    settings = config.parse({**recipes.CONFIGS["gpt2"], "n_layer": 3, "n_embd": 8})
+    traced, init = [], LanguageModel.init
+    monkeypatch.setattr(
+        LanguageModel, "init", lambda self, key: traced.append(self.config) or init(self, key)
+    )
+    model = LanguageModel(settings, jnp.bfloat16)
+    half, whole = (footprint.of_writing(model, 2, 6, 4, params_dtype=kind) for kind in (None, jnp.float32))
+    assert whole.parameters == 2 * half.parameters
+    assert traced.count(settings) == 1
 
 
 @pytest.mark.slow
