@@ -16,7 +16,7 @@ from motif_jax.reports.measures import format_value
 from tests import browser
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.refusals import refusal
-from tests.reward_fixtures import environment
+from tests.reward_fixtures import environment, run_stage
 
 
 def launch(repository: Path, config: str, workdir: Path, *flags: str, code: int = 0) -> str:
@@ -37,29 +37,23 @@ def launch(repository: Path, config: str, workdir: Path, *flags: str, code: int 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("compiled_quickly")
 def test_a_run_from_games_to_its_report(repository, tmp_path):
+    """Each stage's own flags are tested with the stage: here they run in this process, and the report alone by its flags."""
     runs = tmp_path
-    launch(repository, "collect.py:smoke", runs / "dataset")
-    data = f"--config.dataset_dir={runs / 'dataset'}"
-    launch(repository, "annotate.py:smoke", runs / "annotate", data, f"--config.store_dir={runs / 'answers'}")
+    data = str(run_stage("collect", runs / "dataset"))
+    run_stage("annotate", runs / "annotate", dataset_dir=data, store_dir=str(runs / "answers"))
     (labels,) = (runs / "dataset" / "preference").glob("*.npy")
-    launch(repository, "train_reward.py:smoke", runs / "reward", data, f"--config.annotator={labels.stem}")
-    reward = f"--config.reward.dir={runs / 'reward'}"
-    coefficient = "--config.reward.intrinsic_coefficient=0.1"
-    more = ["--config.record_every=1", "--config.compile_cache="]
+    reward = str(
+        run_stage("train_reward", runs / "reward", dataset_dir=data, annotator=labels.stem, num_devices=1)
+    )
+    values = {"reward.dir": reward, "reward.intrinsic_coefficient": 0.1, "devices.learner": "0"}
     # A network that is compiled fast.
-    more += [
-        "--config.network.encoder=flat",
-        "--config.network.flat_sizes=(16,)",
-        "--config.network.hidden_size=16",
-    ]
-    launch(repository, "train_agent.py:smoke", runs / "agent", reward, coefficient, *more)
-    agent = f"--config.agent.dir={runs / 'agent'}"
+    values |= {"network.encoder": "flat", "network.flat_sizes": (16,), "network.hidden_size": 16}
+    agent = str(run_stage("train_agent", runs / "agent", record_every=1, compile_cache="", **values))
+    of_both = {"reward.dir": reward, "agent.dir": agent}
     for policy in ("agent", "random"):
-        launch(
-            repository, "evaluate.py:smoke", runs / f"evaluate_{policy}", f"--config.policy={policy}", agent, reward,
-            "--config.episodes=6", "--config.show_best=1",
-        )  # fmt: skip
+        run_stage("evaluate", runs / f"evaluate_{policy}", policy=policy, episodes=6, show_best=1, **of_both)
     evaluations = {
         p: json.loads((runs / f"evaluate_{p}" / "evaluation.json").read_text()) for p in ("agent", "random")
     }
@@ -70,18 +64,17 @@ def test_a_run_from_games_to_its_report(repository, tmp_path):
         for p in evaluations
     }
     assert sorted(seeds["agent"]) == sorted(seeds["random"]), "agent and random policy play the same games"
-    launch(
-        repository, "replay.py", runs / "games", f"--config.recordings={runs / 'agent' / 'recordings'}", reward, agent,
-    )  # fmt: skip
+    run_stage("replay", runs / "games", "", recordings=str(runs / "agent" / "recordings"), **of_both)
     out = launch(
-        repository, "report.py:quickstart", runs / "report", data, reward, agent, f"--config.replays={runs / 'games'}",
+        repository, "report.py:quickstart", runs / "report", f"--config.dataset_dir={data}", f"--config.reward.dir={reward}",
+        f"--config.agent.dir={agent}", f"--config.replays={runs / 'games'}",
         f"--config.evaluations={runs / 'evaluate_agent'},{runs / 'evaluate_random'}",
     )  # fmt: skip
     assert f"report: {runs / 'report' / 'report.html'}" in out
     assert "Mean intrinsic return per episode: agent" in out
     assert list((runs / "report" / "plots").glob("*.png"))
     for model in ("reward", "agent"):
-        launch(repository, "model_card.py", runs / f"card_{model}", f"--config.model={runs / model}")
+        run_stage("model_card", runs / f"card_{model}", "", model=str(runs / model))
         card = (runs / f"card_{model}" / "MODEL_CARD.md").read_text()
         assert "stands in for a language model" in card
         assert "validation accuracy" in card
@@ -90,7 +83,7 @@ def test_a_run_from_games_to_its_report(repository, tmp_path):
 
 
 def _open_report(runs: Path, evaluations: dict) -> None:
-    with browser.open_browser(runs) as driver:
+    with browser.open_browser() as driver:
         driver.get(f"file://{runs}/report/report.html")
         text = driver.find_element("tag name", "body").text
         for policy, evaluation in evaluations.items():
