@@ -71,7 +71,7 @@ class Server:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def captions(self, request):
         text = next(turn["content"] for turn in request["messages"] if turn["role"] == "user")

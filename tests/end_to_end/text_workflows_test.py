@@ -120,7 +120,7 @@ def failing(url: str, faults: dict[int, Any], ended: Callable[[], bool]) -> Iter
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
     server.daemon_threads, server.lock, server.let_go = True, threading.Lock(), threading.Event()
     server.url, server.faults, server.ended, server.count = url, faults, ended, 0
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
         yield server

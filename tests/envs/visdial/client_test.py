@@ -57,7 +57,7 @@ def faulty():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Faulty)
     server.daemon_threads, server.heard, server.script = True, [], []
     server.let_go = threading.Event()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     yield server
     server.let_go.set()
