@@ -59,6 +59,20 @@ def prompts(folder):
     return jnp.asarray(np.stack(tokens)), texts
 
 
+def first_states(loaded, tokens):
+    """By hand, the states from which the first token after each of the prompts is predicted."""
+    model, valid = loaded.model, tokens >= 0
+
+    def run(params):
+        states, prompt = model.prefill(params, jnp.maximum(tokens, 0), valid)
+        if not model.config.encoder_layers:
+            return states.after[jnp.arange(len(tokens)), valid.sum(1) - 1]
+        start = jnp.zeros((len(tokens), 1, 1), jnp.int32)
+        return model.extend(params, prompt, start, jnp.ones_like(start, bool))[0].after[:, 0, 0]
+
+    return jax.jit(run)(loaded.params)
+
+
 @pytest.mark.parametrize("name", talkers.CONFIGS)
 @pytest.mark.slow
 def test_logits_are_the_scores_of_the_actions_and_values_come_from_the_first_state(folders, name):
@@ -73,19 +87,8 @@ def test_logits_are_the_scores_of_the_actions_and_values_come_from_the_first_sta
     scored = language.load(folder).score(texts, list(one.spec.action_names))
     np.testing.assert_allclose(logits.reshape(4, -1), np.stack(scored), rtol=1e-4, atol=1e-5)
     assert value.shape == (2, 2)
-    model = language.load(folder)
-    valid = tokens >= 0
-
-    def first_value(read):
-        states, prompt = model.model.prefill(read, jnp.maximum(tokens, 0), valid)
-        if name == "t5":
-            start = jnp.zeros((4, 1, 1), jnp.int32)
-            first = model.model.extend(read, prompt, start, jnp.ones_like(start, bool))[0].after[:, 0, 0]
-        else:
-            first = states.after[jnp.arange(4), valid.sum(1) - 1]
-        return one.heads.apply(params["heads"], "value", first)
-
-    wanted = jax.jit(first_value)(model.params)
+    first = first_states(language.load(folder), tokens)
+    wanted = one.heads.apply(params["heads"], "value", first)
     np.testing.assert_allclose(value.reshape(-1), wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -99,6 +102,8 @@ def test_a_head_can_be_the_policy(folders, name):
     logits, value = jax.jit(one.rows)(params, tokens)
     assert (logits.shape, value.shape) == ((4, 6), (4,))
     assert not np.allclose(logits[0], logits[1])
+    wanted = one.heads.apply(params["heads"], "actions", first_states(language.load(folder), tokens))
+    np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
     by_score = agent.make(settings(model=str(folder)), spec(folder))
     both = {"model": params["model"], "heads": {"value": params["heads"]["value"]}}
     scored = jax.jit(by_score.rows)(both, tokens)

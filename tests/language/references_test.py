@@ -81,17 +81,20 @@ def test_what_is_written_is_the_same_token_by_token(loaded: Any, name: str) -> N
         return (greedy.tokens[:, 0], greedy.valid[:, 0]), found
 
     (tokens, good), found = jax.jit(run)(params)
-    _same_text(tokens, good, reference(name, "greedy"))
+    _same_text(tokens, good, reference(name, "greedy"), stop)
     rows = recipes.BATCH * recipes.BEAMS
-    _same_text(found.tokens.reshape(rows, most), found.valid.reshape(rows, most), reference(name, "beams"))
+    beams_found = found.tokens.reshape(rows, most), found.valid.reshape(rows, most)
+    _same_text(*beams_found, reference(name, "beams"), stop)
     np.testing.assert_allclose(found.scores.ravel(), reference(name, "beam_scores"), rtol=1e-5)
 
 
-def _same_text(tokens: Any, valid: Any, theirs: np.ndarray) -> None:
+def _same_text(tokens: Any, valid: Any, theirs: np.ndarray, stop: int) -> None:
     """Equal up to each row's end; what transformers pads with behind it differs between its classes."""
     width = theirs.shape[1]
     assert not np.asarray(valid)[:, width:].any()
-    good = np.asarray(valid)[:, :width]
+    good, stops = np.asarray(valid)[:, :width], theirs == stop
+    # A row ends with its first stop token.
+    np.testing.assert_array_equal(good, np.cumsum(stops, axis=1) - stops == 0)
     np.testing.assert_array_equal(np.where(good, np.asarray(tokens)[:, :width], 0), np.where(good, theirs, 0))
 
 
@@ -150,8 +153,6 @@ def test_dropout_stands_where_transformers_has_it_and_only_when_it_is_asked_for(
         return arguments[0] * recipes.pattern(arguments[0].shape[-1], context.module.rate)
 
     with nn.intercept_methods(stand_in):
-        plain = _states(model, params, tokens, valid)["states"]
         found = _states(model.with_dropout(jax.random.key(0)), params, tokens, valid)["states"]
     decodes = None if name.startswith("t5") else valid
-    close(plain, reference(name, "left/states"), 1e-5, decodes)
     close(found, reference(name, "dropped"), 1e-5, decodes)

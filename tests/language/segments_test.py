@@ -79,12 +79,15 @@ def test_texts_end_by_what_they_say_and_draws_are_a_texts_own(loaded: Any) -> No
 
 def test_the_hook_sees_states_before_and_after_the_last_norm(loaded: Any) -> None:
     model, params = loaded("gpt2")
+    norm = params["decoder"]["final_norm"]["norm"]
 
     def adjust(logits: jax.Array, states: Any) -> jax.Array:
         # Equal to the logits twice if the states are the ones that they came from.
-        normed = model.logits(params, states.after)
-        assert states.before.shape == states.after.shape
-        return jnp.where(jnp.abs(normed - logits) < 1e-4, logits * 2, 0.0)
+        fits = jnp.abs(model.logits(params, states.after) - logits) < 1e-4
+        normed = jax.nn.standardize(states.before, epsilon=model.config.norm_epsilon)
+        normed = normed * norm["scale"] + norm["bias"]
+        fits &= (jnp.abs(normed - states.after) < 1e-4).all(axis=-1, keepdims=True)
+        return jnp.where(fits, logits * 2, 0.0)
 
     limits, sampling = Limits(4, ()), Sampling(greedy=True)
     plain = Segments(model).write(params, TOKENS, VALID, KEY, limits, sampling)

@@ -72,6 +72,7 @@ def test_a_text_that_grows_is_the_whole_text(loaded: Any, name: str) -> None:
         written = session.write(KEY, Limits(4, (stop,)), GREEDY, goes_on)
         for row, (text, new, good) in enumerate(zip(texts, written, goes_on, strict=True)):
             assert bool(new) == good
+            assert not new or len(new) == 4 or new[-1] == stop
             if number == 1 and row == 0:
                 assert new == [stop], "this one ends at once, the others do not"
             for token in new:

@@ -99,7 +99,7 @@ def change(folder: Path, what: str) -> None:
         "rotary": "yarn",
         "key": "num_attention_heads",
         "pickle": "safe_serialization",
-        "not safetensors": "safetensors",
+        "not safetensors": "is not a safetensors file",
         "index": "../model.safetensors",
     }.items(),
 )
