@@ -129,10 +129,10 @@ def test_dropout_is_off_without_a_key_and_differs_between_steps_with_one() -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("remat", [False, True])
-def test_an_addition_with_zero_b_is_the_base_exactly_and_merging_changes_nothing(remat: bool) -> None:
+def test_an_addition_with_zero_b_is_the_base_exactly_and_merging_changes_nothing() -> None:
     model, params = made("t5")
-    model, rows = dataclasses.replace(model, remat=remat), whole(batch(2, 2, prompt=True))
+    # Layers that are computed again in the backward pass must find the additions there too.
+    model, rows = dataclasses.replace(model, remat=True), whole(batch(2, 2, prompt=True))
     additions = lora.init(jax.random.key(1), params, SPEC)
 
     def sums(additions: Any, frozen: Any, batch: training.Batch, key: Any) -> training.Sums:
