@@ -15,10 +15,12 @@ from motif_jax.playing.policies import RandomPolicy
 from motif_jax.reports.evaluation_files import decode_actions, read_rows
 from motif_jax.support.errors import UserError
 from tests.refusals import refusal
-from tests.reward_fixtures import environment
+from tests.reward_fixtures import environment, load_config, run_stage
 from tests.toys import ACTIONS, LENGTH, Flyer
 
 CORRIDOR = "tests.toys:Corridor"
+# Of an evaluation.
+EPISODES = load_config("evaluate").episodes
 
 
 def launch(repository, config, workdir, *flags):
@@ -33,6 +35,7 @@ def actions_of(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
 def test_an_agent_learns_plays_and_is_watched_in_an_environment_from_outside(repository, tmp_path):
     flags = [f"--config.environment.name={CORRIDOR}", "--config.compile_cache="]
     small = ["--config.algorithm.exploration=symmetric_kl", "--config.record_every=3"]
@@ -46,17 +49,19 @@ def test_an_agent_learns_plays_and_is_watched_in_an_environment_from_outside(rep
     agent = f"--config.policy={tmp_path / 'agent'}"
     played = launch(repository, "evaluate.py:smoke", tmp_path / "evaluation", agent, "--config.show_best=1")
     assert played.returncode == 0, played.stderr
-    assert all(set(actions) <= {0, 1, 2} for actions in actions_of(tmp_path / "evaluation"))
+    taken = actions_of(tmp_path / "evaluation")
+    assert len(taken) == EPISODES
+    assert all(set(actions) <= {0, 1, 2} for actions in taken)
     assert list((tmp_path / "evaluation" / "recordings").glob("*.html"))
-    twin = "--config.environment.name=tests.toys:TwinCorridor"
-    assert launch(repository, "evaluate.py:smoke", tmp_path / "twin", agent, twin).returncode == 0
+    values = {"policy": str(tmp_path / "agent")}
+    run_stage("evaluate", tmp_path / "twin", **{**values, "environment.name": "tests.toys:TwinCorridor"})
+    assert len(actions_of(tmp_path / "twin")) == EPISODES
     for other in ("tests.toys:LongCorridor", "NetHackScore-v1"):
         name = f"--config.environment.name={other}"
         refused = refusal("evaluate.py:smoke", tmp_path / "other", agent, name)
         assert refused.startswith(f"config.environment.name='{other}': must be {CORRIDOR}")
 
-    watched = launch(repository, "visualize.py:smoke", tmp_path / "film", agent, "--config.forms.gif=True")
-    assert watched.returncode == 0, watched.stderr
+    run_stage("visualize", tmp_path / "film", **{**values, "forms.gif": True})
     page = (tmp_path / "film" / "episode-00000.html").read_text()
     assert '"columns": 6' in page or '"columns":6' in page
     assert "right" in page
@@ -65,14 +70,14 @@ def test_an_agent_learns_plays_and_is_watched_in_an_environment_from_outside(rep
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["RightWinger", "Flyer"])
-def test_a_policy_from_outside_is_evaluated_and_watched(repository, tmp_path, policy):
-    flags = [f"--config.environment.name={CORRIDOR}", f"--config.policy=tests.toys:{policy}"]
-    done = launch(repository, "evaluate.py:smoke", tmp_path / "evaluation", *flags)
-    assert done.returncode == 0, done.stderr
-    assert all(set(actions) <= {0, 1, 2} for actions in actions_of(tmp_path / "evaluation"))
+def test_a_policy_from_outside_is_evaluated_and_watched(tmp_path, policy):
+    values = {"environment.name": CORRIDOR, "policy": f"tests.toys:{policy}"}
+    taken = actions_of(run_stage("evaluate", tmp_path / "evaluation", **values))
+    assert len(taken) == EPISODES
+    assert all(set(actions) <= {0, 1, 2} for actions in taken)
     summary = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
     assert summary["plan"]["policy"] == f"tests.toys:{policy}"
-    assert launch(repository, "visualize.py:smoke", tmp_path / "film", *flags).returncode == 0
+    run_stage("visualize", tmp_path / "film", **values)
     assert (tmp_path / "film" / "episode-00000.html").exists()
 
 
@@ -84,7 +89,7 @@ def test_masks_are_kept_by_policies_of_both_kinds():
     assert all(episode.values is None for episode in episodes), "a policy without values"
 
 
-def test_what_is_no_environment_or_policy_is_told(repository, tmp_path):
+def test_what_is_no_environment_or_policy_is_told(tmp_path):
     assert registry.spec(CORRIDOR).action_names[1] == "right"
     assert registry.spec(CORRIDOR).num_actions == ACTIONS < LENGTH
     with pytest.raises(UserError, match=r"config.environment.name=tests.toys:Nothing: no such class"):
@@ -93,6 +98,5 @@ def test_what_is_no_environment_or_policy_is_told(repository, tmp_path):
         UserError, match=r"config.environment.name=tests.toys:Flyer: must be a class with make_spec"
     ):
         registry.check("tests.toys:Flyer")
-    done = launch(repository, "evaluate.py:smoke", tmp_path / "no", "--config.policy=tests.toys:Nobody")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: config.policy=tests.toys:Nobody: no such class")
+    said = refusal("evaluate.py:smoke", tmp_path / "no", "--config.policy=tests.toys:Nobody")
+    assert said.startswith("config.policy=tests.toys:Nobody: no such class")

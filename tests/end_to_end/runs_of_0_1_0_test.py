@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from motif_jax.reports import messages
+from tests.compiling import QUICKLY
 from tests.old_runs import unpack
 
 REPOSITORY = Path(__file__).parents[2]
@@ -30,19 +31,19 @@ def runs(tmp_path: Path) -> Path:
     return unpack(tmp_path)
 
 
-def go_on(runs: Path, folder: str) -> str:
+def go_on(runs: Path, folder: str, **environment: str) -> str:
     """Starts the command again that `folder` was made with; returns what it printed."""
     command = json.loads((runs / folder / "versions.json").read_text())["command"]
-    return launch(runs, *shlex.split(command)[1:])
+    return launch(runs, *shlex.split(command)[1:], **environment)
 
 
-def launch(runs: Path, config: str, *flags: str) -> str:
+def launch(runs: Path, config: str, *flags: str, **environment: str) -> str:
     """Runs a stage in the folder of the runs; returns what it printed."""
     config = f"--config={REPOSITORY}/configs/{config.rpartition('configs/')[2]}"
+    own = {"PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "motif_jax.launch", config, *flags],
-        cwd=runs, capture_output=True, text=True, timeout=500, check=False,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"},
+        cwd=runs, capture_output=True, text=True, timeout=500, check=False, env={**os.environ, **own, **environment},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -95,7 +96,7 @@ def test_an_agent_goes_on_and_is_evaluated(runs):
     before = json_lines(runs / "agent" / "metrics.jsonl")
     played = len(json_lines(runs / "agent" / "episodes.jsonl"))
     assert before[-1]["step"] == 1648
-    go_on(runs, "agent")
+    go_on(runs, "agent", **QUICKLY)  # no numbers of then are compared
     after = json_lines(runs / "agent" / "metrics.jsonl")
     assert after[: len(before)] == before
     assert after[len(before)]["step"] > 1648
@@ -103,7 +104,7 @@ def test_an_agent_goes_on_and_is_evaluated(runs):
     assert {*before[-1]} <= {*after[-1]}, "every curve goes on"
     assert len(json_lines(runs / "agent" / "episodes.jsonl")) > played
     flags = ("--config.policy=agent", "--config.agent.dir=agent", "--config.episodes=2")
-    launch(runs, "--config=configs/evaluate.py:smoke", "--workdir=of_the_agent", *flags)
+    launch(runs, "--config=configs/evaluate.py:smoke", "--workdir=of_the_agent", *flags, **QUICKLY)
     rows = episodes(runs / "of_the_agent" / "episodes.jsonl")
     assert [row["index"] for row in rows] == [0, 1]
     assert all(np.isfinite(row["intrinsic_return"]) for row in rows), (
@@ -114,7 +115,7 @@ def test_an_agent_goes_on_and_is_evaluated(runs):
 @pytest.mark.slow
 def test_an_agent_is_evaluated_as_it_is(runs):
     flags = ("--config.policy=agent", "--config.agent.dir=agent", "--config.episodes=2")
-    printed = launch(runs, "--config=configs/evaluate.py:smoke", "--workdir=of_the_agent", *flags)
+    printed = launch(runs, "--config=configs/evaluate.py:smoke", "--workdir=of_the_agent", *flags, **QUICKLY)
     assert re.search(r"intrinsic reward:\s+reward, evaluation 1", printed)
     assert len(episodes(runs / "of_the_agent" / "episodes.jsonl")) == 2
 
