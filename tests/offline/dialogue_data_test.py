@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from motif_jax.offline import dialogue_data
 from motif_jax.offline.dialogue_batches import Layout, StreamBatches
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
+from tests import resumed
 from tests.reward_fixtures import load_config
 from tests.toy_text import Task
 
@@ -201,6 +203,31 @@ def test_a_share_is_held_out_as_it_is_given(tmp_path: Path) -> None:
     turn = seeds.derive(load_config("train_text").seed, "held out") % 10
     _, held_out = split(tmp_path / "tenth", 0.1, [None] * 40)
     assert held_out == [f"{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(turn, 40, 10)]
+
+
+@pytest.mark.parametrize(("safe", "more"), [(16, 0), (16, 2), (34, 2)])
+def test_what_a_start_before_has_tokenised_is_not_tokenised_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, safe: int, more: int
+) -> None:
+    """Of 40, of which the last 10 are held out, it was asked to stop behind the last that are safe, or killed some behind those."""
+    monkeypatch.setattr(dialogue_data, "_TOGETHER", 2)
+    monkeypatch.setattr(dialogue_data, "_SAVED_EVERY", 2)
+    said = [Dialogue((f"{chr(97 + n // 26)}{chr(97 + n % 26)}",), (1.0,), True) for n in range(40)]
+    parquet.write(tmp_path / "d.parquet", [Dialogues.of(said)], {})
+    config = load_config("train_text", "wordle_bc")
+    config.data, config.held_out.share = str(tmp_path / "d.parquet"), 0.25
+    source, letters = dialogue_data.source_of(config), Task({}).tokenizer()
+
+    def split_into(name: str, stopped: Callable[[], bool] = lambda: False) -> Any:
+        return dialogue_data.split_tokens(config, source, letters, tmp_path / name, stopped)
+
+    with resumed.tokenised(safe + more if more else None) as items:
+        assert split_into("run", lambda: not more and len(items) == safe) is None
+    assert len(items) == safe + more
+    with resumed.tokenised() as items:
+        found = split_into("run")
+    assert len(items) == 40 - safe
+    assert [part.manifest for part in found] == [part.manifest for part in split_into("whole")]
 
 
 def test_dialogues_of_a_group_are_held_out_together(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 
 import jax
 import numpy as np
@@ -19,9 +18,10 @@ from motif_jax.stages import clone_behaviour, collect_trajectories
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
+from tests import resumed
 from tests.language import talkers
-from tests.processes import killed, wait_until
-from tests.reward_fixtures import REPOSITORY, command, environment, load_config, run_stage
+from tests.processes import Program, ended, killed, wait_until
+from tests.reward_fixtures import command, environment, load_config, run_stage
 
 
 @pytest.fixture(scope="module")
@@ -119,14 +119,15 @@ def test_a_wording_without_a_meaning_is_left_as_it_is(collected, model):
 
 # It dies between the second evaluation and the third.
 KILLED = """
-import json, os, signal, sys
+import json, sys
 from pathlib import Path
 from motif_jax.offline.cloning_task import CloningTask
+from tests import resumed
 from tests.reward_fixtures import run_stage
 made = CloningTask.batches
 def batches(self, first, count):
     if first == 6:
-        os.kill(os.getpid(), signal.SIGKILL)
+        resumed.die_behind(Path(sys.argv[1]) / "resume" / "6")
     return made(self, first, count)
 CloningTask.batches = batches
 run_stage("clone_behaviour", Path(sys.argv[1]), **json.loads(sys.argv[2]), save_every_seconds=0.000001)
@@ -146,9 +147,8 @@ def test_a_cloning_is_killed_goes_on_with_the_same_bits_and_plays(collected, mod
     }
     whole, stopped = run_stage("clone_behaviour", tmp_path / "whole", **values), tmp_path / "killed"
     killed(KILLED, str(stopped), json.dumps(values))
-    # The second evaluation waited for this one to be written; itself it may have been on its way.
-    assert (stopped / "checkpoints" / "0").exists()
-    run_stage("clone_behaviour", stopped, **values)
+    with resumed.takes(resumed.saved_step(whole) - 6):
+        run_stage("clone_behaviour", stopped, **values)
     one, two = (learned(folder) for folder in (stopped, whole))
     jax.tree.map(np.testing.assert_array_equal, one, two)
     rows = [json.loads(row) for row in (whole / "metrics.jsonl").read_text().splitlines()]
@@ -179,17 +179,18 @@ def test_a_collection_is_killed_and_ends_with_the_same_trajectories(tmp_path):
     values = {"environment.babyai_text.observations": 1, "steps": 400, "policy": "random", "lanes": 4}
     flags = [f"--config.{key}={value}" for key, value in {**values, "steps": 10**6}.items()]
     stopped, whole = tmp_path / "killed", tmp_path / "whole"
-    process = subprocess.Popen(
-        command("collect_trajectories", stopped, *flags),
-        cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
     journal = stopped / ".episodes" / "episodes.jsonl"
-    wait_until(
-        lambda: process.poll() is not None or (journal.exists() and journal.read_text().count("\n") > 4),
-        "five episodes",
-    )
-    process.send_signal(signal.SIGKILL)
-    assert process.wait(60) == -signal.SIGKILL
+    program = Program(command("collect_trajectories", stopped, *flags), tmp_path / "log", environment())
+    with ended([program]):
+        wait_until(
+            lambda: (
+                program.process.poll() is not None
+                or (journal.exists() and journal.read_text().count("\n") > 4)
+            ),
+            "five episodes",
+        )
+        program.send(signal.SIGKILL)
+        assert program.wait() == -signal.SIGKILL, program.text()
     assert not (stopped / parquet.META).exists()
     played = journal.read_text().splitlines()
     # How many steps are asked for is part of the run: the killed one is asked for as many as it had.

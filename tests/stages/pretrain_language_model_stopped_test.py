@@ -14,7 +14,7 @@ from motif_jax.offline import trainer
 from motif_jax.offline.language_task import LanguageTask
 from motif_jax.stages import pretrain_language_model as stage
 from motif_jax.support.interruption import EXIT_CODE
-from tests import texts
+from tests import resumed, texts
 from tests.stages.pretraining import config_of, train
 
 
@@ -45,6 +45,8 @@ def test_stopped_in_the_middle_of_a_chunk_of_items_it_ends_with_the_same_bits(
         patch.setattr(LanguageTask, "batches", told)
         assert stage.run(config_of(text, **values), tmp_path / "stopped") == EXIT_CODE
     assert widths[0][0] > max(widths[0][1:])
-    whole, stopped = train(text, tmp_path / "whole", **values), train(text, tmp_path / "stopped", **values)
+    whole = train(text, tmp_path / "whole", **values)
+    with resumed.takes(3):
+        stopped = train(text, tmp_path / "stopped", **values)
     files = [(run / "model" / "model.safetensors").read_bytes() for run in (whole, stopped)]
     assert files[0] == files[1]

