@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +17,8 @@ from motif_jax.stages import collect_trajectories, test_language_agent
 from motif_jax.support.errors import UserError
 from tests.language import talkers
 from tests.playing import level_agents
-from tests.processes import wait_until
-from tests.reward_fixtures import REPOSITORY, command, environment, load_config, run_stage
+from tests.processes import killed
+from tests.reward_fixtures import load_config, run_stage
 
 LOCAL, MIXED = "BabyAI-GoToLocal-v0", "BabyAI-MixedTrainLocal-v0"
 
@@ -188,6 +186,22 @@ def test_of_all_tests_those_with_prompts_that_are_too_long_are_left_out(tmp_path
         test_language_agent.run(small(tmp_path, tests="distractors_16"), tmp_path / "played")
 
 
+# It dies when it writes the second episode of a test.
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from motif_jax.reports.evaluation_files import Journal
+from tests.reward_fixtures import run_stage
+folder, append = Path(sys.argv[1]), Journal.append
+def dies(self, row):
+    if self.rows and (folder / "tests" / "adj_synonym").is_dir():
+        os.kill(os.getpid(), signal.SIGKILL)
+    append(self, row)
+Journal.append = dies
+run_stage("test_language_agent", folder, **json.loads(sys.argv[2]))
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
 def test_a_model_that_was_never_trained_is_tested_through_a_kill(tmp_path):
@@ -202,20 +216,18 @@ def test_a_model_that_was_never_trained_is_tested_through_a_kill(tmp_path):
         "tests": "adj_synonym,actions_3,french",
         "episodes": 2,
     }
-    flags = [f"--config.{key}={value}" for key, value in values.items()]
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
-    process = subprocess.Popen(
-        command("test_language_agent", killed, *flags),
-        cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    journal = killed / "tests" / "adj_synonym" / "episodes.jsonl"
-    wait_until(lambda: process.poll() is not None or (journal.exists() and journal.read_text()), "an episode")
-    process.send_signal(signal.SIGKILL)
-    process.wait(60)
-    for folder in (killed, whole):
+    stopped, whole = tmp_path / "killed", tmp_path / "whole"
+    killed(KILLED, str(stopped), json.dumps(values))
+    written = {path: path.read_text() for path in stopped.glob("tests/*/episodes.jsonl")}
+    assert {path.parent.name: text.count("\n") for path, text in written.items()} == {
+        "no_modification_test": 2, "adj_synonym": 1,
+    }  # fmt: skip
+    for folder in (stopped, whole):
         run_stage("test_language_agent", folder, **values)
-    one, two = (generalisation_files.read(folder)["tests"] for folder in (killed, whole))
+    for path, text in written.items():
+        assert path.read_text().startswith(text), "what was played is not played again"
+    one, two = (generalisation_files.read(folder)["tests"] for folder in (stopped, whole))
     assert one == two
     assert {test["name"] for test in one} == {"no_modification_test", "adj_synonym", "actions_3", "french"}
     for test in one:
-        assert rows(killed, test["name"]) == rows(whole, test["name"])
+        assert rows(stopped, test["name"]) == rows(whole, test["name"])
