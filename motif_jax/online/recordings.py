@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import queue
 import re
@@ -28,6 +29,7 @@ FOLDER = "recordings"
 # that take longer than this.
 _WAITING = 256
 _CLOSE_SECONDS = 10.0
+_LOOK_SECONDS = 0.2
 _NAME = re.compile(r"step-(\d+)-env-\d+-episode-\d+\.json")
 
 
@@ -111,6 +113,8 @@ class EpisodeRecorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        if error is None:
+            self._require_sound()  # it may have failed since the last report
 
     def take(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> None:
         """Takes the actions of a batch, see `ActionCollector.add`; the batcher's thread calls it."""
@@ -126,10 +130,7 @@ class EpisodeRecorder:
           ServiceFailedError: recording has failed.
           UserError: for something that a user is to put right.
         """
-        if isinstance(self._error, UserError):
-            raise self._error
-        if self._error is not None:
-            raise ServiceFailedError(f"the recordings thread failed: {self._error}") from self._error
+        self._require_sound()
         for row in reports:
             env, episode = int(row["env"]), int(row["episode"])
             if (env + episode) % self._every == 0:
@@ -140,9 +141,13 @@ class EpisodeRecorder:
     def close(self) -> None:
         """Waits a few seconds for the games that are to be recorded."""
         self._deadline = time.monotonic() + _CLOSE_SECONDS
-        if self._thread.is_alive():
-            self._orders.put(None)
-            self._thread.join()
+        # Where games wait up to the limit there is no room for the end before the thread has played one; if it fails at that,
+        # there never is.
+        while self._thread.is_alive():
+            with contextlib.suppress(queue.Full):
+                self._orders.put(None, timeout=_LOOK_SECONDS)
+                break
+        self._thread.join()
         if self._left_out:
             print(
                 f"{self._left_out} episodes were not recorded: they came faster than they could be played again; "
@@ -151,6 +156,12 @@ class EpisodeRecorder:
                 flush=True,
             )
             self._left_out = 0
+
+    def _require_sound(self) -> None:
+        if isinstance(self._error, UserError):
+            raise self._error
+        if self._error is not None:
+            raise ServiceFailedError(f"the recordings thread failed: {self._error}") from self._error
 
     def _match(self, env: int, episode: int) -> None:
         key = (env, episode)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,10 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.actors.group import episode_seed
-from motif_jax.actors.rerecording import record_actions
+from motif_jax.actors.rerecording import Order, record_actions
 from motif_jax.actors.worker_process import WorkerProcess
 from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.devices.services import ServiceFailedError
 from motif_jax.envs.replay import Recording
 from motif_jax.online import recordings, settings
 from motif_jax.online.recordings import ActionCollector, EpisodeRecorder, drop_recordings
@@ -145,6 +148,85 @@ def test_a_process_that_dies_is_replaced(
     assert "is not recorded: the process that played it again died" in capfd.readouterr().err
 
 
+class NoRoom:
+    """In a worker process's place: the disk is full when the first game is written, which waits until then."""
+
+    def __init__(self, target: Any, setup: Mapping[str, Any]) -> None:
+        del target, setup
+        self.connection = self
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def send(self, order: Order) -> None:
+        del order
+        self.begun.set()
+
+    def receive(self) -> str:
+        assert self.go_on.wait(240)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def close(self) -> None:
+        self.go_on.set()
+
+
+@pytest.fixture
+def no_room(monkeypatch: pytest.MonkeyPatch) -> NoRoom:
+    process = NoRoom(None, {})
+    monkeypatch.setattr(recordings, "WorkerProcess", lambda *_: process)
+    return process
+
+
+def test_recording_that_fails_while_the_training_ends_does_not_hold_it_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_room: NoRoom
+) -> None:
+    """Not even where as many games wait as may: nobody takes them any more."""
+    monkeypatch.setattr(recordings, "_WAITING", 1)
+    recorder = EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 1)
+    put, raised = recorder._orders.put, []
+
+    def put_behind_the_failure(*order: Any, **how: Any) -> None:
+        """It fails after it was seen alive, before it is told of the end."""
+        no_room.go_on.set()
+        recorder._thread.join(240)
+        put(*order, **how)
+
+    def record() -> None:
+        try:
+            with recorder:
+                for episode in range(2):
+                    play(recorder, 0, episode, 0)
+                    recorder.report(10, [report(0, episode, 3)])
+                    assert no_room.begun.wait(240)
+                monkeypatch.setattr(recorder._orders, "put", put_behind_the_failure)
+        except Exception as error:
+            raised.append(error)
+
+    training = threading.Thread(target=record, daemon=True)
+    training.start()
+    training.join(240)
+    assert not training.is_alive()
+    # It is told, though it came after the last report.
+    [error] = raised
+    assert isinstance(error, ServiceFailedError)
+    assert isinstance(error.__cause__, OSError)
+    assert "the recordings thread failed: " in str(error)
+
+
+def test_what_ended_the_training_is_told_before_that_recording_failed(
+    tmp_path: Path, no_room: NoRoom
+) -> None:
+    def train() -> None:
+        with EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 1) as recorder:
+            play(recorder, 0, 0, 0)
+            recorder.report(10, [report(0, 0, 3)])
+            no_room.go_on.set()
+            recorder._thread.join(240)
+            assert recorder._error is not None
+            raise KeyError("of the training")
+
+    with pytest.raises(KeyError, match="of the training"):
+        train()
+
+
 def test_what_a_resumed_run_plays_again_is_dropped(tmp_path: Path) -> None:
     folder = tmp_path / "recordings"
     folder.mkdir()
@@ -168,54 +250,40 @@ def test_games_without_seeds_are_refused() -> None:
     [(True, 10**9), (False, 10**9), (False, 1)],
     ids=["serial", "processes", "saved"],
 )
-def test_every_recording_of_a_run_with_a_reward_has_its_line(
+def test_a_training_with_a_reward_leaves_recordings_of_its_games_and_a_line_of_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serial: bool, save_every: int
 ) -> None:
     """Of games whose batches still waited when the training ended, too; `saved`: the last update's own save is the last."""
     reward = IntrinsicReward()
     monkeypatch.setattr(reward, "lookup", lambda texts: Values(np.ones(len(texts), np.float32), 0))
     monkeypatch.setattr(rewards, "load_intrinsic", lambda *_: reward)
-    changes = {"serial": serial, "record_every": 1, "save_every_steps": save_every}
-    assert Training(settings.resolved(recall_config(train_for_env_steps=600, **changes)), tmp_path).run(
-        Interruption()
-    )
-    rows = lines_of(tmp_path)
-    lines = [
-        f"step-{row['step']:012d}-env-{row['env']:05d}-episode-{row['episode']:06d}.json" for row in rows
-    ]
-    made = names(tmp_path)
-    assert len(made) > 50
-    assert set(made) <= set(lines)
+    changes = {"serial": serial, "record_every": 2, "save_every_steps": save_every}
+    config = recall_config(train_for_env_steps=600, **changes)
+    assert Training(settings.resolved(config), tmp_path).run(Interruption())
+    lines = lines_of(tmp_path)
+    expected = {
+        f"step-{row['step']:012d}-env-{row['env']:05d}-episode-{row['episode']:06d}.json": row
+        for row in lines
+        if (row["env"] + row["episode"]) % 2 == 0
+    }
+    made = {name: Recording.load(tmp_path / "recordings" / name) for name in names(tmp_path)}
+    assert len(made) > 25
+    assert set(made) <= set(expected)
+    for name, recording in made.items():
+        row = expected[name]
+        assert (
+            recording.seed == row["seed"] == episode_seed(config.seed, int(row["env"]), int(row["episode"]))
+        )
+        again = record_actions(recording.task, recording.options, recording.seed, recording.actions)
+        assert again.digest == recording.digest
+        assert again.info == {name: row[name] for name in again.info}
+    assert len({tuple(recording.actions.tolist()) for recording in made.values()}) > 3
     # Games are counted on: none is played twice.
-    assert Training(settings.resolved(recall_config(train_for_env_steps=900, **changes)), tmp_path).run(
-        Interruption()
-    )
+    more = recall_config(train_for_env_steps=900, **changes)
+    assert Training(settings.resolved(more), tmp_path).run(Interruption())
     played = [(row["env"], row["episode"]) for row in lines_of(tmp_path)]
     assert len(set(played)) == len(played) > len(lines)
 
 
 def lines_of(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("serial", [True, False], ids=["serial", "processes"])
-def test_a_training_leaves_recordings_of_its_games(tmp_path: Path, serial: bool) -> None:
-    config = recall_config(serial=serial, record_every=4, train_for_env_steps=1_000)
-    assert Training(settings.resolved(config), tmp_path).run(Interruption())
-    rows = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
-    expected = {
-        f"step-{row['step']:012d}-env-{row['env']:05d}-episode-{row['episode']:06d}.json": row
-        for row in rows
-        if (row["env"] + row["episode"]) % 4 == 0
-    }
-    made = names(tmp_path)
-    assert len(made) > 5
-    assert set(made) <= set(expected)
-    for name in made:
-        recording, row = Recording.load(tmp_path / "recordings" / name), expected[name]
-        assert recording.seed == row["seed"] == episode_seed(config.seed, row["env"], row["episode"])
-        again = record_actions(recording.task, recording.options, recording.seed, recording.actions)
-        assert again.digest == recording.digest
-        assert again.info == {name: row[name] for name in again.info}
-    assert len({tuple(Recording.load(tmp_path / "recordings" / n).actions.tolist()) for n in made}) > 3
