@@ -22,6 +22,8 @@ start() {
   # In a group of its own, so that all of its processes can be ended.
   setsid "${command[@]}" >>"$log" 2>&1 </dev/null &
   server=$!
+  # Whoever ends it at once finds the group.
+  until kill -0 -- "-$server" 2>/dev/null || ! kill -0 "$server" 2>/dev/null; do sleep 0.01; done
 }
 
 # Ends the server's whole group: asks, and does not ask twice.

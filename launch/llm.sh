@@ -1,6 +1,6 @@
 # Sourced by the scripts that run a language model's server beside a training. Needs `python` to be set.
 
-asking=''
+asking='' keeper=''
 
 # python_of NAME: the path of that Python as the caller means it, whose own folder need not be the repository: to be asked before
 # the script goes there. Fails with one line where there is none.
@@ -19,16 +19,24 @@ is_free() {
   "$python" -c 'import socket, sys; socket.create_server(("127.0.0.1", int(sys.argv[1])))' "$1" 2>/dev/null
 }
 
-# free_port: 8000, or where somebody listens there another one.
+# free_port: 8000, or where somebody listens there another one: above those that Linux gives to outgoing connections, which could
+# take it before the server does, and below those where the hosts of Slurm's jobs meet (motif_jax/devices/hosts.py).
 free_port() {
   "$python" - <<'PY'
+import random
 import socket
+import sys
 
-try:
-    server = socket.create_server(("127.0.0.1", 8000))
-except OSError:
-    server = socket.create_server(("127.0.0.1", 0))
-print(server.getsockname()[1])
+others = range(61_000, 61_440)
+for port in (8000, *random.sample(others, len(others))):
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        continue
+    print(port)
+    break
+else:
+    sys.exit("error: somebody listens at every port from 61000 to 61439; give one: PORT=N")
 PY
 }
 
@@ -97,9 +105,10 @@ await_answer() {
   echo answered >&9
 }
 
-# end_server: ends the server and waits until it is gone. The keeper does the same when this shell dies.
+# end_server: ends the server, where one was started, and waits until it is gone. The keeper does the same when this shell dies.
 end_server() {
   exec 9>&-
   [ -z "$asking" ] || kill "$asking" 2>/dev/null || true
+  [ -n "$keeper" ] || return 0
   while kill -0 "$keeper" 2>/dev/null; do sleep 0.1; done
 }

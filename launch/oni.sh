@@ -42,7 +42,7 @@ fi
 
 mkdir -p "$workdir"
 log=$workdir/llm_server.log
-training='' stopping='' stopped=''
+training='' early='' stopping='' stopped=''
 # Whatever ends this script ends the training first, which saves, and then the server.
 finish() {
   local code=$?
@@ -54,29 +54,36 @@ finish() {
   end_server
   exit "$code"
 }
-# The second Ctrl-C is passed on as such: it ends a training that saves for too long.
+# Any signal is passed on as a TERM: a process that bash has just forked loses others. The second Ctrl-C is passed on as such: it
+# ends a training that saves for too long.
 pass_on() {
-  [ -n "$training" ] || exit 75
-  if [ "$1" = INT ] && [ -z "$stopped" ]; then set -- TERM; fi
+  if [ "$1" != INT ] || [ -z "$stopped" ]; then set -- TERM; fi
   stopping=$1 stopped=yes
   kill -"$1" "$training" 2>/dev/null || true
 }
 read -r -a flags <<<"${LLM_FLAGS:-}"
+trap finish EXIT
+trap 'exit 75' INT TERM HUP USR1
 keep_server "$log" "$url" "$name" env ${serving[@]+"${serving[@]}"} \
   ${LLM_SERVER:-bash launch/llm_server.sh} "$model" "$gpus" "$port" ${memory[@]+"${memory[@]}"} ${flags[@]+"${flags[@]}"}
-trap finish EXIT
-trap 'pass_on INT' INT
-trap 'pass_on TERM' TERM HUP
-trap 'pass_on USR1' USR1
 await_answer "$log" "$url" "$name"
+
+# While the training is started, a signal is kept until there is something to end.
+trap 'early=yes' INT TERM HUP USR1
 
 # In the background: bash acts on a signal only between commands, or while it waits.
 # In a session of its own: a terminal's Ctrl-C comes through this script alone.
-without_thread setsid env ${learning[@]+"${learning[@]}"} "$python" -m motif_jax.launch --config="${CONFIG:-configs/oni.py}" \
-  --workdir="$workdir" --config.annotator.kind=openai --config.annotator.openai.base_url="$url" \
-  --config.annotator.openai.model="$name" "$@" &
+# It tells the server's keeper itself, before it is anything: this script can be killed as soon as there is a training.
+{
+  echo "training $BASHPID" >&9
+  without_thread setsid env ${learning[@]+"${learning[@]}"} "$python" -m motif_jax.launch --config="${CONFIG:-configs/oni.py}" \
+    --workdir="$workdir" --config.annotator.kind=openai --config.annotator.openai.base_url="$url" \
+    --config.annotator.openai.model="$name" "$@"
+} &
 training=$!
-echo "training $training" >&9
+trap 'pass_on INT' INT
+trap 'pass_on TERM' TERM HUP USR1
+[ -z "$early" ] || exit 75
 # A signal ends `wait` early, with a code of its own.
 while true; do
   stopping=''

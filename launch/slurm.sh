@@ -58,7 +58,8 @@ run_stage() {
   # In the background: bash acts on a signal only between commands, or while it waits.
   "$@" &
   stage=$!
-  [ "$slurm_signal" = none ] || pass_on
+  # As a TERM, whichever it was: a process that bash has just forked loses others.
+  [ "$slurm_signal" = none ] || kill -TERM "$stage" 2>/dev/null || true
   # A signal ends `wait` early, with a code of its own. (bash keeps that of a stage which has ended.)
   while true; do
     interrupted=no
