@@ -71,7 +71,7 @@ def test_updates_of_a_training_on_the_cpu_use_their_memory_again(repository: Pat
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=240,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
     )
     # 34,000 in every run where the memory is cleared again. Where it is kept, the heap still grows until it has a place for

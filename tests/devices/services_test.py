@@ -28,7 +28,7 @@ def test_first_failure_stops_all_and_is_told_with_its_cause() -> None:
     services.start("inference", fail)
     services.check()
     seen.set()
-    services.stopping.wait(10)
+    assert services.stopping.wait(240)  # a thread that has not begun when it is stopped ends at once
     services.stop()
     with pytest.raises(ServiceFailedError, match="inference thread failed: no more slots") as caught:
         services.check()
@@ -42,7 +42,7 @@ def test_what_a_user_is_to_put_right_is_told_as_such() -> None:
         raise UserError("the annotator died 3 times")
 
     services.start("batcher", fail)
-    services.stopping.wait(10)
+    assert services.stopping.wait(240)  # a thread that has not begun when it is stopped ends at once
     services.stop()
     with pytest.raises(UserError, match=r"^the annotator died 3 times$"):
         services.check()
