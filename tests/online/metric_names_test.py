@@ -14,7 +14,7 @@ from motif_jax.online.training import Training
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.playing.agent_runs import CONFIG, recall_config
-from tests.reward_fixtures import REPOSITORY, make_dataset, reward_config, train
+from tests.reward_fixtures import REPOSITORY
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -56,11 +56,9 @@ def test_rows_of_a_training_without_rewards_of_its_own(
 
 
 @pytest.mark.slow
-def test_rows_of_a_training_with_a_reward(tmp_path: Path) -> None:
-    make_dataset(tmp_path / "dataset", pairs=60)
-    reward = train(tmp_path / "reward", reward_config(tmp_path / "dataset"))
+def test_rows_of_a_training_with_a_reward(trained: Path, tmp_path: Path) -> None:
     config = runpy.run_path(str(CONFIG))["get_config"]("smoke")
-    config.reward.dir, config.reward.intrinsic_coefficient = str(reward), 0.1
+    config.reward.dir, config.reward.intrinsic_coefficient = str(trained), 0.1
     config.serial, config.log_every_seconds, config.train_for_env_steps = True, 1e-9, 512
     config.environment.max_episode_steps = 40
     config.devices.learner, config.compile_cache = "0", ""

@@ -17,6 +17,7 @@ from motif_jax.online.training import Training
 from motif_jax.stages import evaluate, train_agent
 from motif_jax.support import resources, run_folder
 from motif_jax.support.interruption import Interruption
+from motif_jax.support.metrics import read_metrics
 from tests.language import talkers
 from tests.playing.agent_runs import recall_config
 
@@ -115,6 +116,7 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
     config = config.copy_and_resolve_references()
     with config.unlocked():
         config.train_for_env_steps = steps
+        config.log_every_seconds = 1e-9  # a row for each update
         if not saves:
             config.save_every_steps = 1_000_000
     train_agent.check(config, workdir)
@@ -159,8 +161,20 @@ def test_it_ends_with_the_same_bits_and_the_same_episodes(tmp_path: Path, make: 
         once, twice = (published_rows(tmp_path / name) for name in ("straight", "parts"))
         assert once == twice
         assert ("value" in once[0]) == (make is symbolic)
+    learned, again_learned = (learned_rows(tmp_path / name) for name in ("straight", "parts"))
+    assert learned == again_learned
+    assert len(learned) > 2
     if make in (symbolic, drrn):
         plays(tmp_path / "parts", tmp_path / "evaluation")
+
+
+def learned_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of metrics, less what is of the clock and of the machine."""
+    kept = {"step", "loss", "policy", "value", "advantage", "optimizer", "reward", "batch", "lag", "episode"}
+    return [
+        {name: value for name, value in row.items() if name.split("/")[0] in kept}
+        for row in read_metrics(folder)
+    ]
 
 
 def published_rows(folder: Path) -> list[dict[str, str]]:

@@ -15,7 +15,6 @@ from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
 from tests.playing.agent_runs import recall_config
-from tests.reward_fixtures import make_dataset, reward_config, train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -38,9 +37,8 @@ def test_a_damaged_plan_is_named_with_the_remedy(tmp_path: Path, text: str) -> N
 
 
 @pytest.mark.slow
-def test_a_run_that_is_continued_keeps_its_reward(tmp_path: Path) -> None:
-    make_dataset(tmp_path / "dataset")
-    reward = train(tmp_path / "reward", reward_config(tmp_path / "dataset"))
+def test_a_run_that_is_continued_keeps_its_reward(trained: Path, tmp_path: Path) -> None:
+    reward = shutil.copytree(trained, tmp_path / "reward")
     later = tmp_path / "later"
     later.mkdir()
     shutil.move(evaluations(reward) / "1", later / "1")
