@@ -175,6 +175,7 @@ def test_smoke_plays_nethack_and_writes_a_trace(tmp_path: Path) -> None:
     names = (
         "return length score dlvl gold xlvl scout turns success end intrinsic_return seed env step".split()
     )
+    assert episodes, "a game ends after 100 steps"
     assert all(set(names) <= set(episode) for episode in episodes)
     assert list((tmp_path / "profile").rglob("*.xplane.pb"))
     assert {"config.json", "versions.json", "tensorboard"} <= {path.name for path in tmp_path.iterdir()}
