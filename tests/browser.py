@@ -1,12 +1,13 @@
-"""A headless Chromium for tests; without one they are skipped, and say how to get it."""
+"""A headless Chromium for tests, one for all of a process; without one they are skipped, and say how to get it."""
 
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -28,26 +29,74 @@ def require_browser() -> tuple[str, str]:
     return browser, driver
 
 
+class _Browser(NamedTuple):
+    """A browser, and the profile that it alone has."""
+
+    driver: Any
+    profile: Path
+
+
+# Started and with nobody. To start one takes as long as most tests of a page.
+_idle: list[_Browser] = []
+
+
 @contextmanager
-def open_browser(folder: Path, width: int = 1200, height: int = 900, dark: bool = False) -> Iterator[Any]:
-    """Starts a browser with a profile of its own in `folder`; yields selenium's driver."""
+def open_browser(width: int = 1200, height: int = 900, dark: bool = False) -> Iterator[Any]:
+    """Yields selenium's driver of a browser on an empty page; whoever was there before has left nothing that a test sees."""
+    browser = next((kept for kept in iter(_take, None) if _is_emptied(kept)), None) or _start()
+    try:
+        view(browser.driver, width, height, dark)
+        yield browser.driver
+    finally:
+        _idle.append(browser)
+
+
+def close() -> None:
+    """Ends the browsers that nobody has."""
+    while browser := _take():
+        _end(browser)
+
+
+def _take() -> _Browser | None:
+    return _idle.pop() if _idle else None
+
+
+def _start() -> _Browser:
     path, driver_path = require_browser()
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
     options.binary_location = path
-    profile = folder / "browser"
-    profile.mkdir(parents=True, exist_ok=True)
-    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"):
+    profile = Path(tempfile.mkdtemp(prefix="motif-browser-"))
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(driver_path))
     try:
-        view(driver, width, height, dark)
-        yield driver
-    finally:
-        driver.quit()
+        return _Browser(webdriver.Chrome(options=options, service=Service(driver_path)), profile)
+    except BaseException:
+        shutil.rmtree(profile, ignore_errors=True)
+        raise
+
+
+def _is_emptied(browser: _Browser) -> bool:
+    """Whether the browser shows an empty page now; one that has died is put away."""
+    from selenium.common.exceptions import WebDriverException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        browser.driver.get("about:blank")
+        browser.driver.get_log("browser")  # takes out what other pages have said
+    except (WebDriverException, HTTPError, OSError):
+        _end(browser)
+        return False
+    return True
+
+
+def _end(browser: _Browser) -> None:
+    with suppress(Exception):  # its driver may have died
+        browser.driver.quit()
+    shutil.rmtree(browser.profile, ignore_errors=True)
 
 
 def view(driver: Any, width: int, height: int, dark: bool = False) -> None:

@@ -37,9 +37,15 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What was compiled goes with the run that made it."""
+    """What was compiled goes with the run that made it, and so do the browsers that tests of pages hand on to each other."""
     if PROGRAMS is not None:
         config.add_cleanup(functools.partial(shutil.rmtree, PROGRAMS, ignore_errors=True))
+    config.add_cleanup(close_browsers)
+
+
+def close_browsers() -> None:
+    if "tests.browser" in sys.modules:
+        sys.modules["tests.browser"].close()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -41,7 +41,7 @@ def opened(tmp_path_factory):
     data.curve_label, data.published = "return (reward)", HOSTILE
     data.provenance = [(f"motif: {HOSTILE}", '{"seed": 1}')]
     (folder / "comparison.html").write_text(comparison_page.render(data, "2026-01-01"), encoding="utf-8")
-    with browser.open_browser(folder) as driver:
+    with browser.open_browser() as driver:
         driver.get(f"file://{folder}/comparison.html")
         yield driver, data.comparison, folder
 

@@ -26,7 +26,7 @@ def opened(tmp_path_factory):
     typed = [reward(name, [value], ensemble=True) for name, value in zip(names, (0.7, 0.1), strict=True)]
     page = explain.render(Explanation(texts, counts, rewards, [HOSTILE], typed, "games", [0]), "2026-01-01")
     (folder / "explain.html").write_text(page, encoding="utf-8")
-    with browser.open_browser(folder) as driver:
+    with browser.open_browser() as driver:
         driver.get(f"file://{folder}/explain.html")
         yield driver, folder
 

@@ -180,7 +180,7 @@ def rows_on(driver):
 def test_the_page_searches_and_sorts(two, tmp_path):
     browser.require_browser()
     (tmp_path / "explain.html").write_text(explain.render(two, "now"), encoding="utf-8")
-    with browser.open_browser(tmp_path) as driver:
+    with browser.open_browser() as driver:
         driver.get(f"file://{tmp_path}/explain.html")
         assert driver.title == "What the reward likes"
 
@@ -218,7 +218,7 @@ def test_the_page_searches_and_sorts(two, tmp_path):
 def test_the_page_shows_and_sorts_by_what_is_paid(steps, tmp_path):
     browser.require_browser()
     (tmp_path / "explain.html").write_text(explain.render(steps, "now"), encoding="utf-8")
-    with browser.open_browser(tmp_path) as driver:
+    with browser.open_browser() as driver:
         driver.get(f"file://{tmp_path}/explain.html")
 
         def shown():
@@ -248,7 +248,7 @@ def test_a_page_of_many_messages_draws_what_is_in_sight_and_keeps_the_unrated_la
     messages = [f"message {i}" if i != 7 else "unrated 9999" for i in range(number)]
     page = explain.render(Explanation(messages, np.ones(number, int), [many]), "now")
     (tmp_path / "explain.html").write_text(page, encoding="utf-8")
-    with browser.open_browser(tmp_path) as driver:
+    with browser.open_browser() as driver:
         driver.get(f"file://{tmp_path}/explain.html")
         script = (
             "return [...document.getElementById('messages').tBodies[0].rows].map(r => r.cells[0].innerText)"

@@ -23,7 +23,7 @@ def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("page")
     data = run_data(folder / "runs")
     (folder / "report.html").write_text(run_report.render(data, "2026-01-01 00:00"), encoding="utf-8")
-    with browser.open_browser(folder) as driver:
+    with browser.open_browser() as driver:
         driver.get(f"file://{folder}/report.html")
         yield driver, data, folder
 

@@ -72,7 +72,7 @@ def test_guesses_have_their_colours_and_tokens_their_numbers() -> None:
 def test_it_fits_and_can_be_read(tmp_path: Any) -> None:
     page = text_games_page.render([game(0, True), game(1, False), game(2, True)], PLAN)
     (tmp_path / "games.html").write_text(page, encoding="utf-8")
-    with browser.open_browser(tmp_path) as driver:
+    with browser.open_browser() as driver:
         driver.get(f"file://{tmp_path}/games.html")
         for width, dark in ((1400, False), (420, True)):
             name = f"games-{width}-{'dark' if dark else 'light'}.png"

@@ -62,7 +62,7 @@ def opened(tmp_path_factory):
     (folder / "tokens.html").write_text(
         token_page.render(texts(), "Token by token", "tiny · 2026-01-01"), encoding="utf-8"
     )
-    with browser.open_browser(folder) as driver:
+    with browser.open_browser() as driver:
         driver.get(f"file://{folder}/tokens.html")
         yield driver, folder
 

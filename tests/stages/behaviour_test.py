@@ -180,7 +180,7 @@ def test_agents_of_like_names_have_replays_of_their_own(evaluations, tmp_path) -
 def test_the_page_shows_agents_side_by_side(evaluations, tmp_path) -> None:
     browser.require_browser()
     behaviour.run(configured(evaluations), tmp_path)
-    with browser.open_browser(tmp_path) as driver:
+    with browser.open_browser() as driver:
         driver.get(f"file://{tmp_path}/behaviour.html")
         means = {row[0].split("\n")[0]: row[1:] for row in browser.rows(driver, "means")}
         assert means["gold (pieces)"][0].startswith("0\n")

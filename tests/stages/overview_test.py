@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
-import os
-import subprocess
+import signal
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json
 from tests import browser
 from tests.made_up_runs import HOSTILE, evaluation_rows, write_agent_run, write_evaluation
-from tests.processes import REPOSITORY
+from tests.processes import Program, ended, wait_until
 from tests.reward_fixtures import load_config
 
 
@@ -173,46 +172,35 @@ def test_files_that_come_and_go_are_no_matter(runs: Path) -> None:
         writing.result()
 
 
-def test_looking_never_keeps_a_run_from_starting(runs: Path) -> None:
+def test_looking_never_keeps_a_run_from_starting(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who locks a folder for a moment to see whether it can ends the run that starts in that moment."""
     with FolderLock(runs / "group" / "half"):
-        pass
-    for _ in range(20):
-        overview.find(runs)
-        with FolderLock(runs / "group" / "half"):
-            pass
+        monkeypatch.setattr(fcntl, "flock", lambda *_: pytest.fail("a folder was locked"))
+        assert states(runs)["group/half"].state == "running"
+    assert states(runs)["group/half"].state == "stopped"
 
 
 def test_the_page_is_written_until_the_last_run_ends(runs: Path) -> None:
     program = (
-        "import sys\nfrom pathlib import Path\nfrom motif_jax.support.files import FolderLock\n"
-        "with FolderLock(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.readline()\n"
+        "import signal, sys\nfrom pathlib import Path\nfrom motif_jax.support.files import FolderLock\n"
+        "with FolderLock(Path(sys.argv[1])):\n    print('held', flush=True)\n    signal.pause()\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    pipes = {"stdout": subprocess.PIPE, "text": True, "env": environment, "cwd": REPOSITORY}
     held = [sys.executable, "-c", program, str(runs / "group" / "half")]
-    watch = [
-        sys.executable,
-        "-m",
-        "motif_jax.launch",
-        "--config=configs/overview.py",
-        f"--config.runs={runs}",
-    ]
-    with subprocess.Popen(held, stdin=subprocess.PIPE, **pipes) as run:
-        assert run.stdout.readline() == "held\n"
-        with subprocess.Popen([*watch, "--config.refresh_seconds=0.2"], **pipes) as watching:
-            assert "5 runs, 1 of them running" in watching.stdout.readline()
-            page = runs / "overview.html"
-            first = page.read_text()
-            assert 'http-equiv="refresh"' in first
+    watch = [sys.executable, "-m", "motif_jax.launch", "--config=configs/overview.py"]
+    watch += [f"--config.runs={runs}", "--config.refresh_seconds=0.2"]
+    page = runs / "overview.html"
+    run = Program(held, runs.parent / "held.log", {})
+    with ended([run]):
+        wait_until(lambda: run.text() == "held\n", "the run")
+        watching = Program(watch, runs.parent / "watching.log", {})
+        with ended([watching]):
+            wait_until(lambda: "5 runs, 1 of them running" in watching.text(), "the page")
+            assert 'http-equiv="refresh"' in page.read_text()
             with open(runs / "group" / "half" / "metrics.jsonl", "a") as file:
                 file.write(json.dumps({"step": 497_000, "time": 2.0, "episode/return": 1234.0}) + "\n")
-            deadline = time.monotonic() + 120
-            while "1.234k" not in page.read_text():
-                assert time.monotonic() < deadline, "the page follows the run"
-                time.sleep(0.05)
-            run.stdin.write("\n")
-            run.stdin.flush()
-            assert watching.wait(120) == 0
+            wait_until(lambda: "1.234k" in page.read_text(), "the page follows the run")
+            run.send(signal.SIGKILL)
+            assert watching.wait() == 0, watching.text()
     assert 'http-equiv="refresh"' not in page.read_text()
 
 
@@ -230,7 +218,7 @@ def test_the_page_links_reports_and_holds_its_looks(runs: Path) -> None:
     config = load_config("overview", "")
     config.runs = str(runs)
     assert stage.run(config, None) is None
-    with browser.open_browser(runs.parent) as driver:
+    with browser.open_browser() as driver:
         driver.get(f"file://{runs}/overview.html")
         shown = {row[0]: row[1:] for row in browser.rows(driver, "runs")}
         assert set(shown) == {"group/agent", "group/half", "games", "page", "broken", "x<b>y"}
