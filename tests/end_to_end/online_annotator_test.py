@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -97,7 +98,8 @@ def test_the_served_lexicon_answers_like_the_lexicon(make, lexicon_url, form, mo
 
 def test_a_server_that_is_killed_and_comes_back_costs_no_label(make, tmp_path):
     port = free_port()
-    first = serve_lexicon(tmp_path / "first", port, latency_seconds=0.05)
+    # So slow that it is killed before it has answered all.
+    first = serve_lexicon(tmp_path / "first", port, latency_seconds=0.5)
     with ended([first]):
         source = make(f"http://127.0.0.1:{port}/v1", annotator__openai__model="lexicon")
         ask(source, *KILLS)
@@ -299,7 +301,7 @@ def test_no_server_within_the_wait_is_one_line(make):
         source.start()
 
 
-def test_a_start_waits_for_a_server_that_comes(make, tmp_path):
+def test_a_start_waits_for_a_server_that_comes(make, tmp_path, capfd):
     port = free_port()
     source = make(
         f"http://127.0.0.1:{port}/v1",
@@ -307,15 +309,22 @@ def test_a_start_waits_for_a_server_that_comes(make, tmp_path):
         annotator__openai__model="lexicon",
         annotator__wait_seconds=120.0,
     )
-    starting = threading.Thread(target=source.start)
-    starting.start()
-    time.sleep(1.0)
-    program = serve_lexicon(tmp_path / "log", port)
-    with ended([program]):
-        starting.join(240)
-        assert not starting.is_alive()
-        ask(source, KILLS[0])
-        assert answers(source, 1)
+    said = ""
+
+    def waits() -> bool:
+        nonlocal said
+        said += capfd.readouterr().err
+        return "the annotator waits" in said or starting.done()
+
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(source.start)
+        wait_until(waits, "it has asked once")
+        assert not starting.done()
+        program = serve_lexicon(tmp_path / "log", port)
+        with ended([program]):
+            starting.result(240)
+            ask(source, KILLS[0])
+            assert answers(source, 1)
 
 
 def test_a_greeting_takes_the_place_of_a_question_that_was_answered(make, server):
