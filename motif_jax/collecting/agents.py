@@ -37,6 +37,10 @@ class Agent:
         """As in dataset.json: 'runs/a@1000'."""
         return f"{self.folder}@{self.step}"
 
+    def digest(self) -> str | None:
+        """By what it is told from another that was trained in its place, see `agent_policy.digest`."""
+        return agent_policy.digest(self.folder, self.step)
+
 
 def resolve(agents: str) -> list[Agent]:
     """The checkpoints that `config.agents` means now.

@@ -173,7 +173,7 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         "options": options,
         "reward": None if reward is None else run_folder.as_plain(reward),
     }
-    digests = _digests(folder, step, reward)
+    digests = digests_of(folder, step, reward)
     _refuse_changed(pins.digests, digests, plan)
     return Lineup(policy, name, options, spec, step, rater, reward, plan, digests)
 
@@ -193,7 +193,7 @@ def of_folder(
     )
 
 
-def _digests(folder: str | None, step: int | None, reward: ConfigDict | None) -> dict[str, str]:
+def digests_of(folder: str | None, step: int | None, reward: ConfigDict | None) -> dict[str, str]:
     """`Lineup.digests` of the agent's checkpoint and of the reward."""
     from motif_jax import rewards
     from motif_jax.playing import agent_policy

@@ -119,7 +119,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             print(f"{workdir} is whole: {PairsDataset.open(workdir).num_pairs:,} pairs")
             return None
         agents = _agents(config, staging / _SETTLED)
-        atomic_write_json(staging / _SETTLED, [vars(agent) for agent in agents.values()])
+        begun = [{**vars(agent), "digest": agent.digest()} for agent in agents.values()]
+        atomic_write_json(staging / _SETTLED, begun)
         weights = _weights(config)
         shown = registry.spec(config.environment.name).observation
         added = tuple(field for field in _fields(config) if field not in shown)
@@ -156,7 +157,7 @@ def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
     """The agents that take part, by name; once there is the file `settled`, those in it.
 
     Raises:
-      UserError: a folder or a checkpoint is not there.
+      UserError: a folder or a checkpoint is not there, or is another than that of the start before.
     """
     if AGENTS not in _weights(config):
         return {}
@@ -169,6 +170,12 @@ def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
             chosen = [agents.Agent(str(entry["folder"]), int(entry["step"])) for entry in entries]
         except (KeyError, TypeError, ValueError):
             raise UserError(f"{settled} is damaged: {remedy}") from None
+        for entry, agent in zip(entries, chosen, strict=True):
+            if entry.get("digest") not in (None, agent.digest()):
+                raise UserError(
+                    f"config.agents={agent.name}: is not the one that was begun with, it was trained anew: put back what was "
+                    f"there, or {remedy}"
+                )
     else:
         chosen = agents.resolve(config.agents)
     return {agent.name: agent for agent in chosen}

@@ -126,7 +126,7 @@ class _Overlay:
         self.reward = lineups.choose_reward(config.reward, plan.get("reward"), owner, rounded)
         self._rater: LiveRater | None = None
         about = None if self.reward is None else run_folder.as_plain(self.reward)
-        self.source = [folder, step, about]
+        self.source = [folder, step, about, lineups.digests_of(folder, step, self.reward)]
 
     def film(self, game: _Game) -> watching.Film:
         """Plays `game` again under it."""

@@ -70,7 +70,7 @@ class _Stage:
         """Without showing; a start that follows a stop goes on behind the last whole episode."""
         for index in range(self._config.episodes):
             path = self._workdir / f"{_stem(index)}.json"
-            source = [self._who.plan, self._seed(index), bool(self._config.greedy)]
+            source = [self._who.plan, self._who.digests, self._seed(index), bool(self._config.greedy)]
             if path.exists() and self._films.has(_stem(index), source):
                 self._console.print(f"there already: {path}", markup=False, highlight=False, soft_wrap=True)
                 continue

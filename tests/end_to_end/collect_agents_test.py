@@ -23,9 +23,10 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.online import agent_checkpoints
+from motif_jax.stages import collect as collect_stage
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import environment
+from tests.reward_fixtures import environment, load_config
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -104,6 +105,21 @@ def test_agents_take_part_and_a_kill_changes_nothing(agent, tmp_path):
     player = np.asarray(PairsDataset.open(whole).info["player"]).reshape(-1)
     names = PairsDataset.open(whole).meta["players"]
     assert any(names[number].endswith("@100") for number in player)
+
+
+def test_an_agent_that_was_trained_anew_does_not_go_on_collecting(agent, tmp_path):
+    config = load_config("collect", "smoke")
+    config.mixture.agents, config.agents = 1.0, f"{agent}@100"
+    settled = tmp_path / "agents.json"
+    found = collect_stage._agents(config, settled)
+    entries = [{**vars(one), "digest": one.digest()} for one in found.values()]
+    settled.write_text(json.dumps(entries))
+    assert collect_stage._agents(config, settled) == found
+    settled.write_text(json.dumps([{**entries[0], "digest": agents.Agent(str(agent), 200).digest()}]))
+    with pytest.raises(UserError, match=r"config\.agents=.*@100: is not the one that was begun with"):
+        collect_stage._agents(config, settled)
+    settled.write_text(json.dumps([vars(one) for one in found.values()]))  # as collections were begun before
+    assert collect_stage._agents(config, settled) == found
 
 
 def test_which_checkpoints(agent, tmp_path):

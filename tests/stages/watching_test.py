@@ -173,6 +173,9 @@ def test_a_stopped_replay_goes_on_behind_the_last_film(evaluation, tmp_path, mon
     config.forms.gif, config.forms.stop = True, 3
     assert run(replay, config, tmp_path / "r") is None
     assert len(made) == 6, "other forms are other films"
+    monkeypatch.setattr(lineups, "digests_of", lambda *_: {"reward": "another"})
+    assert run(replay, config, tmp_path / "r") is None
+    assert len(made) == 9, "so are those of what was trained anew under the same name"
 
 
 def test_a_stopped_recording_goes_on_behind_the_last_episode(tmp_path, monkeypatch, capsys):
@@ -194,7 +197,10 @@ def test_a_stopped_recording_goes_on_behind_the_last_episode(tmp_path, monkeypat
     assert "there already" in capsys.readouterr().out
     config.seed = 9
     assert run(visualize, config, tmp_path / "v") is None
-    assert len(set(played)) == 4, "other games are played"
+    assert len(set(played)) == len(played) == 4, "other games are played"
+    monkeypatch.setattr(lineups, "digests_of", lambda *_: {"agent": "another"})
+    assert run(visualize, config, tmp_path / "v") is None
+    assert len(played) == 6, "so they are by an agent that was trained anew under the same name"
 
 
 def test_a_recording_with_another_digest_is_refused(tmp_path):
