@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,15 @@ import jax
 import numpy as np
 
 from motif_jax.envs.text import registry
-from motif_jax.language.config import parse
+from motif_jax.language.config import ModelConfig, parse
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgent
 from motif_jax.offline import agent_folder
+
+
+@functools.cache
+def _initialiser(config: ModelConfig, design: Design) -> Callable[[jax.Array], Any]:
+    return jax.jit(TextAgent(LanguageModel(config), design).init)
 
 
 def write(
@@ -34,8 +40,9 @@ def write(
             "bos_token_id": None, "eos_token_id": None, "pad_token_id": tokenizer.delimiters.pad,
         }
     )  # fmt: skip
-    network = TextAgent(LanguageModel(config), design or Design())
-    params = jax.tree.map(np.asarray, jax.jit(network.init)(jax.random.key(seed)))
+    design = design or Design()
+    network = TextAgent(LanguageModel(config), design)
+    params = jax.tree.map(np.asarray, _initialiser(config, design)(jax.random.key(seed)))
     folder.mkdir(parents=True, exist_ok=True)
     agent_folder.write(folder / "agent", network, params, method, settings or {}, task, options, tokenizer)
     return folder

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,11 +38,21 @@ def _read_model(path: Path) -> None:
 READERS.each("model", ("config.json", "model.safetensors", "tokenizer.json"), _model, _read_model, FEW)
 
 
+@functools.cache
+def _agent_files() -> dict[Path, bytes]:
+    """What a text agent is, by paths: to make its networks takes a second."""
+    from tests import text_agents
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = text_agents.write(Path(name))
+        return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def _text_agent(name: str) -> Callable[[Path], Path]:
     def make(at: Path) -> Path:
-        from tests import text_agents
-
-        return text_agents.write(at) / "agent" / name
+        for path, content in _agent_files().items():
+            put(at, str(path), content)
+        return at / "agent" / name
 
     return make
 
