@@ -73,10 +73,12 @@ def _start() -> _Browser:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     try:
-        return _Browser(webdriver.Chrome(options=options, service=Service(driver_path)), profile)
+        driver = webdriver.Chrome(options=options, service=Service(driver_path))
     except BaseException:
         shutil.rmtree(profile, ignore_errors=True)
         raise
+    driver.get("about:blank")
+    return _Browser(driver, profile)
 
 
 def _is_emptied(browser: _Browser) -> bool:
