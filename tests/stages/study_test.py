@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from motif_jax.stages import study
 from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
+from tests.processes import wait_until
 from tests.reward_fixtures import load_config
 
 # Refuses a key that is asked about; takes flags alone and notes each start; copies what `templates` has for it; a run whose name stands in a file `wait` waits to be ended.
@@ -185,17 +186,21 @@ def test_what_is_kept_is_not_taken_for_what_other_flags_would_make(toys: Path, t
 
 def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_path: Path) -> None:
     (toys / "wait").write_text("games")
+    ended = threading.Event()
 
     def stop() -> None:
-        deadline = time.monotonic() + 120
-        while not (toys / "waiting").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        os.kill(os.getpid(), signal.SIGTERM)
+        """Behind the study nobody takes the signal, which would end the tests."""
+        wait_until(lambda: ended.is_set() or (toys / "waiting").exists(), "the program", interval=0.02)
+        if not ended.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
 
-    thread = threading.Thread(target=stop)
-    thread.start()
-    assert study.run(small(only="none"), tmp_path / "study") == 75
-    thread.join()
+    with ThreadPoolExecutor(1) as beside:
+        stopping = beside.submit(stop)
+        try:
+            assert study.run(small(only="none"), tmp_path / "study") == 75
+        finally:
+            ended.set()
+        stopping.result()
     assert started(toys) == ["none-1", "games"]
     (toys / "wait").unlink()
     assert study.run(small(only="none"), tmp_path / "study") is None

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests import forces
-from tests.processes import REPOSITORY
+from tests.processes import REPOSITORY, wait_until
 
 PARAMS = {"dense": {"kernel": jnp.arange(6.0).reshape(2, 3)}, "bias": jnp.ones(3, jnp.bfloat16)}
 
@@ -237,6 +236,10 @@ def test_many_arrays_that_fail_are_one_error(
 ) -> None:
     """Nobody asks for the errors of those that fail when the first has ended the save, which asyncio tells when they go."""
     arrays = {str(number): np.full(3, number) for number in range(30)}
+    # What other tests left is told before.
+    gc.collect()
+    capfd.readouterr()
+    caplog.clear()
     assert save_on_a_full_disk(tmp_path / "c", arrays, monkeypatch) == len(arrays)
     gc.collect()
     assert (capfd.readouterr().err, caplog.messages) == ("", [])
@@ -279,21 +282,26 @@ with Checkpoints(sys.argv[1], keep=3) as checkpoints:
 """
 
 
+def newest_name(folder: Path) -> int:
+    return max((int(path.name) for path in folder.glob("*") if path.name.isdigit()), default=0)
+
+
 @pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_whole_checkpoints(tmp_path: Path) -> None:
     folder, newest = tmp_path / "c", 0
     for round_number in range(3):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(folder)]) as writer:
-            deadline = time.monotonic() + 240
-            while time.monotonic() < deadline:
-                done = [int(p.name) for p in folder.glob("*") if p.name.isdigit()]
-                if done and max(done) >= newest + 3:
-                    break
-                time.sleep(0.05 + 0.013 * round_number)
-            writer.send_signal(signal.SIGKILL)
+            try:
+                wait_until(
+                    lambda: writer.poll() is not None or newest_name(folder) >= newest + 3,  # noqa: B023
+                    "three checkpoints", interval=0.05 + 0.013 * round_number,
+                )  # fmt: skip
+                assert writer.poll() is None, "it writes on"
+            finally:
+                writer.send_signal(signal.SIGKILL)
         with Checkpoints(folder, keep=3) as checkpoints:
-            newest = checkpoints.latest() or 0
-            assert newest > 0
+            before, newest = newest, checkpoints.latest() or 0
+            assert newest >= before + 3
             for step in checkpoints.steps():
                 values = checkpoints.restore(step, {"params": {"a": np.empty((400, 400), np.float32)}})
                 assert (values["params"]["a"] == step).all()

@@ -42,7 +42,7 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
         with subprocess.Popen([sys.executable, "-c", WRITER, str(path)]) as writer:
             try:
                 # It is at work when there is another file than its predecessor left.
-                wait_until(lambda: version_of(path) != before, "a write", 60, 0.01)  # noqa: B023
+                wait_until(lambda: version_of(path) != before, "a write", interval=0.01)  # noqa: B023
                 time.sleep(0.05)
             finally:
                 writer.send_signal(signal.SIGKILL)

@@ -36,6 +36,10 @@ def test_derived_seeds_are_stable_and_separate() -> None:
     assert seeds.rng(1, "a").integers(1000) == seeds.rng(1, "a").integers(1000)
 
 
+def test_what_a_user_is_told_is_one_line() -> None:
+    assert str(UserError("a: \n  b\tc\r\nd\n")) == "a: b c d"
+
+
 def test_checks_name_key_value_and_what_is_allowed() -> None:
     config = ConfigDict({"a": {"b": -1, "name": "x", "share": 1.5, "dir": ""}})
     with pytest.raises(UserError, match=r"config\.a\.b=-1: must be a number above 0"):

@@ -120,9 +120,8 @@ def test_what_a_killed_writer_left_is_not_taken_up_where_it_is_damaged(tmp_path,
     else:
         path.write_bytes(whole[: -1 if harm == "cut off" else 20])
     others = {each: each.read_bytes() for each in (tmp_path / "d.part").rglob("*.npy")}
-    with pytest.raises(UserError, match=rf"{name}\.npy .*: remove .*d\.part, it is made again$") as told:
+    with pytest.raises(UserError, match=rf"{name}\.npy .*: remove .*d\.part, it is made again$"):
         TokensWriter(tmp_path / "d", 1000, "a tokenizer", **columns)
-    assert "\n" not in str(told.value)
     assert {each: each.read_bytes() for each in (tmp_path / "d.part").rglob("*.npy")} == others
     path.write_bytes(whole)
     with TokensWriter(tmp_path / "d", 1000, "a tokenizer", **columns) as writer:
