@@ -11,9 +11,10 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.launch import set_none
 from motif_jax.rewards.load import as_rows
 from motif_jax.rewards.trained import read_trained
-from motif_jax.stages import explain_reward, export_reward, import_reward
+from motif_jax.stages import explain_reward, export_reward, import_reward, report
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import launch, load_config, make_dataset, reward_config, train
 
@@ -124,8 +125,13 @@ def test_no_threshold_through_the_flags(runs, tmp_path):
     said = launch("explain_reward", tmp_path / "e", *where, variant="")
     normalised, paid = re.search(r"normalised ([-+0-9.]+), pays ([-0-9.]+)", said).groups()
     assert float(normalised) == float(paid) != 0
-    report = [f"--config.dataset_dir={runs / 'dataset'}", *where[:2], "--config.plots=False"]
-    launch("report", tmp_path / "r", *report, variant="")
+    # A report of it has the same key.
+    config = load_config("report", "")
+    values = {"dataset_dir": str(runs / "dataset"), "reward.dir": str(runs / "a"), "plots": False}
+    config.update_from_flattened_dict(values)
+    set_none(config, ["reward.quantile"])
+    report.check(config, tmp_path / "r")
+    report.run(config, tmp_path / "r")
     assert (tmp_path / "r" / "report.html").exists()
 
 
