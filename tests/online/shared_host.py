@@ -1,4 +1,4 @@
-"""One host of two that learn a reward: `python -m tests.online.shared_host INDEX PORT FOLDER STEPS`.
+"""One host of two that learn a reward: `python -m tests.online.shared_host INDEX PORT FOLDER STEPS SECONDS`.
 
 Trains by the real stage, and writes for each batch that is learned from the version of its rewards.
 """
@@ -13,11 +13,9 @@ from motif_jax.online.learner import Learner
 from motif_jax.stages import train_agent
 from tests.online.oni_runs import oni_config
 
-HEARTBEAT_SECONDS = 10
 
-
-def main(index: str, port: str, folder: str, steps: str) -> int | None:
-    """Runs the stage."""
+def main(index: str, port: str, folder: str, steps: str, seconds: str) -> int | None:
+    """Runs the stage; `seconds`: for so long a host may be silent."""
     run, learn = Path(folder) / "run", Learner.step
     versions = open(Path(folder) / f"versions-{index}", "a", buffering=1)  # noqa: SIM115 - open to the end
 
@@ -42,7 +40,7 @@ def main(index: str, port: str, folder: str, steps: str) -> int | None:
         "hosts__coordinator": f"localhost:{port}",
         "hosts__index": int(index),
         "hosts__count": 2,
-        "hosts__heartbeat_timeout_seconds": float(HEARTBEAT_SECONDS),
+        "hosts__heartbeat_timeout_seconds": float(seconds),
         "devices__cpu_count": 1,
     }
     config = oni_config("classification", **changes)
