@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import random
 import re
 import signal
-import socket
 import stat
 import sys
 from pathlib import Path
@@ -18,7 +15,7 @@ import pytest
 from motif_jax.devices.hosts import PORTS
 from motif_jax.support.checkpoints import Checkpoints
 from tests.compiling import QUICKLY
-from tests.processes import REPOSITORY, Program, ended, wait_until
+from tests.processes import REPOSITORY, Program, ended, free_port, wait_until
 
 # Starts as many copies of the command on each node as it is told, with Slurm's variables, and passes signals on.
 SRUN = """#!/usr/bin/env bash
@@ -89,7 +86,7 @@ class Job:
             "PATH": f"{self.folder}{os.pathsep}{os.environ['PATH']}",
             "PYTHON": str(self.folder / "fake_python"),
             "FAKE_FOLDER": str(self.folder),
-            "SLURM_JOB_ID": str(free_job_number()),
+            "SLURM_JOB_ID": "31",
             "SLURM_SUBMIT_DIR": str(REPOSITORY),
             "WORKDIR": str(self.folder / "run"),
             "JAX_PLATFORMS": "cpu",
@@ -118,14 +115,6 @@ class Job:
     def has_checkpoint(self) -> bool:
         """Whether the run has one."""
         return any(path.name.isdigit() for path in (self.folder / "run").glob("checkpoints/*"))
-
-
-def free_job_number() -> int:
-    """A job's number whose port nobody uses."""
-    for port in random.sample(PORTS, len(PORTS)):
-        with contextlib.suppress(OSError), socket.create_server(("", port)):
-            return 7 * len(PORTS) + port - PORTS[0]
-    raise AssertionError("no port is free")
 
 
 @pytest.fixture
@@ -349,7 +338,8 @@ def test_a_training_on_two_nodes_is_stopped_queued_again_and_goes_on(job: Job) -
         "CONFIG": "configs/train_agent.py:recall",
     }
     with ended(job.programs):
-        program = job.start(script, *flags, "--config.train_for_env_steps=1000000000", **environment)
+        steps = "--config.train_for_env_steps=1000000000"
+        program = job.start(script, *flags, steps, **environment, SLURM_JOB_ID=free_job_number())
         wait_until(
             lambda: job.has_checkpoint() or program.process.poll() is not None,
             "a checkpoint or the job's end",
@@ -358,7 +348,8 @@ def test_a_training_on_two_nodes_is_stopped_queued_again_and_goes_on(job: Job) -
         assert program.wait() == 75, program.text()[-3000:]
         assert len(job.requeued()) == 1
         step = newest(job)
-        program = job.start(script, *flags, f"--config.train_for_env_steps={step + 100}", **environment)
+        steps = f"--config.train_for_env_steps={step + 100}"
+        program = job.start(script, *flags, steps, **environment, SLURM_JOB_ID=free_job_number())
         assert program.wait() == 0, program.text()[-3000:]
     assert len(job.requeued()) == 1
     assert newest(job) >= step + 100
@@ -366,6 +357,11 @@ def test_a_training_on_two_nodes_is_stopped_queued_again_and_goes_on(job: Job) -
         json.loads(line)["env"] for line in (job.folder / "run" / "episodes.jsonl").read_text().splitlines()
     }
     assert envs == set(range(4 * nodes))
+
+
+def free_job_number() -> str:
+    """A job's number whose port nobody uses, of those that are this process's own."""
+    return str(7 * len(PORTS) + free_port() - PORTS[0])
 
 
 def newest(job: Job) -> int:
