@@ -315,7 +315,8 @@ def _new_shared_memory(before: set[str], ours: Collection[int] = ()) -> set[str]
             with contextlib.suppress(OSError):
                 mapped = path.read_text(errors="replace")
                 new -= {name for name in new if f"/dev/shm/{name}\n" in mapped}
-    return new
+    # Whoever had one may have put it away, and have ended, between the first list and the look at who maps what.
+    return new & _shared_memory() if new else new
 
 
 class Table:

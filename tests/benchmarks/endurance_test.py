@@ -107,6 +107,14 @@ def test_shared_memory_of_other_programs_is_not_counted() -> None:
         Path(f"/dev/shm/{name}").unlink()
 
 
+def test_shared_memory_that_goes_while_it_is_looked_for_is_not_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lists = [{"ours", "gone"}, {"ours"}]
+    monkeypatch.setattr(endurance, "_shared_memory", lambda: lists.pop(0))
+    assert endurance._new_shared_memory(set()) == {"ours"}
+
+
 def test_the_processors_time_of_processes_that_have_ended_counts() -> None:
     burn = "import time\nwhile time.process_time() < 0.4: pass"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}]); print('done', flush=True); input()"
@@ -181,16 +189,17 @@ def test_a_short_training_is_watched_plotted_and_leaves_nothing(
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")
     for name, value in QUICKLY.items():
         monkeypatch.setenv(name, value)
-    begun: list[float] = []
+    clock = SimpleNamespace(seconds=0.0, runs=False)
 
-    def monotonic() -> float:
-        """Stands still until the actors have played, however long that takes."""
-        if not begun and not any(read_metrics(tmp_path / "out" / "run")):
-            return 0.0
-        begun.append(time.monotonic())
-        return begun[-1] - begun[0]
+    def sleep(seconds: float) -> None:
+        """Moves a clock on that stands still until the actors have played, however long that takes."""
+        time.sleep(min(seconds, 0.1))
+        clock.runs = clock.runs or any(read_metrics(tmp_path / "out" / "run"))
+        clock.seconds += seconds if clock.runs else 0.0
 
-    monkeypatch.setattr(endurance, "time", SimpleNamespace(monotonic=monotonic, sleep=time.sleep))
+    monkeypatch.setattr(endurance, "time", SimpleNamespace(monotonic=lambda: clock.seconds, sleep=sleep))
+    # Left as soon as nothing is there any more.
+    monkeypatch.setattr(endurance, "_LINGER_SECONDS", 600.0)
     options = endurance.options()
     options.update(
         {
