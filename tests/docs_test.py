@@ -67,6 +67,12 @@ def test_commands_name_what_exists(page: Path) -> None:
 TABLE = re.compile(r"^\|.*after `python -m motif_jax\.launch ([^`]*)`")
 
 
+def test_tables_that_complete_a_command_are_found() -> None:
+    """The test below finds them by how their headers are worded."""
+    texts = [page.read_text(encoding="utf-8").splitlines() for page in PAGES]
+    assert sum(any(TABLE.match(line) for line in lines) for lines in texts) >= 3
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_table_rows_complete_the_command_of_their_header(page: Path) -> None:
     known: set[str] | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -156,7 +155,11 @@ def test_nothing_but_one_line(parse: Callable[[str], None]) -> None:
     )
     @given(st.lists(pieces, max_size=9).map("".join))
     def try_it(text: str) -> None:
-        with contextlib.suppress(UserError):
+        said = "nothing is wrong"
+        try:
             parse(text)
+        except UserError as error:
+            said = str(error)
+        assert said.strip(), text
 
     try_it()
