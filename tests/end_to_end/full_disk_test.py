@@ -74,13 +74,22 @@ def test_a_reward_training_below_a_limit_of_file_sizes(tmp_path: Path) -> None:
     assert steps == sorted(set(steps))
 
 
-@pytest.mark.parametrize("size", [400_000, 4_500_000], ids=["in a file", "in a checkpoint"])
-def test_an_agents_training_on_a_full_disk(tmp_path: Path, size: int) -> None:
+def test_an_agents_training_on_a_full_disk(tmp_path: Path) -> None:
+    """Full for a file, then, when it goes on, for the second checkpoint, and then for nothing."""
     folder = tmp_path / "disk" / "run"
     flags = ("--config.record_every=1", "--config.log_every_seconds=1.0", "--config.compile_cache=")
-    with small_disk(folder.parent, size) as resize:
-        told_in_one_line(*run("train_agent", folder, *flags), "No space left on device", folder)
+    with small_disk(folder.parent, 20_000) as resize:
+        told_in_one_line(*run("train_agent", folder, *flags), "cannot be written: No space left", folder)
+        resize(4_500_000)
+        full = folder / "checkpoints: checkpoint"
+        told_in_one_line(*run("train_agent", folder, *flags), "No space left on device", full)
+        assert 1024 <= newest(folder) < 2048
         resize(100_000_000)
         assert run("train_agent", folder, *flags)[0] == 0
-        with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
-            assert (checkpoints.latest() or 0) >= 2048
+        assert newest(folder) >= 2048
+
+
+def newest(folder: Path) -> int:
+    """The step of the newest checkpoint, 0 where there is none."""
+    with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
+        return checkpoints.latest() or 0
