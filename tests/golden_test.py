@@ -31,6 +31,12 @@ NOT_COMPARED = {
     "empty": "that a game has no action, which its text shows",
     "log_probs": "made up for the published collector, which computes nothing from them",
     "fields": "where the fields are described",
+    "num_frames": "steps times environments, which the arrays' shapes say too",
+    "flat_action": "the actions again, in the order of environments",
+    "flat_value": "the values again, in the order of environments",
+    "mask_before": "what `dones` says too",
+    "stored_masks": "what `dones` says too",
+    "final_mask": "what `dones` says too",
     "tty_cursor": "published as an input; neither the picture nor the features depend on it",
 }
 

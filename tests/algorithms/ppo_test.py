@@ -64,8 +64,10 @@ def test_the_log_of_episodes_is_that_of_the_published_collector(number, tmp_path
     episodes = np.cumsum([call["log"]["episodes_done"] for call in calls])
     assert [int(row["episodes"]) for row in rows] == episodes.tolist()
     for row, call in zip(rows, calls, strict=True):
-        for name in ("return", "reshaped_return", "reshaped_return_bonus", "num_frames"):
-            published = np.array(call["log"][f"{name}_per_episode"])
+        for name in (
+            "return_per_episode", "reshaped_return_per_episode", "reshaped_return_bonus_per_episode", "num_frames_per_episode",
+        ):  # fmt: skip
+            published, name = np.array(call["log"][name]), name.removesuffix("_per_episode")
             for statistic in ("mean", "std", "min", "max"):
                 wanted = getattr(published, statistic)()
                 assert float(row[f"{name}_{statistic}"]) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
