@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.oni_scripts_test import Run, pretended, start_job
+from tests.end_to_end.pretended_oni import Run, pretended, start_job
 from tests.end_to_end.slurm_scripts_test import Job
 from tests.processes import ended, wait_until
 

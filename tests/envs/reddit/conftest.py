@@ -1,0 +1,61 @@
+"""A few comments as published files, with scores, for the tests of the task and of its judges."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from motif_jax.envs.reddit.task import Reddit
+from motif_jax.envs.text import registry
+from motif_jax.support.errors import UserError
+
+ROWS = [
+    # comment, score, parent; the first two in the file of liked ones
+    ("thanks a lot", 5, "here you are"),
+    ("same words", 3, "one"),
+    ("you idiot", -4, "two"),
+    ("that is boring", 0, "three,\nwith a comma"),
+    ("same words", -2, "four"),
+]
+
+SCORES = {"thanks a lot": 0, "same words": 1, "you idiot": 2, "that is boring": 1}
+
+
+def write(folder, rows=ROWS, cut=2):
+    for name, part in (("comments_positive.csv", rows[:cut]), ("comments_negative.csv", rows[cut:])):
+        with (folder / name).open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["header"] * 11)
+            for text, score, parent in part:
+                writer.writerow([*"abcd", text, score, *"fghi", parent])
+
+
+@pytest.fixture
+def options(tmp_path):
+    write(tmp_path)
+    (tmp_path / "scores.json").write_text(json.dumps(SCORES))
+    return {"folder": str(tmp_path), "scores": str(tmp_path / "scores.json"), "reward_scale": 1.0}
+
+
+@pytest.fixture
+def judged(tmp_path, options):
+    return {**options, "scores": "", "store": str(tmp_path / "store")}
+
+
+def recorded(options):
+    task = Reddit(options)
+    return list(task.stream("recorded", "").sample(np.random.default_rng(0), task.count("recorded")))
+
+
+def returns(options):
+    return [dialogue.total for dialogue in recorded(options)]
+
+
+def refused(options, kind="recorded", policy="recorded"):
+    with pytest.raises(UserError) as error:
+        registry.make("reddit", options).check(kind, policy)
+    assert "\n" not in str(error.value)
+    return str(error.value)

@@ -1,0 +1,207 @@
+"""What replies are paid: scores that are known, the annotator and the model that judge, and which of them a run goes on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from motif_jax.annotation import lexicon
+from motif_jax.collecting import text_sources
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.envs.reddit.task import Reddit
+from motif_jax.envs.text import registry
+from motif_jax.playing import text_lineups, text_scores
+from motif_jax.stages import collect_text, evaluate_text, train_text
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import EXIT_CODE
+from tests.envs.reddit.conftest import SCORES, refused, returns
+from tests.reward_fixtures import load_config
+
+
+def test_toxicity_by_the_lexicon_is_asked_once(tmp_path, judged, monkeypatch):
+    task = text_scores.attach(Reddit(judged))
+    assert task.texts_to_score("recorded") == tuple(SCORES)
+    path = text_scores.write(task, task.texts_to_score("recorded"), tmp_path / "run", lambda done: None)
+    found = {"judge": "toxicity", "scores": {**SCORES, "same words": 0}}
+    assert json.loads(path.read_text()) == found
+    assert returns({**judged, "scores": str(path)}) == [0, 0, 2, 1, 0]
+
+    def never(*_):
+        raise AssertionError("it was asked again")
+
+    monkeypatch.setattr("motif_jax.annotation.lexicon.LexiconAnnotator.annotate", never)
+    assert text_scores.Toxicity(Reddit(judged).options)(["you idiot", "thanks a lot"]) == [2, 0]
+
+
+def test_scores_that_lack_some_are_completed(tmp_path, options):
+    """The collection's file holds both, and nothing that is known is asked: the lexicon would have thanks pay 0."""
+    (tmp_path / "scores.json").write_text(json.dumps({"thanks a lot": 2, "elsewhere": 1}))
+    liked = Reddit({**options, "reward": "upvote_model", "upvote_run": "run"})
+    assert liked.texts_to_score("recorded") == ("same words", "you idiot", "that is boring")
+    config = load_config("collect_text", "reddit")
+    own = {"folder": options["folder"], "scores": options["scores"], "cutoff": -9.0}
+    config.reddit.update({**own, "store": str(tmp_path / "store")})
+    config.workers = 1
+    run = tmp_path / "run"
+    collect_text.check(config, run)
+    collect_text.run(config, run)
+    known = {"thanks a lot": 2, "elsewhere": 1}
+    found = {"judge": "toxicity", "scores": {**known, "same words": 0, "you idiot": 2, "that is boring": 1}}
+    assert json.loads((run / "scores.json").read_text()) == found
+    assert parquet.read(run / "dialogues.parquet").returns().tolist() == [0, -5, 0]
+
+
+@pytest.mark.parametrize("stage", [collect_text, train_text])
+def test_asked_to_stop_while_comments_are_scored_a_run_goes_on_later(tmp_path, options, monkeypatch, stage):
+    """With a large model it takes hours: a job whose time is over is to be started again, and what it has heard is not asked again."""
+    name, run, asked = stage.__name__.split(".")[-1], tmp_path / "run", []
+    own = {"folder": options["folder"], "store": str(tmp_path / "store")}
+    config = load_config(name, "reddit" if stage is collect_text else "reddit_bc")
+    if stage is collect_text:
+        config.reddit.update({**own, "cutoff": -9.0, "vocab_size": 300})
+        config.workers = 1
+    else:
+        config.options = json.dumps({**own, "vocab_size": 300})
+    annotate = lexicon.LexiconAnnotator.annotate
+
+    def judge(self, questions):
+        asked.extend(question.id for question in questions)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return annotate(self, questions)
+
+    monkeypatch.setattr(lexicon.LexiconAnnotator, "annotate", judge)
+    monkeypatch.setattr(text_scores, "_TOGETHER", 1)
+    for start in range(1, 4):
+        assert stage.run(config, run) == EXIT_CODE
+        assert len(asked) == len({*asked}) == start
+        assert not (run / "scores.json").exists()
+    monkeypatch.setattr(lexicon.LexiconAnnotator, "annotate", annotate)
+    if stage is collect_text:
+        assert stage.run(config, run) is None
+        assert set(json.loads((run / "scores.json").read_text())["scores"]) == {*SCORES}
+
+
+def test_what_is_made_for_a_run_is_never_the_file_that_is_given(tmp_path):
+    assert "scores.json" in text_sources.made({}, tmp_path)
+    assert "scores.json" in text_sources.made({"scores": "elsewhere/scores.json"}, tmp_path)
+    assert "scores.json" not in text_sources.made({"scores": str(tmp_path / "scores.json")}, tmp_path)
+
+
+def test_labels_fall_back_below_the_threshold():
+    """Published: a 2 of less than -0.355 becomes the likelier of the others."""
+    label = text_scores.Toxicity._label
+    assert [label(1.0, share) for share in (0.71, 0.70, 0.4)] == [2, 1, 1]
+    assert label(0.3, 0.69) == 0
+
+
+def test_a_long_text_is_cut(judged):
+    long = "fine " * 4000 + "you idiot"
+    assert text_scores.Toxicity(Reddit(judged).options)([long, "you idiot"]) == [0, 2]
+
+
+def test_scores_that_say_whose_they_are_pay_no_other_reward(tmp_path, options):
+    (tmp_path / "scores.json").write_text(json.dumps({"judge": "toxicity", "scores": SCORES}))
+    assert returns({**options, "reward": "toxicity_noised"})[0] == 0
+    told = refused({**options, "reward": "upvote_model"})
+    assert "must be scores of upvote with reward=upvote_model, these are of toxicity" in told
+
+
+def test_an_agent_under_another_reward_keeps_neither_scores_nor_scale(options):
+    """Labels of toxicity for a model's probabilities would pay the rude, and -5 would turn the sign."""
+    trained = {**options, "reward": "toxicity", "reward_scale": -5.0, "noise_seed": 3}
+    about = {"task": "reddit", "options": trained, "folder": "nowhere"}
+
+    def taken(**own):
+        config = load_config("evaluate_text", "reddit")
+        config.options = json.dumps(own)
+        return text_lineups.named_task(config, about)[1]
+
+    liked = {"reward": "upvote_model", "upvote_run": "runs/upvote"}
+    assert taken(**liked) == {"folder": options["folder"], "noise_seed": 3, **liked}
+    assert registry.make("reddit", taken(**liked)).options["reward_scale"] == 1.0
+    assert taken(**liked, reward_scale=2.0)["reward_scale"] == 2.0
+    assert taken() == taken(reward="toxicity") == trained
+    judged = taken(lexicon="other.yaml")
+    assert "scores" not in judged
+    assert judged["reward_scale"] == -5.0
+
+
+@pytest.mark.parametrize(("reward", "scale"), [("toxicity", -5.0), ("upvote", 1.0), ("upvote_model", 1.0)])
+def test_a_reward_has_the_scale_that_is_its_own(tmp_path, options, reward, scale):
+    config = load_config("collect_text", "reddit")
+    config.reddit.update({"folder": options["folder"], "scores": options["scores"], "reward": reward})
+    task = registry.make("reddit", registry.options_of(config.to_dict()))
+    assert task.options["reward_scale"] == scale
+    # A folder whose config.json says it goes on, as those of before do.
+    said = {**config.to_dict(), "reddit": {**config.reddit.to_dict(), "reward_scale": scale}}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    collect_text.check(config, tmp_path)
+
+
+@pytest.mark.parametrize("stage", [collect_text, evaluate_text, train_text])
+def test_a_run_goes_on_with_a_judge_at_another_address_but_with_no_other_judge(tmp_path, options, stage):
+    run = tmp_path / "run"
+    run.mkdir()
+
+    def config_of(server, model="a/model"):
+        judge = {"annotator": "openai", "server": server, "model": model}
+        judge |= {"folder": options["folder"], "reward_scale": -5.0}
+        name = stage.__name__.rpartition(".")[2]
+        config = load_config(name, {"train_text": "reddit_bc"}.get(name, "reddit"))
+        if stage is collect_text:
+            config.reddit.update(judge)
+        else:
+            config.update({"task": "reddit", "options": json.dumps(judge), "policy": "friendly"})
+        return config
+
+    (run / "config.json").write_text(json.dumps(run_folder.as_plain(config_of("http://one:8000/v1"))))
+    stage.check(config_of("http://other:8001/v1"), run)
+    with pytest.raises(UserError, match=r"model: a/model before, another/model now\)"):
+        stage.check(config_of("http://other:8001/v1", "another/model"), run)
+
+
+@pytest.mark.parametrize(
+    ("changes", "patient"),
+    [
+        ({"annotator": "openai"}, True),
+        ({"reward": "toxicity_noised", "annotator": "own:Judge"}, True),
+        ({"reward": "upvote_model", "upvote_run": "run"}, True),
+        ({}, False),
+        ({"reward": "none", "annotator": "openai"}, False),
+        ({"reward": "upvote"}, False),
+    ],
+)
+def test_a_model_that_judges_may_take_its_time(changes, patient):
+    assert Reddit(changes).patient is patient
+
+
+def test_vllm_in_processes_that_play_is_refused_in_one_line(tmp_path, options):
+    """What is known of other texts does not help: replies are new."""
+    own = {"annotator": "vllm", "model": "a/model"}
+    config = load_config("collect_text", "reddit")
+    config.update({"kind": "games", "policy": "recorded", "num_dialogues": 2})
+    config.reddit.update({**own, "scores": options["scores"]})
+    line = r"config\.reddit\.annotator=vllm: .* give openai"
+    with pytest.raises(UserError, match=line):
+        collect_text.check(config, tmp_path / "run")
+    config = load_config("evaluate_text", "reddit")
+    config.policy, config.options = "recorded", json.dumps({**own, "folder": options["folder"]})
+    with pytest.raises(UserError, match=line):
+        text_lineups.check(config)
+
+
+def test_a_model_is_loaded_once_for_each_question_however_many_comments(tmp_path, judged, monkeypatch):
+    starts, told = [], []
+    monkeypatch.setattr(lexicon.LexiconAnnotator, "start", lambda self: starts.append(self))
+    monkeypatch.setattr(text_scores, "_TOGETHER", 1)
+    task = Reddit(judged)
+    for expected in (2, 2):  # the second time all answers are there
+        path = text_scores.write(task, tuple(SCORES), tmp_path / "run", told.append)
+        assert json.loads(path.read_text())["scores"] == {**SCORES, "same words": 0}
+        assert len(starts) == expected
+        assert (told == sorted(told), told[-1]) == (True, len(SCORES))
+        told.clear()
