@@ -365,9 +365,8 @@ class ActorPool(Rollouts):
         groups, per_worker = sorted({member.group for member in lost}), self.config.groups_per_worker
         for group in groups:
             self._generation[group] += 1
-            self.slots.generation[group] = self._generation[
-                group
-            ]  # before the turn is given back: none of old rounds gives it
+            # Before the turn is given back: no round of before gives it back then.
+            self.slots.generation[group] = self._generation[group]
             self.slots.turn[group] = 0
             self._slots_finished[group] = 0
             self._commanded_at[group] = None

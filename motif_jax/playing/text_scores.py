@@ -100,7 +100,7 @@ class Toxicity:
     def prepare(self, texts: Sequence[str], told: Callable[[int], None], stopped: Callable[[], bool]) -> None:
         """Asks about all texts at once: a model that is loaded in this process is loaded once for each question, not for each part.
 
-        `told` hears how many of the texts that comes to.
+        `told` hears how many of the texts that comes to; there are two questions about each.
 
         Raises:
           StoppedError: `stopped` said so between two parts.
@@ -109,10 +109,10 @@ class Toxicity:
         for place, goal in enumerate((RUDE, TOXIC)):
 
             def progress(answered: int, before: int = place * len(cut)) -> None:
-                told((before + answered) * len(texts) // (2 * len(cut)))
+                told((before + answered) // 2)
 
             self._shares(goal, cut, progress, stopped)
-            progress(len(cut))
+        told(len(texts))
 
     def _annotator(self, goal: str) -> Annotator:
         return annotators.make_annotator(annotator_config(self._options, goal), SINGLE)
@@ -231,6 +231,18 @@ def attach(task: TextTask) -> TextTask:
     return task
 
 
+def _in_parts(
+    scorer: Scorer, texts: Sequence[str], told: Callable[[int], None], stopped: Callable[[], bool]
+) -> Iterator[tuple[str, float]]:
+    """(text, score), some texts at a time; raises StoppedError when `stopped` says so between two parts."""
+    for first in range(0, len(texts), _TOGETHER):
+        if stopped():
+            raise StoppedError
+        part = texts[first : first + _TOGETHER]
+        yield from zip(part, scorer(part), strict=True)
+        told(first + len(part))
+
+
 def write(
     task: TextTask,
     texts: Sequence[str],
@@ -251,16 +263,11 @@ def write(
       StoppedError: it was asked to.
     """
     scorer = make(task)
-    scores: dict[str, float] = {}
     if isinstance(scorer, Toxicity):
         scorer.prepare(texts, told, stopped)
-        told = _nobody
-    for first in range(0, len(texts), _TOGETHER):
-        if stopped():
-            raise StoppedError
-        part = texts[first : first + _TOGETHER]
-        scores |= dict(zip(part, scorer(part), strict=True))
-        told(len(scores))
+        scores = dict(zip(texts, scorer(texts), strict=True))
+    else:
+        scores = dict(_in_parts(scorer, texts, told, stopped))
     path = folder / FILE
     folder.mkdir(parents=True, exist_ok=True)
     told_by = {"judge": task.scored_by(), "scores": {**task.known_scores(), **scores}}
