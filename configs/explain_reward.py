@@ -28,6 +28,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.reward.step = placeholder(int)  # its evaluation; None: the newest (best if it stops early)
     config.reward.quantile = placeholder(float)  # threshold, of both rewards; None: no threshold
     config.reward.quantile = 0.5
+    config.reward.threshold = "quantile"  # or 'auto': above the texts that the judge called ties
     config.other = ConfigDict()
     config.other.dir = placeholder(str)  # a second reward to compare with
     config.other.step = placeholder(int)

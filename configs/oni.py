@@ -47,6 +47,7 @@ def _reward(reward: ConfigDict) -> None:
     reward.classifier.dropout = 0.1
     # ranking: normalised rewards at or below it become 0 (reward.normalise=False: raw rewards, and no threshold); what went
     # before counts `decay` of itself in the running moments with each batch (1: published).
+    del reward.threshold  # of kind motif
     reward.threshold = -0.5
     reward.decay = 1.0
     # ranking: pairs are drawn from every Nth step, or each distinct text alike; so many a batch, while fewer than `waiting`

@@ -30,6 +30,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # The threshold of what is paid, in the page's list of messages; None: no threshold.
     config.reward.quantile = placeholder(float)
     config.reward.quantile = 0.5
+    config.reward.threshold = "quantile"  # or 'auto': above the texts that the judge called ties
     config.agent = ConfigDict({"dir": placeholder(str)})  # run folder of train_agent
     config.language = ConfigDict({"dir": placeholder(str)})  # run folder of pretrain_language_model
     config.text = ConfigDict({"dir": placeholder(str)})  # run folder of train_text

@@ -112,6 +112,8 @@ def _reward() -> ConfigDict:
     reward.normalise = True
     reward.quantile = placeholder(float)  # values at or below this quantile become 0; None: no threshold
     reward.quantile = 0.5
+    # 'quantile', or 'auto': above the texts that the judge called ties and above the empty text (docs/rewards.md).
+    reward.threshold = "quantile"
     # Of kind table: a JSON file {text: number}, or the folder of a run of configs/oni.py, for its labels; other texts get 0.
     reward.table = placeholder(str)
     # Of kind bag_of_words: a text file of word vectors as fastText writes it (None: vectors hashed from the letters), the goal

@@ -46,6 +46,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.reward.normalise = True
     config.reward.quantile = placeholder(float)
     config.reward.quantile = 0.5
+    config.reward.threshold = "quantile"  # or 'auto': above the texts that the judge called ties
     config.reward.count_exponent = 3.0
 
     config.forms = ConfigDict()  # what an episode leaves besides its recording

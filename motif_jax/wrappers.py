@@ -37,7 +37,8 @@ class Terms:
     """How rewards are put together; the defaults are those of `train_agent` on a score task.
 
     Attributes:
-      quantile: normalised rewards at or below this quantile of the training messages become 0; None: no threshold.
+      quantile: normalised rewards at or below this quantile of the training messages become 0; 'auto': at or below the
+        threshold that the labels advise; None: no threshold.
       normalise: False pays raw rewards.
       two_decimals: the threshold rounded as in the published quantile file; None: as the reward run says.
       count_exponent: the power of the count that a text's reward is divided by; 0 leaves counts out.
@@ -45,7 +46,7 @@ class Terms:
       extrinsic_scale, extrinsic_clip: of the task's reward, in this order, before its coefficient.
     """
 
-    quantile: float | None = 0.5
+    quantile: float | str | None = 0.5
     normalise: bool = True
     two_decimals: bool | None = None
     count_exponent: float = 3.0

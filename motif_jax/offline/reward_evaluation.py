@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from motif_jax.algorithms.statistics import RunningMoments, quantiles, weighted_moments
+from motif_jax.datasets.pairs import threshold
+from motif_jax.datasets.pairs.outcomes import count_outcomes
 from motif_jax.datasets.pairs.targets import TIE
 from motif_jax.offline.reward_data import RewardData
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation
@@ -82,7 +84,8 @@ def reward_statistics(
       JSON-able: mean, variance, quantile_levels, quantiles (of the normalised rewards of the distinct training
       messages; of all training steps where the model reads more), num_distinct (values behind the quantiles
       and the disagreement), num_steps (behind mean and variance), num_pairs (that these steps belong to),
-      member_mean, member_variance, disagreement (mean standard deviation over the members' normalised rewards).
+      member_mean, member_variance, disagreement (mean standard deviation over the members' normalised rewards), advice
+      (of `threshold.advise`; None where the model reads more than the message).
     """
     counts = data.counts
     if message_only:
@@ -114,7 +117,17 @@ def reward_statistics(
         "member_mean": [m for m, _ in by_member],
         "member_variance": [v for _, v in by_member],
         "disagreement": float(own.std(axis=0).mean()),
+        "advice": _advice(normalised, data) if message_only else None,
     }
+
+
+def _advice(normalised: np.ndarray, data: RewardData) -> dict[str, Any]:
+    """See `threshold.advise`; `normalised` [M'] are the rewards of the messages that training shows."""
+    train, seen = data.train, data.counts > 0
+    outcomes = count_outcomes(data.ids[train], data.targets.labels[train], len(data.messages))
+    empty: np.ndarray = np.logical_not(data.messages.any(axis=1))
+    levels = quantiles(normalised)
+    return threshold.advise(normalised, outcomes.steps[seen], outcomes.tied[seen], empty[seen], levels)
 
 
 def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.distinct import distinct_rows
 from motif_jax.rewards.load import as_rows
@@ -130,4 +131,4 @@ def facts(reward: TrainedReward) -> Sequence[tuple[str, str, str]]:
         pairs = last.get(f"{key}/accuracy_pairs")
         if pairs:
             found.append((label, f"{100 * last[f'{key}/accuracy']:.1f} %", f"{pairs:,} validation pairs"))
-    return found
+    return [*found, *threshold.facts(reward.statistics)]

@@ -9,6 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from motif_jax.datasets.pairs import threshold
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
@@ -24,7 +25,7 @@ _NAMED = (policies.RANDOM, policies.BOT, policies.AGENT)
 IDENTITY = ("policy", "agent", "environment", "reward", "compat")
 _MOTIF = "motif"  # the kind of reward that lies in a folder or file
 # What the configs say of a reward that is named; an agent's own reward keeps the settings that it trained with.
-_SETTINGS = {"step": None, "normalise": True, "quantile": 0.5, "count_exponent": 3.0}
+_SETTINGS = {"step": None, "normalise": True, "quantile": 0.5, "threshold": "quantile", "count_exponent": 3.0}
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         registry.check(config.environment.name)
     checks.positive(config, "environment.max_episode_steps", allow_none=True)
     checks.positive(config, "reward.count_exponent", allow_zero=True)
-    checks.fraction(config, "reward.quantile", allow_none=True)
+    threshold.check(config)
     if config.reward.dir:
         from motif_jax.rewards.load import check_place
 

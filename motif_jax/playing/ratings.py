@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.datasets.pairs import threshold
 from motif_jax.playing.episode_worker import PlayedEpisode
 
 # Observations that a reward of more than the text reads at a time.
@@ -162,7 +163,9 @@ class LiveRater:
         if config.get("kind", rewards.MOTIF) == rewards.MOTIF:
             trained = open_reward(config.dir, config.step)
             self._normalise = trained.normalisation().normalise
-            self._pay = trained.normalisation(config.normalise, config.quantile, config.get("two_decimals"))
+            self._pay = trained.normalisation(
+                config.normalise, threshold.level(config), config.get("two_decimals")
+            )
             raw = ConfigDict({"dir": config.dir, "step": trained.step, "normalise": False, "quantile": None})
         reward = rewards.load_intrinsic(raw, spec)
         assert reward is not None

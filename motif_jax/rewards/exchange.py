@@ -186,6 +186,9 @@ def _check_statistics(statistics: Mapping[str, Any], members: int, require: Any)
         require(is_finite(statistics.get(name)), f"statistics.{name}", "a finite number")
     require(statistics["variance"] >= 0, "statistics.variance", "at least 0")
     numbers("quantiles", len(numbers("quantile_levels")))
+    advised = (statistics.get("advice") or {}) if isinstance(statistics.get("advice"), dict | None) else None
+    good = advised is not None and (advised.get("threshold") is None or is_finite(advised["threshold"]))
+    require(good, "statistics.advice", "null, or an object with a finite threshold")
     numbers("member_mean", members)
     numbers("member_variance", members)
 

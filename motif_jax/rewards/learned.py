@@ -97,7 +97,7 @@ class LearnedReward(TrainedReward):
         return self._reward["kind"] == RETRIEVAL or self.taken > 0 or bool(switch)
 
     def normalisation(
-        self, normalise: bool = True, quantile: float | None = None, rounded: bool | None = None
+        self, normalise: bool = True, quantile: float | str | None = None, rounded: bool | None = None
     ) -> Normalisation:
         """What the agent got: by the run's own moments and threshold, which no `quantile` stands for (None: no threshold)."""
         del rounded

@@ -85,12 +85,12 @@ class RewardFunction:
             self._raw.update(computed)
         return computed
 
-    def intrinsic(self, messages: Messages, quantile: float | None = 0.5) -> np.ndarray:
-        """What an agent would get: normalised, and 0 unless strictly above the quantile's threshold."""
+    def intrinsic(self, messages: Messages, quantile: float | str | None = 0.5) -> np.ndarray:
+        """What an agent would get: normalised, and 0 unless strictly above the threshold of the quantile or of 'auto'."""
         return np.asarray(self.normalisation(quantile=quantile)(self.raw(messages)), np.float32)
 
     def normalisation(
-        self, normalise: bool = True, quantile: float | None = None, two_decimals: bool | None = None
+        self, normalise: bool = True, quantile: float | str | None = None, two_decimals: bool | None = None
     ) -> Normalisation:
         """The statistics with a threshold, see `TrainedReward.normalisation`; made once for the same arguments."""
         return self._normalisation(normalise, quantile, two_decimals)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.datasets.pairs import threshold
 from motif_jax.rewards.intrinsic import IntrinsicReward, RewardSetup
 from motif_jax.rewards.learned import is_learned
 from motif_jax.rewards.load import FILE_SUFFIX, check_place, open_reward
@@ -37,12 +38,12 @@ class MotifReward(IntrinsicReward):
     def __init__(self, trained: TrainedReward, normalisation: Normalisation, setup: RewardSetup) -> None:
         self._trained, self._normalisation = trained, normalisation
         # A reward that was learned online has a threshold of its own, which is no quantile.
-        which, quantile = (
-            ("checkpoint", "") if is_learned(trained.config) else ("evaluation", " (quantile {:g})")
-        )
+        learned = is_learned(trained.config)
+        which, level = "checkpoint" if learned else "evaluation", threshold.level(setup.config)
         shown = "no threshold"
         if normalisation.threshold is not None:
-            shown = f"threshold {normalisation.threshold:g}{quantile.format(setup.config.quantile)}"
+            named = "" if learned else " (auto)" if level == threshold.AUTO else f" (quantile {level:g})"
+            shown = f"threshold {normalisation.threshold:g}{named}"
         self.description = f"{trained.folder}, {which} {trained.step}, {shown}"
         self.table: MessageTable | None = None
         spec = setup.spec
@@ -72,10 +73,10 @@ class MotifReward(IntrinsicReward):
         """
         whole = ConfigDict({"reward": config})
         checks.positive(whole, "reward.step", allow_zero=True, allow_none=True)
-        checks.fraction(whole, "reward.quantile", allow_none=True)
+        threshold.check(whole)
         if config.dir:
             check_place(whole, "reward.dir")
-            open_reward(config.dir, config.step).normalisation(config.normalise, config.quantile)
+            open_reward(config.dir, config.step).normalisation(config.normalise, threshold.level(config))
         elif config.get("intrinsic_coefficient"):
             raise UserError(
                 f"config.reward.intrinsic_coefficient={config.intrinsic_coefficient} needs a trained reward: give "
@@ -115,7 +116,7 @@ class MotifReward(IntrinsicReward):
         if not config.dir:
             return None
         trained = open_reward(config.dir, config.step)
-        normalisation = trained.normalisation(config.normalise, config.quantile, setup.two_decimals)
+        normalisation = trained.normalisation(config.normalise, threshold.level(config), setup.two_decimals)
         return cls(trained, normalisation, setup)
 
     def start(self) -> None:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from motif_jax.datasets.pairs.threshold import AUTO
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
 from motif_jax.support import run_folder
@@ -52,13 +53,13 @@ class TrainedReward:
     curve: list[dict[str, Any]]
 
     def normalisation(
-        self, normalise: bool = True, quantile: float | None = None, rounded: bool | None = None
+        self, normalise: bool = True, quantile: float | str | None = None, rounded: bool | None = None
     ) -> Normalisation:
         """Statistics of this evaluation with the threshold at one of its quantiles.
 
         Args:
           normalise: False leaves rewards raw (the threshold stays a normalised one, as published).
-          quantile: one of .05, .10 ... .95; None for no threshold.
+          quantile: one of .05, .10 ... .95; 'auto' for the threshold advised by the labels; None for no threshold.
           rounded: use the two-decimal number of the published quantile file; None: as the run's own compat
             switch says.
 
@@ -71,7 +72,9 @@ class TrainedReward:
                 "choose an earlier evaluation with --config.reward.step=N or train again with a smaller learning rate"
             )
         threshold = None
-        if quantile is not None:
+        if quantile == AUTO:
+            threshold = self._advised_threshold()
+        elif quantile is not None:
             places = np.flatnonzero(np.isclose(self.statistics["quantile_levels"], quantile, atol=1e-9))
             if not places.size:
                 if not self.statistics["quantiles"]:
@@ -83,6 +86,15 @@ class TrainedReward:
                 rounded = bool(self.config.get("compat", {}).get("quantile_two_decimals", False))
             threshold = two_decimals([threshold])[0] if rounded else threshold
         return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold, normalise)
+
+    def _advised_threshold(self) -> float:
+        threshold = (self.statistics.get("advice") or {}).get("threshold")
+        if threshold is None:
+            raise UserError(
+                f"config.reward.threshold=auto: {self.folder} advises none (no labelled ties, or it reads more than the "
+                "message, or it was not trained here): use config.reward.quantile"
+            )
+        return float(threshold)
 
     def raw(self, params: Any, inputs: dict[str, jax.Array], max_length: int | None = None) -> jax.Array:
         """Raw rewards float32 [N] of observations [N, ...], the mean over the members of an ensemble."""

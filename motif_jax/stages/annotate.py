@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.annotation import manifest as manifests
@@ -26,6 +27,8 @@ from motif_jax.annotation.questions import (
 from motif_jax.annotation.session import Session
 from motif_jax.annotation.store import AnswerStore, check_store
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.pairs.distinct import distinct_rows
+from motif_jax.datasets.pairs.outcomes import count_outcomes, describe
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
@@ -134,7 +137,7 @@ def _annotate(
         atomic_write_json(workdir / "summary.json", summary)
     if not summary["finished"]:
         return interruption.EXIT_CODE if stop.requested else 0
-    merged = _merge(annotation, questions, count, manifest, dataset.num_pairs)
+    merged = _merge(annotation, questions, count, manifest, dataset)
     if merged is not None:
         atomic_write_json(workdir / "summary.json", {**summary, "merged": merged})
     return 0
@@ -178,7 +181,7 @@ def _ask(
 
 
 def _merge(
-    annotation: shards.Annotation, questions: QuestionList, count: int, manifest: dict, num_pairs: int
+    annotation: shards.Annotation, questions: QuestionList, count: int, manifest: dict, dataset: PairsDataset
 ) -> dict[str, Any] | None:
     """Writes the label file if all shards are there; returns its summary, or None."""
     with annotation.merging():
@@ -190,6 +193,7 @@ def _merge(
             )
             return None
         merged = shards.merge(questions, answers)
+        num_pairs = dataset.num_pairs
         if len(merged.labels) != num_pairs:
             raise AssertionError(f"{len(merged.labels)} labels for {num_pairs} pairs")
         summary: dict[str, Any] = {"pairs": num_pairs, "questions": len(answers), **counts(merged.labels)}
@@ -198,7 +202,16 @@ def _merge(
             summary["position_bias"] = merged.position_bias
         annotation.write(merged, summary)
     print(f"{annotation.preference_path}: {_sentence(summary)}", flush=True)
+    if manifest["questions"].get("captions", {}).get("messages"):
+        _print_goal(dataset, merged.labels)
     return summary
+
+
+def _print_goal(dataset: PairsDataset, labels: np.ndarray) -> None:
+    """How often what the goal asks for occurs at all."""
+    messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
+    found = count_outcomes(ids.reshape(dataset.num_pairs, 2, dataset.length), labels, len(messages))
+    print(describe(found, messages), flush=True)
 
 
 def _some(indices: list[int]) -> str:

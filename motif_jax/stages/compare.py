@@ -146,7 +146,7 @@ def _reward(run: Path) -> dict[str, Any]:
         "kind": kind,
         "dir": given.get("dir"),
         "step": given.get("step") if settled is None else settled,
-        **{key: given.get(key) for key in ("normalise", "quantile", "count_exponent")},
+        **{key: given.get(key) for key in ("normalise", "quantile", "threshold", "count_exponent")},
         "two_decimals": switches.get("quantile_two_decimals", False),
     }
 

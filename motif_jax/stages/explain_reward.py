@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
@@ -32,7 +33,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         there = not place or Path(place).exists()
         checks.require(there, f"{key}.dir", place, "a run folder or a .safetensors file")
         checks.positive(config, f"{key}.step", allow_zero=True, allow_none=True)
-    checks.fraction(config, "reward.quantile", allow_none=True)
+    threshold.check(config)
     for key in ("max_evaluations", "max_steps"):
         checks.positive(config, key)
     checks.positive(config, "max_rows", allow_none=True)
@@ -41,7 +42,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     models = _open_models(config)
     folder = _dataset_folder(config, models[0])
     for model in models:
-        model.normalisation(True, config.reward.quantile)
+        model.normalisation(True, threshold.level(config.reward))
         architecture = model.network.architecture
         if folder is None:
             allowed = (
@@ -143,6 +144,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
                 f"{reward.name}: {(~reward.rated).sum():,} of {len(data.messages):,} messages are on none of the "
                 f"{config.max_steps:,} steps that were looked at and have no reward: a larger --config.max_steps has them"
             )
+    print(threshold.describe(models[0].statistics, config.reward.quantile), end="")
     print(f"{len(data.messages):,} distinct messages; page: {(workdir / PAGE).resolve()}")
 
 
@@ -157,7 +159,7 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
     from motif_jax.offline.reward_ratings import facts
     from motif_jax.reports.explain_data import ExplainedReward
 
-    payment = model.normalisation(True, config.reward.quantile)
+    payment = model.normalisation(True, threshold.level(config.reward))
     return ExplainedReward(
         name=name,
         raw=rating.raw,

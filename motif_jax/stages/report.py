@@ -15,6 +15,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.annotation.labels import counts
+from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs.babyai_text.catalogue import PREFIX
 from motif_jax.playing.policies import BOT, RANDOM
@@ -85,7 +86,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.require(good, "first_must_lead", True, allowed)
     checks.positive(config, "max_messages")
     checks.positive(config, "reward.step", allow_zero=True, allow_none=True)
-    checks.fraction(config, "reward.quantile", allow_none=True)
+    threshold.check(config)
 
 
 def folders_of(text: str) -> list[Path]:
@@ -213,9 +214,9 @@ def learned(folder: Path) -> LearnedReward | None:
     names = [text.text for text in found.texts]
     values = np.stack([reward.intrinsic(names) for reward in loaded], axis=1)
     found.checkpoints = tuple(reward.trained.step for reward in loaded)
-    threshold = config["reward"]["classifier"]["threshold"]
+    least = config["reward"]["classifier"]["threshold"]
     decides = kind == "classification" and loaded[-1].trained.taken  # type: ignore[attr-defined]
-    decided = loaded[-1].raw(names) > threshold if decides else [None] * len(names)
+    decided = loaded[-1].raw(names) > least if decides else [None] * len(names)
     found.texts = [
         dataclasses.replace(text, values=tuple(row), decided=None if yes is None else bool(yes))
         for text, row, yes in zip(found.texts, values.tolist(), decided, strict=True)
@@ -233,7 +234,7 @@ def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> 
     texts, counts = distinct_messages(dataset.data["message"], config.max_messages)
     reward = rewards.load(config.reward.dir, config.reward.step)
     normalised = reward(texts)
-    paid = reward.intrinsic(texts, config.reward.quantile)
+    paid = reward.intrinsic(texts, threshold.level(config.reward))
     data.message_curves = _message_curves(config, texts, normalised)
     return [
         LikedMessage(messages.as_text(text), int(count), float(value), float(value_paid))

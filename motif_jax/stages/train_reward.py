@@ -18,6 +18,9 @@ IDENTITY = (
     "num_devices compat"
 ).split()
 
+# Of train_agent's configs.
+DEFAULT_QUANTILE = 0.5
+
 # A batch of this size may be larger than the dataset: the rest of it is padding.
 MOST_PADDED = 1 << 16
 
@@ -109,11 +112,12 @@ def run(config: ConfigDict, workdir: Path) -> int:
     """Trains, or goes on where the folder stands; returns 0, or 75 after a request to stop."""
     import jax
 
+    from motif_jax.datasets.pairs import outcomes, threshold
     from motif_jax.devices.parallel import DataParallel
     from motif_jax.offline import records, reward_data
     from motif_jax.offline.reward_task import RewardTask
     from motif_jax.offline.trainer import OfflineTrainer, Settings
-    from motif_jax.rewards.trained import architecture_of
+    from motif_jax.rewards.trained import architecture_of, read_trained
     from motif_jax.rewards.training_texts import write_training_texts
 
     with FolderLock(workdir):
@@ -132,4 +136,13 @@ def run(config: ConfigDict, workdir: Path) -> int:
             f"{2 * config.batch_size * data.dataset.length:,} in a batch; {parallel.device_count} "
             f"{parallel.devices[0].device_kind} device(s)"
         )
-        return 0 if OfflineTrainer(task, parallel, Settings.of(config)).run(workdir) else EXIT_CODE
+        if task.network.architecture.message_only:
+            print(
+                outcomes.describe(
+                    outcomes.count_outcomes(data.ids, data.targets.labels, len(data.messages)), data.messages
+                )
+            )
+        if not OfflineTrainer(task, parallel, Settings.of(config)).run(workdir):
+            return EXIT_CODE
+        print(threshold.describe(read_trained(workdir).statistics, DEFAULT_QUANTILE), end="")
+        return 0

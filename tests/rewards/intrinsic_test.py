@@ -66,6 +66,19 @@ def test_two_decimals_round_the_threshold(trained):
     assert model.normalisation(True, 0.3).threshold == exact
 
 
+def test_the_advised_threshold_is_taken_by_an_agent_and_in_python(trained):
+    model = read_trained(trained)
+    advised = model.statistics["advice"]["threshold"]
+    assert advised != model.normalisation(True, 0.5).threshold
+    reward = rewards.load_intrinsic(section(trained, threshold="auto"), SPEC)
+    assert f"threshold {advised:g} (auto)" in reward.description
+    messages = some_messages()
+    paid = reward.lookup(messages).values
+    normalised = model.normalisation().normalise(model.of_messages(model.params, messages))
+    np.testing.assert_array_equal(paid != 0, normalised > np.float32(advised))
+    np.testing.assert_allclose(rewards.load(trained).intrinsic(messages, "auto"), paid)
+
+
 def test_load_takes_bytes_str_and_arrays(trained):
     reward = rewards.load(trained)
     text = "You see here a key."

@@ -1,0 +1,116 @@
+"""The threshold of a reward that is read off its dataset: above the texts that the judge called ties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from motif_jax.support import config as checks
+
+AUTO, QUANTILE = "auto", "quantile"
+CHOICES = (QUANTILE, AUTO)
+# Deviations of the reward between the advised threshold and what it leaves unpaid.
+_MARGIN = 0.05
+# A rare text may be rated anywhere: the lump ends below this share of its steps.
+_LUMP = 0.99
+
+
+def level(config: Mapping[str, Any]) -> float | str | None:
+    """What `TrainedReward.normalisation` takes for a config's section `reward`: 'auto', or its quantile."""
+    return AUTO if config.get("threshold") == AUTO else config["quantile"]
+
+
+def check(config: Any) -> None:
+    """Raises UserError for a `reward.quantile` or `reward.threshold` that is none."""
+    checks.fraction(config, "reward.quantile", allow_none=True)
+    if isinstance(config.reward.get("threshold"), str):  # of ONI's ranking it is a number
+        checks.choice(config, "reward.threshold", CHOICES)
+
+
+def advise(
+    normalised: np.ndarray, steps: np.ndarray, tied: np.ndarray, empty: np.ndarray, levels: np.ndarray
+) -> dict[str, Any]:
+    """Which share of the steps each threshold pays, and which threshold pays none of the ties.
+
+    Args:
+      normalised: float [M], normalised reward of each distinct message.
+      steps: int [M], steps that show it.
+      tied: bool [M], whether the judge saw no value in it.
+      empty: bool [M], whether it is the empty text.
+      levels: float [Q], the thresholds of the quantile table.
+
+    Returns:
+      JSON-able: `paid_shares` of the steps, one a level; `lump_share` of the steps and `lump_edge`, the normalised reward at
+      its upper end (None without ties); `threshold`, above the lump and above the empty text (None where there is neither),
+      and `paid_share` of the steps above it.
+    """
+    total = max(1, int(steps.sum()))
+
+    def paid(threshold: float) -> float:
+        return float(steps[normalised > threshold].sum()) / total
+
+    floors, edge = list(map(float, normalised[empty])), None
+    if tied.any():
+        order = np.argsort(normalised[tied], kind="stable")
+        reached = np.cumsum(steps[tied][order])
+        edge = float(normalised[tied][order][np.searchsorted(reached, _LUMP * reached[-1])])
+        floors.append(edge)
+    threshold = max(floors) + _MARGIN if floors else None
+    return {
+        "paid_shares": [paid(value) for value in levels],
+        "lump_share": float(steps[tied].sum()) / total,
+        "lump_edge": edge,
+        "threshold": threshold,
+        "paid_share": None if threshold is None else paid(threshold),
+    }
+
+
+def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
+    """Lines for people: which share of the dataset's steps `quantile` pays, the advice, and a warning; '' without advice.
+
+    Args:
+      statistics: of an evaluation of a reward: quantile_levels, quantiles, advice.
+      quantile: one of the levels, or None.
+    """
+    advice = statistics.get("advice")
+    if not advice or quantile is None:
+        return ""
+    place = int(np.argmin(np.abs(np.asarray(statistics["quantile_levels"]) - quantile)))
+    line = (
+        f"reward.quantile={quantile:g} pays {_percent(advice['paid_shares'][place])} of the dataset's steps"
+    )
+    if advice["threshold"] is None:
+        return line + "\n"
+    line += (
+        f"; reward.threshold=auto ({advice['threshold']:.2f}, above the ties and the empty text) pays "
+        f"{_percent(advice['paid_share'])}\n"
+    )
+    at, edge = statistics["quantiles"][place], advice["lump_edge"]
+    if edge is not None and at < edge:
+        line += (
+            f"warning: the quantile's threshold {at:.2f} lies within the texts that the judge called ties "
+            f"({_percent(advice['lump_share'])} of the steps, up to {edge:.2f}), so it pays for texts that the goal does not "
+            "ask for: train the agent with --config.reward.threshold=auto\n"
+        )
+    return line
+
+
+def facts(statistics: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(label, value, note) of the advice for a page; [] without advice."""
+    advice = statistics.get("advice")
+    if not advice or advice["threshold"] is None:
+        return []
+    ties = f"{_percent(advice['lump_share'])} of the steps show texts that the judge called ties"
+    return [
+        (
+            "advised threshold",
+            f"{advice['threshold']:.2f}",
+            f"pays {_percent(advice['paid_share'])} of the steps; {ties}",
+        )
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"

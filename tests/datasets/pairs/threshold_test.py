@@ -1,0 +1,59 @@
+"""What labels say about messages, and the threshold that follows from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.datasets.pairs import outcomes, threshold
+from motif_jax.support.errors import UserError
+
+
+def one_goal(pairs: int = 4000) -> tuple[np.ndarray, np.ndarray]:
+    """Ids [P, 2, 1] and labels [P] of random pairs where message 3 beats all others, which tie."""
+    ids = np.random.default_rng(0).choice(4, size=(pairs, 2, 1), p=(0.6, 0.3, 0.09, 0.01)).astype(np.int32)
+    first, second = ids[:, 0, 0] == 3, ids[:, 1, 0] == 3
+    return ids, np.where(first == second, 2, np.where(first, 0, 1)).astype(np.int8)
+
+
+def test_ties_and_what_the_goal_asks_for_are_told_apart() -> None:
+    ids, labels = one_goal()
+    found = outcomes.count_outcomes(ids, labels, 4)
+    np.testing.assert_array_equal(found.tied, [True, True, True, False])
+    np.testing.assert_array_equal(found.wanted, [3])
+    assert found.steps.sum() == ids.size and found.wins[3] == (labels < 2).sum()
+    said = outcomes.describe(found, ["", "It's a wall.", "You see here a key.", "You kill it!"])
+    assert "'You kill it!'" in said and "warning" not in said
+
+
+def test_a_goal_that_hardly_occurs_is_a_warning() -> None:
+    ids, labels = one_goal()
+    common = np.concatenate([ids] + [np.zeros_like(ids)] * 50)
+    found = outcomes.count_outcomes(common, np.concatenate([labels] + [np.full_like(labels, 2)] * 50), 4)
+    assert "warning: the goal occurs on fewer than 0.1%" in outcomes.describe(found, ["", "a", "b", "c"])
+    assert "no text wins" in outcomes.describe(outcomes.count_outcomes(ids, np.full(len(ids), 2), 4), [""] * 4)
+
+
+def test_the_advised_threshold_lies_above_the_ties_and_pays_the_goal_alone() -> None:
+    ids, labels = one_goal()
+    found = outcomes.count_outcomes(ids, labels, 4)
+    normalised = np.array([-0.1, 0.2, 0.15, 9.0])
+    empty = np.array([True, False, False, False])
+    advice = threshold.advise(normalised, found.steps, found.tied, empty, np.array([0.175, 0.5]))
+    assert advice["lump_edge"] == 0.2 and 0.2 < advice["threshold"] < 0.3
+    assert advice["paid_share"] == pytest.approx(found.steps[3] / ids.size)
+    assert advice["paid_shares"] == pytest.approx([found.steps[[1, 3]].sum() / ids.size, found.steps[3] / ids.size])
+    statistics = {"quantile_levels": [0.5, 0.75], "quantiles": [0.175, 0.5], "advice": advice}
+    assert "warning" in threshold.describe(statistics, 0.5)
+    assert "warning" not in threshold.describe(statistics, 0.75)
+    assert threshold.describe({**statistics, "advice": None}, 0.5) == ""
+
+
+def test_a_threshold_is_one_of_two_words() -> None:
+    section = ConfigDict({"reward": {"quantile": 0.5, "threshold": "auto"}})
+    threshold.check(section)
+    assert threshold.level(section.reward) == "auto"
+    section.reward.threshold = "median"
+    with pytest.raises(UserError, match=r"reward.threshold='median'.*quantile, auto"):
+        threshold.check(section)
