@@ -70,7 +70,7 @@ def test_a_mistake_is_one_line(
 MINE = """
 from ml_collections import ConfigDict
 def get_config(variant=None):
-    return ConfigDict({"stage": "overview", "numbers": [1, 2], "section": {"of-two": 3, "below": {"last": 4}}, "some": (1, 2)})
+    return ConfigDict({"stage": "report", "numbers": [1, 2], "section": {"of-two": 3, "below": {"last": 4}}, "some": (1, 2)})
 """
 
 
@@ -233,15 +233,16 @@ def test_what_a_killed_game_left_goes_with_the_next_command(repository: Path, tm
     left, temporary = f"motif_jax_games_{os.getuid()}_killed", tmp_path / "temporary"
     (temporary / left).mkdir(parents=True)
     (temporary / left / "lock").touch()
-    (tmp_path / "runs").mkdir()
     command = [
         sys.executable,
         "-m",
         "motif_jax.launch",
-        "--config=configs/overview.py",
-        f"--config.runs={tmp_path / 'runs'}",
+        "--config=configs/play_text.py",
+        "--config.policy=optimal",
     ]
+    command += ["--config.task=wordle", "--config.games=1", f"--workdir={tmp_path / 'run'}"]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
     subprocess.run(
-        command, cwd=repository, env={**os.environ, "TMPDIR": str(temporary)}, timeout=240, check=True
+        command, cwd=repository, env=environment, stdin=subprocess.DEVNULL, timeout=240, check=True
     )
     assert not (temporary / left).exists()

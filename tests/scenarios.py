@@ -257,11 +257,6 @@ SCENARIOS: dict[str, Scenario] = {
         lambda at, trial: [f"--config.model={at.reward}", f"--config.evaluations={at.evaluations[0]}"],
         files("MODEL_CARD.md"),
     ),
-    "overview": Scenario(
-        "overview.py",
-        lambda at, trial: [f"--config.runs={at.runs}"],
-        page("overview.html"),
-    ),
     "play_text": Scenario(
         "play_text.py",
         lambda at, trial: ["--config.task=wordle", "--config.policy=optimal", '--config.options={"num_words": 40}', "--config.games=60"],

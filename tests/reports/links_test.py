@@ -19,6 +19,6 @@ def test_a_link_leads_to_its_file_whatever_the_folder_is_called(folder: str) -> 
             found.append(dict(attributes)["href"])
 
     Reader().feed(html.link(f"{folder}/report.html", "a <page>"))
-    page = "file:///runs/overview.html"
+    page = "file:///runs/page.html"
     assert unquote(urlsplit(urljoin(page, found[0])).path) == f"/runs/{folder}/report.html"
     assert html.link("a", "<b>") == '<a href="a">&lt;b&gt;</a>'
