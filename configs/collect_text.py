@@ -6,7 +6,7 @@
 goes on; the result depends neither on that nor on the number of workers.
 
 Variants: wordle (whole games), branch (an expert's games and others that leave it at every turn), adversarial (at the third guess),
-tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), scenes (synthetic pictures), reddit
+tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (the published files), reddit
 (replies to comments); babyai (the steps of 500 random episodes of BabyAI-Text, to make a language model of: docs/glam.md).
 """
 
@@ -18,39 +18,9 @@ from ml_collections.config_dict import placeholder
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.support.config import available_cores, compat, unknown_variant
 
-VARIANTS = ("", "wordle", "branch", "adversarial", "tweets", "smoke", "visdial", "scenes", "reddit", "babyai")
+VARIANTS = ("", "wordle", "branch", "adversarial", "tweets", "smoke", "visdial", "reddit", "babyai")
 # The published noisy data with expert .5: else a word that was guessed before.
 NOISY_EXPERT = "mixture(0.5, optimal, repeat(optimal))"
-
-
-def _talks(percentile: float) -> dict:
-    """What visual dialogue and scenes share: the rules, and the server that answers."""
-    return {
-        # 'env_stops': -1 a turn until enough is known; '10_stop': ten turns, paid their progress; 'agent_stops': so, until <stop>.
-        "mode": "env_stops",
-        # Of env_stops: the talk ends when the progress so far is this share of what was possible, goal - the value at the beginning.
-        "goal": 1.0,
-        "percentile": percentile,
-        # Of env_stops: which answers cost yes_no_reward besides: 'none', 'hard' (exactly yes or no), 'soft' (has one), 'conservative' (17 key words).
-        "yes_no": "none",
-        "yes_no_reward": -2.0,
-        # Of progress, where that is what is paid.
-        "reward_scale": 1.0,
-        "reward_shift": 0.0,
-        # Of 'games' and 'reward_cache': the server's address, its reward ('rank' or 'distance'), seconds that a request may take, and how
-        # often it is made before it is given up.
-        "url": "",
-        "server_reward": "rank",
-        "timeout_seconds": 60.0,
-        "attempts": 6,
-        # Divides the features of a picture by their length.
-        "normalise": True,
-        # Further dialogues (a parquet file) behind the recorded ones.
-        "additional": "",
-        # A folder with tokenizer.json, such as GPT-2's; empty to learn byte pairs from the dialogues, vocab_size of them (0: none yet).
-        "tokenizer": "",
-        "vocab_size": 0,
-    }
 
 
 def get_config(variant: str | None = None) -> ConfigDict:
@@ -60,9 +30,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
         {
             "stage": "collect_text",
             "seed": 1,
-            # A text task: 'wordle', 'visdial', 'scenes', 'reddit', 'babyai_text', or module:Class for one from outside (docs/ilql.md).
+            # A text task: 'wordle', 'visdial', 'reddit', 'babyai_text', or module:Class for one from outside (docs/ilql.md).
             "task": "wordle",
-            # What is drawn, of those that the task knows. Wordle: 'games', 'branch', 'adversarial', 'tweets'; visdial and scenes:
+            # What is drawn, of those that the task knows. Wordle: 'games', 'branch', 'adversarial', 'tweets'; visdial:
             # 'recorded', 'games' (talks with the server), 'reward_cache' (recorded ones, valued by the server); reddit: 'recorded', 'games'.
             # BabyAI-Text: 'games', or 'steps', each a dialogue of an agent's prompt, its action, and what is seen next; num_dialogues
             # counts episodes.
@@ -110,19 +80,30 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 "reward_cache": "",
                 # 'train', 'val', 'test': which of the features.
                 "split": "train",
-                **_talks(0.5),
-            },
-            "scenes": {
-                # A folder with the data in the published layout; empty to make it on the spot, in which `policy` asks.
-                "folder": "",
-                "split": "train",
-                # Of data made on the spot: how many pictures, and their seed.
-                "num_train": 4000,
-                "num_val": 500,
-                "num_test": 500,
-                "data_seed": 1,
-                **_talks(0.9),
-                "vocab_size": 512,
+                # 'env_stops': -1 a turn until enough is known; '10_stop': ten turns, paid their progress; 'agent_stops': so, until <stop>.
+                "mode": "env_stops",
+                # Of env_stops: the talk ends when the progress so far is this share of what was possible, goal - the value at the beginning.
+                "goal": 1.0,
+                "percentile": 0.5,
+                # Of env_stops: which answers cost yes_no_reward besides: 'none', 'hard' (exactly yes or no), 'soft' (has one), 'conservative' (17 key words).
+                "yes_no": "none",
+                "yes_no_reward": -2.0,
+                # Of progress, where that is what is paid.
+                "reward_scale": 1.0,
+                "reward_shift": 0.0,
+                # Of 'games' and 'reward_cache': the server's address, its reward ('rank' or 'distance'), seconds that a request may take, and how
+                # often it is made before it is given up.
+                "url": "",
+                "server_reward": "rank",
+                "timeout_seconds": 60.0,
+                "attempts": 6,
+                # Divides the features of a picture by their length.
+                "normalise": True,
+                # Further dialogues (a parquet file) behind the recorded ones.
+                "additional": "",
+                # A folder with tokenizer.json, such as GPT-2's; empty to learn byte pairs from the dialogues, vocab_size of them (0: none yet).
+                "tokenizer": "",
+                "vocab_size": 0,
             },
             "babyai_text": {
                 "level": "BabyAI-GoToLocal-v0",  # of docs/babyai_text.md; the policy is 'random'
@@ -182,9 +163,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.wordle.num_suboptimal = 5
     if variant == "tweets":
         config.kind = "tweets"
-    if variant in ("visdial", "scenes"):
-        config.task, config.kind, config.num_dialogues = variant, "recorded", 0
-        config.policy = "remote" if variant == "visdial" else "informed 0.3, guessing 0.4, careless 0.3"
+    if variant == "visdial":
+        config.task, config.kind, config.num_dialogues, config.policy = "visdial", "recorded", 0, "remote"
     if variant == "babyai":
         config.task, config.kind, config.policy = "babyai_text", "steps", "random"
         config.num_dialogues, config.babyai_text.observations = 500, 1

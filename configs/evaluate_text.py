@@ -9,7 +9,7 @@ writes it), evaluation.json (means, medians, interquartile means with confidence
 token by token). Stopped at any moment and started again, it loses at most the episodes in flight. 1,024 games of Wordle by a network of
 the quick run's size take about 10 seconds on 2 cores.
 
-Variants: wordle, visdial, scenes, reddit: the published way to decode for that task (weights 16, 16, 16, 8); babyai_text; TASK_utterance and TASK_chai
+Variants: wordle, visdial, reddit: the published way to decode for that task (weights 16, 16, 8); babyai_text; TASK_utterance and TASK_chai
 (of 4 and of 5 samples the one with the best value, for agents of those methods); smoke (8 episodes).
 """
 
@@ -21,7 +21,7 @@ from ml_collections.config_dict import placeholder
 from motif_jax.support import decode_config
 from motif_jax.support.config import unknown_variant
 
-TASKS = ("wordle", "visdial", "scenes", "reddit", "babyai_text")
+TASKS = ("wordle", "visdial", "reddit", "babyai_text")
 # Of methods whose values are of whole actions: samples between which they decide.
 CANDIDATES = {"utterance": 4, "chai": 5}
 VARIANTS = ("", "smoke", *TASKS, *(f"{task}_{method}" for task in TASKS for method in CANDIDATES))
@@ -60,14 +60,12 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.task = task
     if task == "wordle":
         config.decode.update({"kind": "greedy", "advantage_clip": 0.0})
-    elif task in ("visdial", "scenes"):
+    elif task == "visdial":
         config.decode.max_tokens = 40
     elif task == "reddit":
         config.decode.max_tokens, config.decode.advantage_weight = 256, 8.0
     elif task == "smoke":
         config.episodes, config.lanes, config.show, config.resamples = 8, 8, 2, 100
-    if task == "scenes":
-        config.options = '{"split": "test"}'  # pictures that no training met
     if method:
         config.decode.update({"kind": "rerank", "width": CANDIDATES[method]})
     return config

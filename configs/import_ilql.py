@@ -22,7 +22,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.seed = 0
     # outputs/.../model.pkl
     config.file = placeholder(str)
-    # What it speaks about: wordle, visdial, scenes, reddit, or module:Class; its options as JSON.
+    # What it speaks about: wordle, visdial, reddit, or module:Class; its options as JSON.
     config.task = "wordle"
     config.options = ""
     # Empty: bc, dt, ilql, ilql_utterance or chai, by what the file holds; cql and psi look like ilql.

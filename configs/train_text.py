@@ -7,7 +7,7 @@ Without --config.data dialogues are drawn from the task while it trains. Stopped
 it goes on, to the same parameters.
 
 Variants: TASK_METHOD, TASK_METHOD_faithful (the published numbers and quirks), smoke (a minute).
-  TASK    wordle, visdial, scenes, or any of the package; one from outside the package: --config.task=module:Class
+  TASK    wordle, visdial, reddit, or any of the package; one from outside the package: --config.task=module:Class
   METHOD  bc, bc_top, ilql, sarsa, awac, ilql_utterance, cql, psi, bcq, g, chai, dt
 """
 
@@ -191,20 +191,12 @@ OF_METHOD: dict[str, dict[str, Any]] = {
 }
 
 
-_TALKERS = "informed 0.3, guessing 0.4, careless 0.3"
 # Dialogues of each task where no data are given, as collect_text draws them.
 OF_TASK: dict[str, dict[str, Any]] = {
     "wordle": {},
     "visdial": {
         "kind": "recorded",
         "policy": "remote",
-        "method.expectile": 0.8,
-        "loss.cql": 1.0,
-        "candidates.max_tokens": 40,
-    },
-    "scenes": {
-        "kind": "recorded",
-        "policy": _TALKERS,
         "method.expectile": 0.8,
         "loss.cql": 1.0,
         "candidates.max_tokens": 40,
@@ -231,7 +223,7 @@ def _faithful(config: ConfigDict) -> None:
     config.batch_size, config.accumulate = (64 * 16, 16) if wordle else (64, 64)
     if wordle and config.method.name in ("bc", "bc_top"):
         config.batch_size, config.accumulate = 64, 1
-    if config.task in ("visdial", "scenes") and config.method.name in ("bc", "bc_top"):
+    if config.task == "visdial" and config.method.name in ("bc", "bc_top"):
         config.batch_size, config.accumulate = 256, 128
     if config.method.name == "chai":
         config.batch_size, config.accumulate = 16, 4

@@ -53,7 +53,7 @@ EMPTY = FREE | set(
 NOT_READ = {
     "annotate": r"(vllm|openai|sampling)\..*|answer\.minimum_mass",
     "clone_behaviour": r"published\..*|lora\.(rank|alpha)|environment\.(max_episode_steps|babyai_text\..*)",
-    "collect_text": r"(visdial|scenes|reddit|babyai_text)\..*|wordle\.(adversary|guesses|indexes|suboptimal|tweets|\w*simulated\w*|top_p|num_(adv|sub)\w*)",
+    "collect_text": r"(visdial|reddit|babyai_text)\..*|wordle\.(adversary|guesses|indexes|suboptimal|tweets|\w*simulated\w*|top_p|num_(adv|sub)\w*)",
     "collect_trajectories": r"network\..*|agent\.checkpoint",
     "behaviour": r"prompt\.file",
     "import_ilql": r"tokenizer",
@@ -191,14 +191,12 @@ WANTED = {
     ("collect_text", "visdial"): "config.visdial.reward_cache",
     # Their agent speaks about Wordle.
     ("evaluate_text", "visdial"): "config.",
-    ("evaluate_text", "scenes"): "config.",
     ("evaluate_text", "reddit"): "config.",
     ("train_upvote", "faithful"): "roberta-base",
     ("train_text", "chai"): "config.initial.policy",
     # Of data: a stream has no best part, and pictures and comments need their files or tokens.
     ("train_text", "bc_top"): "config.filter.top",
     ("train_text", "visdial"): "config.visdial.reward_cache",
-    ("train_text", "scenes"): "config.scenes.tokenizer",
     ("train_text", "reddit"): "config.reddit.tokenizer",
     # The published trunks come from the hub.
     ("train_text", "faithful"): "config.network.checkpoint",

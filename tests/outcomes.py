@@ -158,15 +158,3 @@ def page(name: str, *patterns: str) -> Compared:
         return {**found, **more.of(workdir, trial)} if patterns else found
 
     return Compared(f"`{name}` but for its times" + f", {more.what}" * bool(patterns), outcome)
-
-
-def dialogues(name: str) -> Compared:
-    """The dialogues in a folder of the trial's own; whom they were held with stands beside them."""
-
-    def outcome(workdir: Path, trial: Path) -> str:
-        from motif_jax.datasets.dialogues import parquet
-
-        found = list(parquet.read(trial / name / "dialogues.parquet"))
-        return hashlib.blake2b(repr(found).encode(), digest_size=16).hexdigest()
-
-    return Compared("all dialogues", outcome)

@@ -21,12 +21,6 @@ def text_policy(text: str) -> None:
     policies.parse(text)
 
 
-def questioner(text: str) -> None:
-    from motif_jax.envs.scenes import speaking
-
-    speaking.questioner(text)
-
-
 def methods(text: str) -> None:
     from motif_jax.stages import compare
 
@@ -93,12 +87,6 @@ def nodes(text: str) -> None:
     hosts.first_node(text)
 
 
-def scene_question(text: str) -> None:
-    from motif_jax.envs.scenes import talking
-
-    talking.understand(text)
-
-
 def verdict(text: str) -> None:
     from motif_jax.annotation.parsing import AnswerParser, make_form
 
@@ -125,7 +113,6 @@ def judge_request(text: str) -> None:
 # Of each, pieces of what it reads; mixed, repeated and cut they are nearly right.
 PARSERS: dict[Callable[[str], None], tuple[str, ...]] = {
     text_policy: ("mixture(", "0.5", ", ", "optimal", "repeat(", ")", "start(", "'wordle_official_200'", "None", "-1", "[", "lambda: 0", "1e999"),
-    questioner: ("informed", " 0.3", ", ", "guessing", "careless 1", " nan", " -1", "inf", "remote"),
     methods: ("a=", "/no/such", ",", ";", " ", "b"),
     agents: ("/no/such", "@", "all", "best", ",", "12", " "),
     json_option: ("{", "}", '"a"', ":", "1", "[", "]", ",", "NaN", "null", "[" * 3000),
@@ -135,7 +122,6 @@ PARSERS: dict[Callable[[str], None], tuple[str, ...]] = {
     text_task: ("wordle", "tests.toy_text", ":", "Task", "os:", "system", ".", "json"),
     coordinator: ("localhost", ":", "1", "[::1]", "slurm", "99999", "-1", "%", " "),
     nodes: ("gpu", "[", "003-010", ",", "]", "cpu1", "-"),
-    scene_question: ("how many", " are there", "is it", " red", "?", " left", "the ", "colour", " of"),
     verdict: ('("best_description": ', "1", "2", "None", ")", "**", "description_", "\n", "none"),
     tweet: ("🟩", "⬛", "🟨", "⬜", "\n", "Wordle 210 2/6", " "),
     judge_request: ("{", "}", '"model"', ":", '"messages"', "[", "]", "null", ",", "1"),

@@ -104,16 +104,6 @@ class Inputs(stage_inputs.Inputs):
         return self.evaluations[0].parent
 
     @functools.cached_property
-    def scenes(self) -> Path:
-        """Talks about synthetic pictures, and these."""
-        folder = self.folder / "scenes"
-        launch(
-            "collect_text", folder, "--config.scenes.num_train=30", "--config.scenes.num_val=40", "--config.scenes.num_test=2",
-            "--config.workers=2", variant="scenes",
-        )  # fmt: skip
-        return folder
-
-    @functools.cached_property
     def recordings(self) -> Path:
         """Games to be played again."""
         import numpy as np

@@ -10,7 +10,6 @@ from tests import processes, stage_inputs
 from tests.outcomes import (
     Compared,
     counters,
-    dialogues,
     episodes,
     files,
     first_lines,
@@ -281,18 +280,6 @@ SCENARIOS: dict[str, Scenario] = {
             "--config.openai.concurrency=4", "--config.name=served", "--config.flush_seconds=0",
         ],
         inside("pairs", "preference/*.npy", "annotations/*/probabilities.npy"),
-        program="tests.served",
-    ),
-    "serve_scenes": Scenario(
-        "serve_scenes.py",
-        lambda at, trial: [
-            f"--config.port={(port := processes.free_port())}", "--config.num_val=40", "--config.latency_seconds=0.02", "--",
-            "--config=configs/collect_text.py:scenes", f"--workdir={trial / 'asked'}", "--config.scenes.num_train=30",
-            "--config.scenes.num_val=40", "--config.scenes.num_test=2", "--config.workers=2", f"--config.scenes.folder={at.scenes / 'scenes'}",
-            f"--config.scenes.tokenizer={at.scenes}", "--config.kind=games", "--config.num_dialogues=120",
-            "--config.policy=informed 0.5, guessing 0.5", f"--config.scenes.url=http://127.0.0.1:{port}",
-        ],
-        dialogues("asked"),
         program="tests.served",
     ),
 }  # fmt: skip

@@ -10,7 +10,6 @@ from motif_jax.collecting import text_tokens
 from motif_jax.collecting.dialogues import DIALOGUES
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit import task as reddit
-from motif_jax.envs.scenes import task as scenes
 from motif_jax.envs.text import file_tokens, registry
 from motif_jax.support import seeds
 from motif_jax.support.interruption import StoppedError, never
@@ -24,7 +23,6 @@ def made(options: Mapping[str, Any], folder: Path) -> list[str]:
     # The option that names something else in the place of each.
     named = {
         reddit.FOLDER: "folder",
-        scenes.FOLDER: "folder",
         text_scores.FILE: "scores",
         file_tokens.FILE: "tokenizer",
     }

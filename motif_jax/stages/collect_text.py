@@ -21,9 +21,7 @@ from motif_jax.support.files import FolderLock, parse_json, read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption, StoppedError
 
 # Everything that decides what is drawn, but for where servers are; only the number of workers may change besides.
-IDENTITY = (
-    "task kind policy options wordle visdial scenes reddit babyai_text seed num_dialogues compat".split()
-)
+IDENTITY = "task kind policy options wordle visdial reddit babyai_text seed num_dialogues compat".split()
 
 
 def options_of(config: ConfigDict) -> dict[str, Any]:

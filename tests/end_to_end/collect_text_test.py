@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import signal
@@ -18,6 +17,8 @@ from motif_jax.envs.text import registry
 from motif_jax.stages import collect_text as stage
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
+from tests.envs.visdial import made_up
+from tests.envs.visdial.server import serving
 from tests.processes import descendants, ended, launch, still_there, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -176,65 +177,33 @@ def test_no_jax_is_imported(tmp_path):
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
 
 
-SCENES = (
-    "--config.scenes.num_train=30",
-    "--config.scenes.num_val=40",
-    "--config.scenes.num_test=2",
-    "--config.workers=2",
-)
-
-
-@contextlib.contextmanager
-def served():
-    """A server of scenes, and its address."""
-    command = [sys.executable, "-m", "motif_jax.launch", "--config=configs/serve_scenes.py"]
-    with subprocess.Popen(
-        [*command, "--config.port=0", "--config.num_val=40", "--config.latency_seconds=0.02"],
-        cwd=REPOSITORY, stdout=subprocess.PIPE, text=True,
-    ) as server:  # fmt: skip
-        try:
-            yield server, server.stdout.readline().split()[-1]
-        finally:
-            server.kill()
-
-
 @pytest.mark.slow
 def test_talks_with_a_server_that_is_killed(tmp_path):
-    """It is told in one line; with another server the same command goes on, to the same talks as without a server."""
-    said = collect(tmp_path / "data", "scenes", *SCENES)
-    assert "30 dialogues" in said
-    assert (tmp_path / "data" / "tokenizer.json").exists()
-    games = (
-        *SCENES,
-        f"--config.scenes.folder={tmp_path}/data/scenes",
-        f"--config.scenes.tokenizer={tmp_path}/data",
-        "--config.kind=games",
-        "--config.num_dialogues=120",
-        "--config.policy=informed 0.5, guessing 0.5",
-    )
-    collect(tmp_path / "here", "scenes", *games)
-    there = (*games, "--config.scenes.attempts=2", "--config.scenes.timeout_seconds=20")
+    """It is told in one line; with another server the same command goes on, to the same talks."""
+    files = made_up.write(tmp_path, 30)
+    games = [f"--config.visdial.{key}={value}" for key, value in files.items()]
+    games += ["--config.visdial.attempts=2", "--config.workers=2"]
+    games += ["--config.kind=games", "--config.num_dialogues=40"]
     folder, log = tmp_path / "there", tmp_path / "log"
-    for _ in range(5):
-        with served() as (server, url):
-            program = launch(folder, "collect_text.py:scenes", *there, f"--config.scenes.url={url}", log=log)
-            with ended([program]):
-                while program.process.poll() is None and len(list(folder.glob(".staging/0*"))) < 2:
-                    time.sleep(0.001)
-                server.kill()
-                if (code := program.wait()) != 0:
-                    break
-        shutil.rmtree(folder)  # this process was held up, and it was over before its server was gone
-    assert code == 2
+    with serving() as server:
+        collect(tmp_path / "here", "visdial", *games, f"--config.visdial.url={server.address}")
+        program = launch(
+            folder, "collect_text.py:visdial", *games, f"--config.visdial.url={server.address}", log=log
+        )
+        with ended([program]):
+            wait_until(lambda: len(list(folder.glob(".staging/0*"))) >= 2, "the first talks")
+            program.process.send_signal(signal.SIGSTOP)  # it must not be done before its server is gone
+            server.shutdown()
+            server.server_close()
+            program.process.send_signal(signal.SIGCONT)
+            assert program.wait() == 2
     assert "failed 2 times, at last: no answer" in log.read_text()
-    kept = len(list(folder.glob(".staging/0*")))
-    assert 2 <= kept < 15
-    with served() as (_, url):
-        said = collect(folder, "scenes", *there, f"--config.scenes.url={url}")
-    assert "120 dialogues" in said
+    assert 2 <= len(list(folder.glob(".staging/0*"))) < 5
+    with serving() as server:
+        said = collect(folder, "visdial", *games, f"--config.visdial.url={server.address}")
+    assert "40 dialogues" in said
     drawn = [list(parquet.read(tmp_path / name / "dialogues.parquet")) for name in ("here", "there")]
     assert drawn[0] == drawn[1]
     meta = json.loads((folder / "dialogues.json").read_text())
-    task = registry.make("scenes", registry.options_of(meta["config"]))
-    assert task.options["url"] == url
-    assert task.tokenizer().size > 300
+    task = registry.make("visdial", registry.options_of(meta["config"]))
+    assert task.options["url"] == server.address

@@ -1,14 +1,12 @@
-"""The published workflow from nothing, on comments and on scenes: imitate, learn values, evaluate; with a server that fails in every way."""
+"""The published workflow from nothing, on comments and on pictures: imitate, learn values, evaluate; with a server that fails in every way."""
 
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
+import json
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,8 @@ from motif_jax.offline import agent_folder
 from motif_jax.reports import evaluation_files
 from motif_jax.stages import evaluate_text, train_text
 from motif_jax.support.errors import UserError
-from tests.processes import REPOSITORY
+from tests.envs.visdial import made_up
+from tests.envs.visdial.server import serving
 from tests.reward_fixtures import load_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -95,66 +94,34 @@ class Proxy(BaseHTTPRequestHandler):
         pass
 
 
-@contextlib.contextmanager
-def scenes(num_val: int) -> Iterator[str]:
-    """The address of a server of scenes, a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "motif_jax.launch",
-        "--config=configs/serve_scenes.py",
-        "--config.port=0",
-    ]
-    with subprocess.Popen(
-        [*command, f"--config.num_val={num_val}"], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
-    ) as server:
-        try:
-            assert server.stdout is not None
-            yield server.stdout.readline().split()[-1]
-        finally:
-            server.kill()
-
-
-@contextlib.contextmanager
-def failing(url: str, faults: dict[int, Any], ended: Callable[[], bool]) -> Iterator[Any]:
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-    server.daemon_threads, server.lock, server.let_go = True, threading.Lock(), threading.Event()
-    server.url, server.faults, server.ended, server.count = url, faults, ended, 0
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.let_go.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @pytest.mark.slow
-def test_scenes_from_nothing_with_a_server_that_fails(tmp_path: Path) -> None:
+def test_pictures_with_a_server_that_fails(tmp_path: Path) -> None:
     """Faults are made good and counted, what lasts is one line; with another address the same command goes on, to the same episodes."""
-    options = '{"num_train": 24, "num_val": 20, "num_test": 4, "vocab_size": 600}'
-    bc = train(tmp_path / "bc", "scenes_bc", options=options)
-    chai = train(tmp_path / "chai", "scenes_chai", **{"options": options, "initial.policy": str(bc)})
+    files = {**made_up.write(tmp_path, 24), "vocab_size": 600, "mode": "10_stop"}
+    options = json.dumps(files)
+    bc = train(tmp_path / "bc", "visdial_bc", options=options)
+    chai = train(tmp_path / "chai", "visdial_chai", **{"options": options, "initial.policy": str(bc)})
     given = {"agent": str(chai), "threads": 2, "decode.width": 2}
-    alone = evaluate(tmp_path / "alone", "scenes_chai", **given)
-    assert all(row["length"] == 10 or row["success"] for row in alone)
-    served = {**given, "options": '{"split": "test", "attempts": 4, "timeout_seconds": 5.0}'}
     faults = {2: 500, 5: b"<html>", 8: b'["red", NaN]', 11: "hang", 14: b""}
     journal = tmp_path / "served" / evaluation_files.JOURNAL
 
     def journaled() -> list[dict[str, Any]]:
         return evaluation_files.read_rows(journal) if journal.exists() else []
 
-    with scenes(20) as url:
-        with failing(url, faults, lambda: len(journaled()) >= 2) as server:
-            there = f"http://127.0.0.1:{server.server_address[1]}"
+    with serving() as behind:
+        alone = evaluate(tmp_path / "alone", "visdial_chai", **given, url=behind.address)
+        assert all(row["length"] == 10 for row in alone)
+        served = {**given, "options": '{"attempts": 4, "timeout_seconds": 5.0}'}
+        shared = {"lock": threading.Lock(), "let_go": threading.Event(), "count": 0}
+        with serving(
+            Proxy, url=behind.address, faults=faults, ended=lambda: len(journaled()) >= 2, **shared
+        ) as failing:
             with pytest.raises(UserError, match="failed 4 times, at last: HTTP status 500") as error:
-                evaluate(tmp_path / "served", "scenes_chai", **served, url=there)
+                evaluate(tmp_path / "served", "visdial_chai", **served, url=failing.address)
             assert "\n" not in str(error.value)
+            failing.let_go.set()
         assert sorted(row["index"] for row in journaled()) == [0, 1]
-        rows = evaluate(tmp_path / "served", "scenes_chai", **served, url=url)
+        rows = evaluate(tmp_path / "served", "visdial_chai", **served, url=behind.address)
     assert [row["dialogue"] for row in rows] == [row["dialogue"] for row in alone]
     assert evaluation_files.read_evaluation(tmp_path / "served")["failed_requests"] >= len(faults)
     lines = journal.read_text(encoding="utf-8").splitlines()

@@ -141,14 +141,10 @@ def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) 
     assert read() == before
 
 
-@pytest.mark.parametrize("task", ["reddit", "scenes"])
-def test_files_of_a_folder_are_among_what_dialogues_follow_from(tmp_path: Path, task: str) -> None:
-    made = registry.make(
-        task, {"num_comments": 2} if task == "reddit" else {"num_train": 2, "num_val": 2, "num_test": 2}
-    )
-    options = made.prepare("games", "friendly" if task == "reddit" else "guessing", tmp_path)
-    found = registry.make(task, options).files()
-    assert len(found) == (2 if task == "reddit" else 3)
+def test_files_of_a_folder_are_among_what_dialogues_follow_from(tmp_path: Path) -> None:
+    options = registry.make("reddit", {"num_comments": 2}).prepare("games", "friendly", tmp_path)
+    found = registry.make("reddit", options).files()
+    assert len(found) == 2
     assert all(path.is_file() for path in found.values())
 
 

@@ -176,7 +176,6 @@ def test_a_killed_evaluation_goes_on(agent: Path, tmp_path: Path) -> None:
         ({"task": "tests.toy_text:Task"}, "agent"),
         ({"policy": "cheat"}, "policy"),
         # Of other tasks, whose files no agent names.
-        ({"agent": None, "task": "scenes", "policy": "guessing"}, "scenes.folder"),
         ({"agent": None, "task": "reddit", "policy": "friendly"}, "reddit.folder"),
         # Votes are known of recorded comments alone.
         (

@@ -13,7 +13,6 @@ from motif_jax.support.errors import UserError
 _TASKS = {
     "wordle": "motif_jax.envs.wordle.task:Wordle",
     "visdial": "motif_jax.envs.visdial.task:VisDial",
-    "scenes": "motif_jax.envs.scenes.task:Scenes",
     "babyai_text": "motif_jax.envs.babyai_text.task:BabyAITextTask",
     "reddit": "motif_jax.envs.reddit.task:Reddit",
 }

@@ -33,22 +33,6 @@ from motif_jax.support.files import atomic_write_json
 RECORDED, GAMES, REWARD_CACHE = "recorded", "games", "reward_cache"
 SPLITS = ("train", "val", "test")
 CACHE_FILE = "reward_cache.json"
-RULES: dict[str, Any] = {
-    "mode": "env_stops",
-    "goal": 1.0,
-    "percentile": 0.5,
-    "yes_no": "none",
-    "yes_no_reward": -2.0,
-    "reward_scale": 1.0,
-    "reward_shift": 0.0,
-    "last_turn_free": False,
-}
-SERVER: dict[str, Any] = {
-    "url": "",
-    "server_reward": "rank",
-    "timeout_seconds": 60.0,
-    "attempts": 6,
-}
 
 
 class VisDial(TextTask):
@@ -69,8 +53,18 @@ class VisDial(TextTask):
         "additional": "",
         "tokenizer": "",
         "vocab_size": 0,
-        **RULES,
-        **SERVER,
+        "mode": "env_stops",
+        "goal": 1.0,
+        "percentile": 0.5,
+        "yes_no": "none",
+        "yes_no_reward": -2.0,
+        "reward_scale": 1.0,
+        "reward_shift": 0.0,
+        "last_turn_free": False,
+        "url": "",
+        "server_reward": "rank",
+        "timeout_seconds": 60.0,
+        "attempts": 6,
     }
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -127,24 +121,16 @@ class VisDial(TextTask):
     def features(self) -> data.Features:
         """Those of the pictures."""
         features = data.Features(*self._key("features"), self.options["split"], self.options["normalise"])
-        self.require_together(features, self.options["features"], self.options["data"])
-        return features
-
-    def require_together(self, features: data.Features, pictures: str, dialogues: str) -> None:
-        """Raises UserError where features and dialogues are not as many."""
         if len(features) != len(self.scenes):
             raise UserError(
-                f"config.{self.name}: {pictures} has {len(features)} pictures of {self.options['split']}, {dialogues} has "
-                f"{len(self.scenes)} dialogues: they do not belong together"
+                f"config.visdial: {self.options['features']} has {len(features)} pictures of {self.options['split']}, "
+                f"{self.options['data']} has {len(self.scenes)} dialogues: they do not belong together"
             )
+        return features
 
     @functools.cached_property
     def other_side(self) -> OtherSide:
-        """Who answers."""
-        return self.server()
-
-    def server(self) -> VisDialServer:
-        """The server at the option `url`."""
+        """The server at the option `url`, which answers."""
         self._require(bool(self.options["url"]), "url", "the server's address, such as http://127.0.0.1:5000")
         given = self.options
         return VisDialServer(

@@ -7,13 +7,14 @@ import json
 import socket
 import threading
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import numpy as np
 import pytest
 
 from motif_jax.envs.visdial.client import VisDialServer, checked_url
 from motif_jax.support.errors import UserError
+from tests.envs.visdial.server import serving
 
 HISTORY = [{"speaker": "question", "text": "what? ä&="}]
 FEATURES = np.array([0.5, -1.0])
@@ -54,21 +55,13 @@ class Faulty(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def faulty():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Faulty)
-    server.daemon_threads, server.heard, server.script = True, [], []
-    server.let_go = threading.Event()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield server
-    server.let_go.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(Faulty, heard=[], script=[], let_go=threading.Event()) as server:
+        yield server
+        server.let_go.set()
 
 
 def client(server, attempts=2, timeout=30.0, **values):
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    return VisDialServer(url, timeout=timeout, attempts=attempts, wait=0.0, **values)
+    return VisDialServer(server.address, timeout=timeout, attempts=attempts, wait=0.0, **values)
 
 
 def test_what_each_route_is_sent(faulty):

@@ -17,19 +17,19 @@ CACHE = [
 ANSWERS = ["yes", "No", "a red one", "I don't know", "now and then", "it is", "yes", "two", "here", "no"]
 
 
-def write(folder):
-    """The options of a task that reads them."""
+def write(folder, count=DIALOGUES):
+    """The options of a task that reads so many dialogues."""
     dialogues = [
         {
             "caption": f"picture {number}",
             "dialog": [{"question": f"what {turn}", "answer": answer} for turn, answer in enumerate(ANSWERS)],
         }
-        for number in range(DIALOGUES)
+        for number in range(count)
     ]
     (folder / "d.json").write_text(json.dumps(dialogues))
-    (folder / "r.json").write_text(json.dumps(CACHE))
+    (folder / "r.json").write_text(json.dumps([CACHE[number % DIALOGUES] for number in range(count)]))
     with h5py.File(folder / "f.h5", "w") as file:
-        file["images_train"] = np.arange(12.0).reshape(3, 4)
+        file["images_train"] = np.arange(4.0 * count).reshape(count, 4)
     return {
         "data": str(folder / "d.json"),
         "features": str(folder / "f.h5"),
