@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.verdicts import FIRST, SECOND
-from tests.old_runs import unpack
-from tests.reward_fixtures import environment
+from tests.reward_fixtures import environment, run_stage
 from tests.reward_fixtures import launch as launch_stage
 
 REPOSITORY = Path(__file__).parent.parent
@@ -33,13 +32,44 @@ of_their_environment = [
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pairs of games of NetHack."""
+    return run_stage("collect", tmp_path_factory.mktemp("runs") / "dataset", workers=1)
+
+
+@pytest.fixture(scope="module")
+def runs(dataset: Path, compiled_quickly: None) -> Path:
     """Small runs as a quickstart leaves them."""
-    folder = tmp_path_factory.mktemp("runs")
-    unpack(folder)
-    for name in ("evaluate_agent", "evaluate_random"):
-        shutil.copytree(folder / "evaluation", folder / name)
+    folder, pairs = dataset.parent, {"dataset_dir": str(dataset)}
+    run_stage("annotate", folder / "annotate", store_dir=str(folder / "answers"), **pairs)
+    run_stage("train_reward", folder / "reward", annotator="lexicon_msg_defaultgoal", num_devices=1, **pairs)
+    reward, small = (
+        {"reward.dir": str(folder / "reward")},
+        {"network.encoder": "flat", "network.flat_sizes": (16,)},
+    )
+    training = {
+        "environment.max_episode_steps": 50,
+        "serial": True,
+        "train_for_env_steps": 512,
+        "devices.learner": "0",
+    }
+    run_stage("train_agent", folder / "agent", **reward, **small, **training)
+    for name in ("agent", "random"):
+        evaluated = {"policy": name, "agent.dir": str(folder / "agent"), "episodes": 2, "workers": 1}
+        run_stage("evaluate", folder / f"evaluate_{name}", **evaluated, **reward)
     return folder
+
+
+@pytest.mark.slow
+def test_the_pages_say_how_to_read_runs(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (runs / "runs").symlink_to(runs)
+    monkeypatch.chdir(runs)
+    names: dict[str, object] = {}
+    for page in ("README.md", "docs/library.md"):
+        blocks = re.findall(r"```python\n(.*?)```", (REPOSITORY / page).read_text(), re.DOTALL)
+        exec(blocks[-1], names)  # of the library's page the last one reads a checkpoint
+    assert "actor" in names["params"]
+    assert np.isfinite(names["reward"]("It's a wall."))
 
 
 def variables(**more: str) -> dict[str, str]:
@@ -109,19 +139,19 @@ class TestNotebook:
         assert "agent - random" in said
 
 
-def test_the_annotator_labels_a_dataset(runs, tmp_path, monkeypatch):
+def test_the_annotator_labels_a_dataset(dataset, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{EXAMPLES}{os.pathsep}{REPOSITORY}")
-    flags = ["--config.annotator=keywords:Keywords", f"--config.dataset_dir={runs / 'dataset'}"]
+    flags = ["--config.annotator=keywords:Keywords", f"--config.dataset_dir={dataset}"]
     launch_stage(
         "annotate", tmp_path / "annotate", *flags, f"--config.store_dir={tmp_path / 'store'}", variant=""
     )
-    labels = np.load(runs / "dataset" / "preference" / "keywords.npy")
+    labels = np.load(dataset / "preference" / "keywords.npy")
     sys.path.insert(0, str(EXAMPLES))
     try:
         import keywords
     finally:
         sys.path.remove(str(EXAMPLES))
-    messages = np.load(runs / "dataset" / "data" / "message.npy")[:, :, 0]
+    messages = np.load(dataset / "data" / "message.npy")[:, :, 0]
     worth = np.array(
         [[keywords.worth(bytes(row).rstrip(b"\0").decode("latin-1")) for row in pair] for pair in messages]
     )

@@ -35,13 +35,6 @@ _TOO_LARGE = 1e300
 _SENTENCE_END = re.compile(r"(?<=[.!?\")\]])\s{2,}")
 _REPEAT = re.compile(r" \(x\d+\)$")
 _STATUS = re.compile(r"\s*\[Dlvl:[^\]]*\]$")
-# Goals of the built-in lexicon, by the digest of what is said of them alone, whose labels are those of version 0.1.0, which
-# knew every goal by the digest of the whole: answers that it stored are found.
-_OF_0_1_0 = "4bbd423098d04aebc8f4b157ed6795b1"
-_UNCHANGED = {
-    "1e78cfc1fecc22096abd28671962a730": _OF_0_1_0,
-    "b575b53cbf6030ee92c21aa09ca827f2": _OF_0_1_0,
-}
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class Lexicon:
       margin: largest difference of worth that is a tie.
       scale: width of the logistic that makes probabilities of a difference.
       threshold: worth above which a caption by itself is a yes.
-      digests: goal -> 32 hexadecimal digits that answers by it are known by; another lexicon, another digest.
+      digest: 32 hexadecimal digits of the whole file, part of the identity of its answers.
     """
 
     name: str
@@ -80,7 +73,7 @@ class Lexicon:
     margin: float
     scale: float
     threshold: float
-    digests: Mapping[str, str]
+    digest: str
 
     def event(self, sentence: str) -> str | None:
         """Name of the first event that `sentence` tells, None when no pattern knows it."""
@@ -206,12 +199,8 @@ class _Reader:
             margin=margin,
             scale=scale,
             threshold=self._number("threshold", tree.get("threshold", THRESHOLD)),
-            digests=self._digests(),
+            digest=_digest(self._tree),
         )
-
-    def _digests(self) -> dict[str, str]:
-        whole = _digest(self._tree)
-        return {goal: _UNCHANGED.get(_digest(_of_goal(self._tree, goal)), whole) for goal in self._goals}
 
     def _event(self, index: int, event: Any) -> Event:
         if not isinstance(event, dict) or set(event) != {"event", "weights", "patterns"}:
@@ -247,18 +236,6 @@ class _Reader:
         return UserError(f"lexicon {self._shown}: {what}")
 
 
-def _of_goal(tree: Mapping[str, Any], goal: str) -> dict[str, Any]:
-    """All of a parsed lexicon that decides the labels of one goal."""
-    events = [{**event, "weights": event["weights"][goal]} for event in tree["events"]]
-    return {
-        **tree,
-        "goals": [goal],
-        "events": events,
-        "unmatched": tree["unmatched"][goal],
-        "blank": tree["blank"][goal],
-    }
-
-
 def _digest(tree: Any) -> str:
     return hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16).hexdigest()
 
@@ -275,7 +252,7 @@ class LexiconAnnotator(Annotator):
             "annotator": "lexicon",
             "goal": config.goal,
             "lexicon": lexicon.name,
-            "lexicon_digest": lexicon.digests[config.goal],
+            "lexicon_digest": lexicon.digest,
             **({} if form is PAIR else {"form": form.name, "threshold": lexicon.threshold}),
         }
         self.short_name = f"lexicon_msg_{config.goal}"

@@ -31,8 +31,7 @@ class QuestionHasher:
         """Id of the question about texts in their order."""
         *front, last = (item.encode() for item in items)
         state = self._identity.copy()
-        # What 0.1.0 hashed of a pair, so that its answers are found.
-        state.update(b"captions " if form is PAIR else b"items %b " % form.name.encode())
+        state.update(b"items %b " % form.name.encode())
         for item in front:
             # The length keeps ("ab", "c") and ("a", "bc") apart.
             state.update(b"%d " % len(item))

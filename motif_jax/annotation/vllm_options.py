@@ -67,7 +67,7 @@ def tokenizer_of(options: Mapping[str, Any]) -> tuple[str, str | None]:
 def identity(config: Any) -> dict[str, Any]:
     """All of the model and its engine that an answer depends on.
 
-    What is not set is left out (but for what 0.1.0 wrote), so that answers of before a key was known are found.
+    Most of what is not set is left out, so that answers of before a key was known are found.
     """
     options = engine_options(config)
     model, revision, folder = options["model"], options.get("revision"), options.get("download_dir")

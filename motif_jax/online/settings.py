@@ -23,17 +23,6 @@ from motif_jax.rewards.trained import cpu_device
 from motif_jax.support import capacity, metrics, nonfinite, seeds
 from motif_jax.support import config as checks
 
-# What runs that were made before these keys were new stand for.
-NEW_KEYS: dict[str, Any] = {
-    "algorithm.name": "appo",
-    "reward.kind": "motif",
-    "reward.table": None,
-    "reward.vectors": None,
-    "reward.goal": "defaultgoal",
-    "reward.similarity": -0.5,
-    "network.head_sizes": [],
-    "algorithm.recurrence": 1,
-}
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
 SCORE_COEFFICIENT = 0.1
 SPARSE_COEFFICIENT = 10.0

@@ -223,7 +223,7 @@ def _limits(card: CardData) -> list[str]:
 
 def _agent_reward(card: CardData) -> list[str]:
     reward = card.config.get("reward") or {}
-    kind = reward.get("kind", "motif")  # runs of 0.1.0 have no other
+    kind = reward.get("kind", "motif")
     if not reward.get("intrinsic_coefficient") or kind == "none":
         return ["Trained on the task's reward alone."]
     if card.reward_folder:

@@ -57,7 +57,7 @@ class Yardstick(NamedTuple):
 
 
 # What lines of earlier versions, which do not say it, were judged by: the built-in lexicon as it was.
-_UNSAID = Yardstick("defaultgoal", "4bbd423098d04aebc8f4b157ed6795b1")
+_UNSAID = Yardstick("defaultgoal", "8d242f65191abc34137bda6badb62686")
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

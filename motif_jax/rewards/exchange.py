@@ -80,7 +80,7 @@ def _replace(tree: Any, which: Any, by: Any) -> Any:
 
 
 def read_safetensors(path: str | Path) -> TrainedReward:
-    """Reads what `write_safetensors` wrote; a file of version 0.1.0 has no digest and is read as it is.
+    """Reads what `write_safetensors` wrote.
 
     Raises:
       UserError: the file is damaged, not of this format, or tensors do not fit the architecture it names.
@@ -93,8 +93,7 @@ def read_safetensors(path: str | Path) -> TrainedReward:
     except (OSError, SafetensorError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is not a safetensors file of numpy's types: {error}") from None
     text = metadata.pop("reward", "{}")
-    wanted = digests.of_tensors(text, tensors) if metadata else None
-    if metadata not in ({}, {"digest": wanted}):
+    if metadata != {"digest": digests.of_tensors(text, tensors)}:
         raise UserError(
             f"{path} is damaged: it has another digest than it was written with; make or copy it anew"
         )

@@ -101,8 +101,7 @@ class RewardFunction:
         A message that training never showed has a reward, too; it is a guess of the network by its spelling.
 
         Raises:
-          UserError: as in `__call__`; or what was trained on was not written down: a reward of version 0.1.0, or of the
-            published system.
+          UserError: as in `__call__`; or what was trained on was not written down, as in rewards of the published system.
         """
         rows, shape = as_rows(messages)
         return self._training_texts.has(rows).reshape(shape)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -53,12 +52,12 @@ class Tape:
         return self._next
 
 
-def check_tape(config: ConfigDict, identity: Iterable[str], new_keys: Mapping[str, Any]) -> None:
+def check_tape(config: ConfigDict, identity: Iterable[str]) -> None:
     """Requires that `config.reward.tape`, where it is given, names a run of the same config.
 
     Args:
       config: of a training.
-      identity, new_keys: what makes a run the run it is; see `run_folder.differences`.
+      identity: what makes a run the run it is; see `run_folder.differences`.
 
     Raises:
       UserError: it is no such run, or another one; every key that differs is named.
@@ -70,7 +69,7 @@ def check_tape(config: ConfigDict, identity: Iterable[str], new_keys: Mapping[st
     there, here = run_folder.read_config(tape), run_folder.as_plain(config)
     for one in (there, here):
         one.get("reward", {}).pop("tape", None)
-    if changed := run_folder.differences(there, here, identity, new_keys):
+    if changed := run_folder.differences(there, here, identity):
         raise UserError(
             f"config.reward.tape={tape}: must be a run of the same config ({'; '.join(changed)}), whose labels come at the "
             "same updates"

@@ -30,8 +30,6 @@ _SETTLED = "agents.json"
 IDENTITY = (
     "seed num_pairs length start_share spread drop_equal_captions environment policy mixture agents lanes screens glyphs"
 ).split()
-# What configs of 0.1.0 do not name.
-_NEW_KEYS = {"spread": SPREADS[0], **{f"mixture.{name}": 0.0 for name in ERRANDS}}
 
 
 def _fields(config: ConfigDict) -> tuple[str, ...]:
@@ -51,7 +49,7 @@ def _weights(config: ConfigDict) -> dict[str, float]:
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for a bad value, or a folder that holds something else."""
-    run_folder.check_identity(workdir, config, IDENTITY, _NEW_KEYS)
+    run_folder.check_identity(workdir, config, IDENTITY)
     for key in ("num_pairs", "length", "workers", "lanes", "environment.max_episode_steps", "start_share"):
         checks.positive(config, key)
     checks.fraction(config, "start_share")
@@ -113,7 +111,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     """Collects what is missing; returns the exit code of an interrupted stage when it was asked to stop."""
     staging = workdir / layout.STAGING
     with FolderLock(workdir):
-        run_folder.prepare(workdir, config, IDENTITY, _NEW_KEYS)
+        run_folder.prepare(workdir, config, IDENTITY)
         if (workdir / layout.META).exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is whole: {PairsDataset.open(workdir).num_pairs:,} pairs")

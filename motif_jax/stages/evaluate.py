@@ -25,15 +25,13 @@ from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_
 from motif_jax.support.progress import Progress
 
 IDENTITY = ("seed", "greedy", "lanes", "bot_agreement", *lineups.IDENTITY)
-# What evaluations that were made before these keys were new stand for.
-NEW_KEYS = {"bot_agreement": False}
 PLAN = "plan.json"
 RECORDINGS = "recordings"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
-    run_folder.check_identity(workdir, config, IDENTITY, NEW_KEYS)
+    run_folder.check_identity(workdir, config, IDENTITY)
     for key in ("episodes", "workers", "resamples"):
         checks.positive(config, key)
     capacity.require_workers("workers", min(config.workers, config.episodes))
@@ -51,7 +49,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays what is missing, then writes the tables; returns 75 when it was asked to stop before the end."""
     with FolderLock(workdir), interruption.Interruption() as stop:
-        run_folder.prepare(workdir, config, IDENTITY, NEW_KEYS)
+        run_folder.prepare(workdir, config, IDENTITY)
         return _evaluate(config, workdir, stop)
 
 
@@ -108,17 +106,14 @@ def _write(
 
 
 def _pinned(workdir: Path) -> lineups.Pins:
-    """Trainings that go on save newer ones: a resumed evaluation keeps the checkpoint and reward that it began with.
-
-    Plans did not always have digests: of one without them nothing is compared.
-    """
+    """Trainings that go on save newer ones: a resumed evaluation keeps the checkpoint and reward that it began with."""
     path = workdir / PLAN
     if not path.exists():
         return lineups.Pins()
     remedy = "put back a copy of it, or evaluate into another --workdir"
-    plan = read_json(path, remedy, keys=("checkpoint", "reward"))
+    plan = read_json(path, remedy, keys=("checkpoint", "reward", "digests"))
     checkpoint, reward = plan["checkpoint"], plan["reward"] or {}
-    digests = plan.get("digests", {})
+    digests = plan["digests"]
     known = isinstance(reward, dict) and isinstance(digests, dict)
     pins = lineups.Pins(checkpoint, reward.get("step"), digests) if known else lineups.Pins()
     if not (known and all(step is None or type(step) is int for step in (checkpoint, pins.reward_step))):

@@ -133,7 +133,7 @@ class _Study:
         self._rows = _rows(config, workdir)
         self._most: int | None = config.most_runs
         self._lexicon = load_lexicon(config.lexicon.file)
-        self._by = study.Yardstick(config.goal, self._lexicon.digests[config.goal])
+        self._by = study.Yardstick(config.goal, self._lexicon.digest)
 
     def run(self) -> int | None:
         planned = runs(self._config)

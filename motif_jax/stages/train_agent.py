@@ -38,8 +38,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.online import agent_networks, reward_choice, settings
     from motif_jax.rewards import tape
 
-    run_folder.check_identity(workdir, config, IDENTITY, settings.NEW_KEYS)
-    tape.check_tape(config, IDENTITY, settings.NEW_KEYS)
+    run_folder.check_identity(workdir, config, IDENTITY)
+    tape.check_tape(config, IDENTITY)
     settings.configure_jax(config)
     config = reward_choice.apply(config, workdir)
     agent_networks.check(config)
@@ -68,7 +68,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
         def take_folder() -> None:
             stack.enter_context(FolderLock(workdir))
-            run_folder.prepare(workdir, config, IDENTITY, settings.NEW_KEYS)
+            run_folder.prepare(workdir, config, IDENTITY)
 
         everyone = hosts.Hosts()
         everyone.on_first(take_folder)

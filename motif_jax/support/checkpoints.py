@@ -41,7 +41,7 @@ class Checkpoints:
     Orbax writes a checkpoint into `.saving/`; when it has done so, the digests of all its files are written beside them
     (`digests.json`), and one rename gives the folder its number. So a folder with a number is whole and has its digests; what a
     kill leaves in `.saving/` has none, and the next writer removes it. Before anything is read of a checkpoint all its files are
-    compared with their digests. Checkpoints of version 0.1.0 have none and are read as they are.
+    compared with their digests.
 
     Args:
       folder: where the checkpoints lie, one folder a step.
@@ -277,14 +277,7 @@ class Checkpoints:
             for name, item in abstract.items()
         }
         folder = self._folder / str(step)
-        try:
-            loaded = ocp.load_checkpointables(folder, wanted)
-        except Exception as error:
-            if (folder / digests.FILE).exists():  # its files are as they were written
-                raise
-            raise UserError(
-                f"{folder} cannot be read ({_first_line(error)}): put it back from a copy, or choose another of {self.steps()}"
-            ) from error
+        loaded = ocp.load_checkpointables(folder, wanted)
         return {name: checkpoint_items.unpack(loaded[name], item) for name, item in abstract.items()}
 
     @property

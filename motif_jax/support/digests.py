@@ -81,16 +81,14 @@ def of_sealed(folder: Path) -> str | None:
 
 
 def damage(folder: Path, part: str = "") -> str | None:
-    """What is wrong with the files of a sealed folder, None if nothing is.
-
-    A folder that was never sealed cannot be judged: nothing is said of it. Files that came later are not looked at.
+    """What is wrong with the files of a sealed folder, None if nothing is; files that came later are not looked at.
 
     Args:
       folder: the folder.
       part: looks only at files whose path in the folder begins so.
     """
     if not (folder / FILE).exists():
-        return None
+        return f"{FILE} is missing"
     try:
         digests = read_json(folder / FILE, "", keys=[_ALGORITHM])[_ALGORITHM]
         names = [name for name in digests if name.startswith(part)]

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ml_collections import ConfigDict
@@ -73,7 +72,6 @@ def differences(
     old: Mapping[str, Any],
     new: Mapping[str, Any],
     keys: Iterable[str],
-    new_keys: Mapping[str, Any] = MappingProxyType({}),
     free: Iterable[str] = (),
 ) -> list[str]:
     """Names each of `keys` (a name covers all below it) whose values differ: 'seed: 1 before, 2 now'.
@@ -81,10 +79,9 @@ def differences(
     Args:
       old, new: configs as nested dictionaries; the JSON text of a key `options` counts as the dictionary that it is of.
       keys: what is compared.
-      new_keys: keys that configs did not always have, 'reward.kind', and the value that one without it stands for.
       free: names below `keys` that may differ all the same, 'options.url'.
     """
-    old, new = {**new_keys, **flat(_opened(old))}, {**new_keys, **flat(_opened(new))}
+    old, new = flat(_opened(old)), flat(_opened(new))
     found, free = [], tuple(free)
     for name in sorted({*old, *new}):
         if name not in free and any(name == key or name.startswith(key + ".") for key in keys):
@@ -122,7 +119,6 @@ def check_identity(
     workdir: str | Path,
     config: ConfigDict,
     identity: Iterable[str] = (),
-    new_keys: Mapping[str, Any] = MappingProxyType({}),
     free: Iterable[str] = (),
 ) -> None:
     """Refuses the folder of another stage's run, and of a run whose keys in `identity` differ, but for `free` ones (see `differences`).
@@ -141,7 +137,7 @@ def check_identity(
             f"--workdir={workdir} holds a run of {there.get('stage')}, this is {config.get('stage')}: "
             "choose another --workdir"
         )
-    changed = differences(there, as_plain(config), identity, new_keys, free)
+    changed = differences(there, as_plain(config), identity, free)
     if changed:
         raise UserError(
             f"{workdir} holds a run with another config ({'; '.join(changed)}): "
@@ -166,7 +162,6 @@ def prepare(
     workdir: str | Path,
     config: ConfigDict,
     identity: Iterable[str] = (),
-    new_keys: Mapping[str, Any] = MappingProxyType({}),
     free: Iterable[str] = (),
 ) -> Path:
     """Creates the run folder, or takes up the one there, and writes config.json and versions.json.
@@ -175,7 +170,7 @@ def prepare(
       UserError: the folder belongs to a run of another stage, or one whose `identity` keys differ, but for `free` ones.
     """
     folder = Path(workdir)
-    check_identity(folder, config, identity, new_keys, free)
+    check_identity(folder, config, identity, free)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.annotation.annotator import make_annotator
-from motif_jax.annotation.lexicon import load_lexicon
 from motif_jax.annotation.questions import QuestionHasher, caption_questions, pair_questions
 from motif_jax.datasets.verdicts import SINGLE
-from tests.end_to_end.annotate_datasets import get_config
 
 HASHER = QuestionHasher({"annotator": "test"})
 
@@ -66,18 +63,6 @@ def test_ids_depend_on_identity_order_and_borders():
     assert len(set(ids)) == len(ids)
     assert all(len(key) == 32 for key in ids)
     assert HASHER.items(("a", "b")) == QuestionHasher({"annotator": "test"}).items(("a", "b"))
-
-
-def test_ids_of_pairs_are_those_of_0_1_0():
-    """Answer stores of that version hold these; the first is of its quickstart."""
-    identity = {"annotator": "lexicon", "goal": "defaultgoal", "lexicon": "nethack"}
-    identity["lexicon_digest"] = "4bbd423098d04aebc8f4b157ed6795b1"
-    assert load_lexicon().digests["defaultgoal"] == identity["lexicon_digest"]
-    assert QuestionHasher(identity).items(("", "It's solid stone.")) == "3c3ba8b32139fa34f7ca83fb3a52e769"
-    config = get_config()
-    config.annotator, config.openai.model = "openai", "m"
-    asked = QuestionHasher(make_annotator(config).identity).items(("é", "b"))
-    assert asked == "278f1abcf85df152a85edfcd3b31d835"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 100, 1000])

@@ -43,7 +43,7 @@ def config(tmp_path: Path, **changes: Any) -> Any:
 
 def train(made: Any, workdir: Path) -> Training:
     train_agent.check(made, workdir)
-    run_folder.prepare(workdir, made, train_agent.IDENTITY, settings.NEW_KEYS)
+    run_folder.prepare(workdir, made, train_agent.IDENTITY)
     training = Training(settings.resolved(made), workdir)
     assert training.run(Interruption())
     return training
@@ -110,7 +110,7 @@ def test_additions_are_learned_and_kept_and_the_base_is_read_again(tmp_path: Pat
 @pytest.mark.slow
 def test_an_agent_with_additions_acts_before_its_first_update_with_the_frozen_base(tmp_path: Path) -> None:
     made = config(tmp_path, **LORA)
-    run_folder.prepare(tmp_path / "run", made, train_agent.IDENTITY, settings.NEW_KEYS)
+    run_folder.prepare(tmp_path / "run", made, train_agent.IDENTITY)
     (tmp_path / "run" / "checkpoints").mkdir()
     policy, step = agent_policy.load(tmp_path / "run", "0")
     assert (step, set(policy.params)) == (0, {"additions", "heads", "model"})
@@ -150,7 +150,7 @@ def test_a_base_and_a_tokenizer_that_have_changed_are_refused(
 def test_an_agent_that_learns_with_dropout_plays_the_same_whoever_plays_beside_it(tmp_path: Path) -> None:
     changes = {"network.pretrained": False, "compat.glam_untrained_dropout": True}
     made = config(tmp_path, **changes)
-    run_folder.prepare(tmp_path / "run", made, train_agent.IDENTITY, settings.NEW_KEYS)
+    run_folder.prepare(tmp_path / "run", made, train_agent.IDENTITY)
     (tmp_path / "run" / "checkpoints").mkdir()
     policy, _ = agent_policy.load(tmp_path / "run", "0")
     prompts = np.random.default_rng(0).integers(3, 20, (3, 12), np.int32)

@@ -44,7 +44,7 @@ def test_the_parameters_behind_every_step(
         serial=serial, on_policy=on_policy, batch_size=96, train_for_env_steps=300, algorithm__epochs=1
     )
     train_agent.check(config, tmp_path)
-    run_folder.prepare(tmp_path, config, train_agent.IDENTITY, settings.NEW_KEYS)
+    run_folder.prepare(tmp_path, config, train_agent.IDENTITY)
     assert Training(settings.resolved(config), tmp_path).run(Interruption())
     assert len(lags) > 2
     # Each of the two groups of processes plays one rollout an update. Without it the first step of a rollout is played while the rollout before ends.

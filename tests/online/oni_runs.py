@@ -162,7 +162,7 @@ def train(folder: Path, config: ConfigDict, stop: Interruption | None = None) ->
     train_agent.check(config, folder)
     # The runs of a test have the same programs; small ones are compiled again and again otherwise.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    run_folder.prepare(folder, config, train_agent.IDENTITY, settings.NEW_KEYS)
+    run_folder.prepare(folder, config, train_agent.IDENTITY)
     run = Training(settings.resolved(config), folder)
     run.run(stop or Interruption())
     return run

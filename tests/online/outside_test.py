@@ -36,7 +36,7 @@ REINFORCE = {"algorithm__name": "tests.online.outside_parts:Reinforce"}
 def training(folder: Path, **changes: Any) -> Training:
     config = recall_config(**changes)
     train_agent.check(config, folder)
-    run_folder.prepare(folder, config, train_agent.IDENTITY, settings.NEW_KEYS)
+    run_folder.prepare(folder, config, train_agent.IDENTITY)
     return Training(settings.resolved(config), folder)
 
 

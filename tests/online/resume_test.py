@@ -120,7 +120,7 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
         if not saves:
             config.save_every_steps = 1_000_000
     train_agent.check(config, workdir)
-    run_folder.prepare(workdir, config, train_agent.IDENTITY, settings.NEW_KEYS)
+    run_folder.prepare(workdir, config, train_agent.IDENTITY)
     training = Training(settings.resolved(config), workdir)
     assert training.run(Interruption())
     assert training.system is not None

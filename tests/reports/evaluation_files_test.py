@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 
 import numpy as np
 import pyarrow.parquet
@@ -22,8 +20,6 @@ def test_actions_survive_packing():
     assert len(evaluation_files.decode_actions(evaluation_files.encode_actions([]))) == 0
     with pytest.raises(ValueError, match="at least 0"):
         evaluation_files.encode_actions([-1])
-    # As journals of 0.1.0 have them.
-    assert packed == base64.b85encode(zlib.compress(actions.astype(np.uint8).tobytes(), 9)).decode()
 
 
 def test_actions_of_large_environments_are_kept(tmp_path):

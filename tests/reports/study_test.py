@@ -71,7 +71,7 @@ def test_lines_are_known_by_what_judged_them() -> None:
     assert study.find(lines, "none", 1, "", combat) is lines[1]
     assert study.find(lines, "none", 1, "", combat._replace(lexicon="cd")) is None
     # What lines that do not say it were judged by is what the configs have.
-    assert study.yardstick(lines[0]) == ("defaultgoal", load_lexicon().digests["defaultgoal"])
+    assert study.yardstick(lines[0]) == ("defaultgoal", load_lexicon().digest)
 
 
 def test_interquartile_means_and_differences_have_the_intervals_of_their_numbers() -> None:

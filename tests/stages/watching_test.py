@@ -152,7 +152,9 @@ def test_a_confidence_without_an_interval_is_refused(confidence, tmp_path):
 
 def test_checkpoint_and_reward_of_the_first_start_are_pinned(tmp_path):
     assert evaluate._pinned(tmp_path) == lineups.Pins()
-    (tmp_path / "plan.json").write_text(json.dumps({"checkpoint": 300, "reward": {"dir": "r", "step": 7}}))
+    (tmp_path / "plan.json").write_text(
+        json.dumps({"checkpoint": 300, "reward": {"dir": "r", "step": 7}, "digests": {}})
+    )
     assert evaluate._pinned(tmp_path) == lineups.Pins(300, 7)
 
 

@@ -137,9 +137,7 @@ def test_damage_to_any_file_is_found_and_the_newest_intact_one_taken(
     assert len(files) > 15
     for path in files:
         whole = path.read_bytes()
-        harms = [flip, cut_off, empty]
-        # Without its digests it is as a checkpoint of version 0.1.0.
-        for harm in harms if path.name == digests.FILE else [*harms, Path.unlink]:
+        for harm in (flip, cut_off, empty, Path.unlink):
             harm(path)
             with Checkpoints(folder, keep_best="return", read_only=True) as reader:
                 assert reader.latest() == 1, (path, harm)
@@ -197,17 +195,6 @@ def test_nothing_intact_is_an_error_with_the_remedy(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"no intact checkpoint of \[1, 2\]: put one back"):
             checkpoints.latest()
         assert checkpoints.latest(all_damaged_is_none=True) is None
-
-
-def test_what_has_no_digests_is_read_as_it_is(tmp_path: Path) -> None:
-    two_steps(tmp_path / "c")
-    (tmp_path / "c" / "2" / "digests.json").unlink()
-    with Checkpoints(tmp_path / "c", read_only=True) as reader:
-        assert reader.restore(None, {"counters": JSON}) == {"counters": {"steps": 2}}
-        for path in (tmp_path / "c" / "2" / "counters").rglob("d/*"):
-            empty(path)
-        with pytest.raises(UserError, match=r"c/2 cannot be read .*choose another of \[1, 2\]"):
-            reader.restore(None, {"counters": JSON})
 
 
 def save_on_a_full_disk(folder: Path, arrays: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> int:

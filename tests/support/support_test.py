@@ -99,25 +99,6 @@ def test_of_two_at_once_in_one_folder_the_second_is_refused(tmp_path: Path) -> N
     assert seen == [1, 3]
 
 
-def test_a_run_made_before_a_key_was_new_goes_on_with_the_value_it_stands_for(tmp_path: Path) -> None:
-    run_folder.prepare(tmp_path, ConfigDict({"reward": {"dir": "a"}, "seed": 1}), identity=["reward"])
-    now, new_keys = (
-        ConfigDict({"reward": {"dir": "a", "kind": "trained"}}),
-        {"reward.kind": "trained"},
-    )
-    with pytest.raises(UserError, match=r"reward\.kind: absent before, trained now"):
-        run_folder.check_identity(tmp_path, now, ["reward"])
-    run_folder.check_identity(tmp_path, now, ["reward"], new_keys)
-    with pytest.raises(UserError, match=r"reward\.kind: trained before, other now"):
-        run_folder.prepare(
-            tmp_path, ConfigDict({"reward": {"dir": "a", "kind": "other"}}), ["reward"], new_keys
-        )
-    run_folder.prepare(tmp_path, now, ["reward"], new_keys)
-    now.reward.kind = "other"
-    with pytest.raises(UserError, match=r"reward\.kind: trained before, other now"):
-        run_folder.prepare(tmp_path, now, ["reward"], new_keys)
-
-
 def test_progress_says_count_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     stream, seconds = io.StringIO(), itertools.count(1000.0)
     monkeypatch.setattr("motif_jax.support.progress.time", SimpleNamespace(monotonic=lambda: next(seconds)))
