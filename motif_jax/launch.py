@@ -38,7 +38,7 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, FieldReference, config_flags
 from ml_collections.config_flags import config_path
 
-from motif_jax.support import resources
+from motif_jax.support import entry_points, resources
 from motif_jax.support.config import check_values, dotted, flat
 from motif_jax.support.errors import UserError
 
@@ -51,6 +51,7 @@ Variants: smoke (seconds), quickstart (minutes), faithful (the published setting
 Values:   every key of a config file can be given as a flag: --config.seed=7 --config.reward.quantile=0.5
           --config.KEY=None takes the value away, where the config file says what None means.
           --print_config shows the config with your flags applied, and does nothing else.
+          --config.trust=module:Class,... allows classes of yours that a run, a recording or an agent names.
 Endings:  0 done; 2 something to put right, said in one line; 75 stopped on request, the same command continues;
           130 interrupted (Ctrl-C in a stage that saves nothing on the way, while one starts, or a second time), said in one line.
 """
@@ -87,13 +88,17 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
         raise SystemExit(0)
     # A run folder's versions.json tells the command; so it names the config file that was read.
     sys.argv = arguments = _with_found_configs(arguments)
-    _check_config_file(arguments)
-    valued, cleared = split_none(arguments)
+    sys.argv, trusted = split_trusted(arguments)  # which the config's flags are read from
+    _check_config_file(sys.argv)
+    valued, cleared = split_none(sys.argv)
     try:
+        entry_points.trust(trusted)
         rest = flags.FLAGS(valued)
         if _CONFIG.value is None:
             _fail("--config is missing: --config=configs/STAGE.py, see --help")
         set_none(_CONFIG.value, cleared)
+        entry_points.trust(entry_points.named(_CONFIG.value.to_dict()))
+        sys.argv = arguments
     except SystemExit:
         raise
     except (flags.Error, UserError, AttributeError, LookupError, ValueError, TypeError, OSError) as error:
@@ -122,6 +127,20 @@ def _with_found_configs(arguments: Sequence[str]) -> list[str]:
         if path.startswith("configs/") and not os.path.isfile(path) and os.path.isfile(installed):
             found[place] = arguments[place].removesuffix(value) + f"{installed}{colon}{variant}"
     return found
+
+
+def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Splits arguments into those of all else and the names in `--config.trust=NAME,...`, which is no key of any config."""
+    rest: list[str] = []
+    trusted: list[str] = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if flag := re.fullmatch(r"--?config\.trust(?:=(.*))?", argument):
+            given = next(waiting, "") if flag.group(1) is None else flag.group(1)
+            trusted += filter(None, given.split(","))
+        else:
+            rest.append(argument)
+    return rest, trusted
 
 
 def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

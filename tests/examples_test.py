@@ -162,6 +162,7 @@ def test_the_annotator_labels_a_dataset(dataset, tmp_path, monkeypatch):
 
 def test_the_task_is_played_as_it_says(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "orchard")
     from motif_jax.envs import registry
     from motif_jax.envs.spec import RUNNING, TRUNCATED, empty_observation
 

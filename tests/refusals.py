@@ -10,6 +10,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from motif_jax import launch
+from motif_jax.support import entry_points
 from motif_jax.support.config import check_values
 from motif_jax.support.errors import UserError
 
@@ -23,6 +24,7 @@ def refusal(config: str, workdir: Path, *given: str) -> str:
     holder = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=valued, lock_config=True)
     values(valued)
     launch.set_none(holder.value, cleared)
+    entry_points.trust(entry_points.named(holder.value.to_dict()))
     stage = importlib.import_module(f"motif_jax.stages.{holder.value.stage}")
 
     def check() -> None:

@@ -175,12 +175,13 @@ class Annotator(abc.ABC):
 
 def annotator_class(name: str) -> type[Annotator]:
     """The class that `config.annotator` names; UserError where there is none."""
-    entry = BUILT_IN.get(name, name)
-    if not entry_points.is_entry_point(entry):
+    if name in BUILT_IN:
+        return entry_points.own("annotator", BUILT_IN[name])
+    if not entry_points.is_entry_point(name):
         raise UserError(
             f"config.annotator={name}: must be one of {', '.join(BUILT_IN)}, or module:Class for one of your own"
         )
-    found = entry_points.load("annotator", entry)
+    found = entry_points.load("annotator", name)
     if not (isinstance(found, type) and issubclass(found, Annotator)):
         raise UserError(
             f"config.annotator={name}: must be a class of motif_jax.annotation.annotator.Annotator"

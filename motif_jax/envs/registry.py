@@ -49,7 +49,7 @@ def _load(name: str) -> Any:
     if entry_points.is_entry_point(name):
         return entry_points.load(_KEY, name)
     check(name)
-    return entry_points.load(_KEY, _BABYAI_TEXT if _is_level(name) else _ENTRY_POINTS[name])
+    return entry_points.own(_KEY, _BABYAI_TEXT if _is_level(name) else _ENTRY_POINTS[name])
 
 
 def make(name: str, **options: Any) -> Environment:
@@ -70,7 +70,7 @@ def make_group(
     """
     made = spec(name, **options)
     if made.group is not None:
-        return entry_points.load(_KEY, made.group)(name, count, **options)
+        return entry_points.own(_KEY, made.group)(name, count, **options)
     if made.keeps_place and places is not None:
         return SingleEnvironments([make(name, **options, place=place) for place in places])
     return SingleEnvironments([make(name, **options) for _ in range(count)])
@@ -83,4 +83,4 @@ def spec(name: str, **options: Any) -> EnvironmentSpec:
 
 def renderer(of: EnvironmentSpec) -> Renderer | None:
     """What draws observations of an environment with that spec; None where there is nothing to see."""
-    return None if of.renderer is None else entry_points.load(_KEY, of.renderer)(of)
+    return None if of.renderer is None else entry_points.own(_KEY, of.renderer)(of)

@@ -36,13 +36,18 @@ def kind_of(config: ConfigDict) -> type[IntrinsicReward]:
       UserError: there is no such kind, or no such class outside this package.
     """
     name = config.get("kind", MOTIF)
-    if not entry_points.is_entry_point(name):
-        allowed = f"{', '.join(KINDS)}, or module:Class of a subclass of IntrinsicReward"
-        checks.require(name in KINDS, "reward.kind", name, allowed)
-    found = KINDS.get(name, name)
-    kind: Any = entry_points.load("reward.kind", found) if isinstance(found, str) else found
+    key = "reward.kind"
+    if entry_points.is_entry_point(name):
+        kind: Any = entry_points.load(key, name)
+    else:
+        checks.require(
+            name in KINDS, key, name, f"{', '.join(KINDS)}, or module:Class of a subclass of IntrinsicReward"
+        )
+        kind = KINDS[name]
+        if isinstance(kind, str):
+            kind = entry_points.own(key, kind)
     good = isinstance(kind, type) and issubclass(kind, IntrinsicReward)
-    checks.require(good, "reward.kind", name, "a subclass of motif_jax.rewards.IntrinsicReward")
+    checks.require(good, key, name, "a subclass of motif_jax.rewards.IntrinsicReward")
     return kind
 
 

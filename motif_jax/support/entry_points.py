@@ -1,14 +1,26 @@
-"""Classes by 'module:Class': how a config names a part that stands outside this package."""
+"""Parts of the user's own by 'module:Class', and which of them may be imported.
+
+To import a module is to run its code. So a name is imported only if the user's own command gives it: in its config, in `--config.trust`, or
+in `trust=[...]` of a Python call. Names that a folder or file of data gives (`config.json` of a run, say) are refused until then.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import re
+from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 from motif_jax.support.errors import UserError
 
-_FORM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_FORM = re.compile(r"(?<![\w./])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_MODULE = re.compile(r"[A-Za-z_][\w.]*")
+# The trusted names, with commas between them. A variable of the environment, so that all processes which this one starts have it.
+_VARIABLE = "MOTIF_JAX_TRUST"
+# Name -> the folder or file whose data gave it, for the error.
+_ASKED: dict[str, str] = {}
 
 
 def is_entry_point(name: Any) -> bool:
@@ -16,20 +28,103 @@ def is_entry_point(name: Any) -> bool:
     return isinstance(name, str) and _FORM.fullmatch(name) is not None
 
 
+def named(values: Any, key: str = "") -> set[str]:
+    """Every 'module:Class' in nested mappings, lists and texts (JSON in a text too), and the modules that a key `modules` lists."""
+    found: set[str] = set()
+    waiting = [(key, values)]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting.extend(value.items())
+        elif isinstance(value, list | tuple):
+            waiting.extend((key, each) for each in value)
+        elif isinstance(value, str):
+            found.update(_FORM.findall(value))
+            if key == "modules":
+                found.update(_MODULE.findall(value))
+    return found
+
+
+def trust(names: Iterable[str]) -> None:
+    """Allows this process, and those that it starts from now on, to import `names`.
+
+    Args:
+      names: each 'module:Class', or 'module' for all that is in it.
+
+    Raises:
+      UserError: a name has neither form.
+    """
+    names = [names] if isinstance(names, str) else list(names)
+    for name in names:
+        if not is_entry_point(name) and not _MODULE.fullmatch(name):
+            raise UserError(
+                f"trust={name}: must be module:Class, or a module; several with commas between them"
+            )
+    os.environ[_VARIABLE] = ",".join(sorted(_trusted().union(names)))
+
+
+def asked(by: str | os.PathLike[str], values: Any) -> None:
+    """Remembers that the data in the folder or file `by` gave the names in `values`, for the error of one that is not trusted."""
+    _ASKED.update(dict.fromkeys(named(values), str(by)))
+
+
 def load(key: str, name: str) -> Any:
-    """Imports what 'module:Class' names.
+    """Imports the trusted 'module:Class' that a config or data gives.
 
     Args:
       key: of the config, for errors.
       name: 'module:Class'; the module is found as Python finds any (the folder of the command, PYTHONPATH, packages).
 
     Raises:
-      UserError: there is no such module or class, or the module is no Python or imports what is not there.
+      UserError: it is not trusted, there is no such module or class, or the module is no Python or imports what is not there.
+    """
+    _require(key, name, not _trusted().isdisjoint((name, name.partition(":")[0])))
+    return own(key, name)
+
+
+def load_module(key: str, name: str) -> ModuleType:
+    """Imports a module that a config or data gives, for what it registers; trusted, or that of a trusted class.
+
+    Raises:
+      UserError: as `load`.
+    """
+    _require(key, name, name in {known.partition(":")[0] for known in _trusted()})
+    return _imported(key, name, name)
+
+
+def own(key: str, name: str) -> Any:
+    """Imports a 'module:Class' that stands in this package's code, or in that of a class which was loaded: no config, no data gave it.
+
+    Raises:
+      UserError: there is no such module or class.
     """
     module, _, attribute = name.partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, SyntaxError, ValueError, AttributeError) as error:
+        return getattr(_imported(key, name, module), attribute)
+    except AttributeError as error:
+        raise _missing(key, name, error) from error
+
+
+def _trusted() -> set[str]:
+    return set(filter(None, os.environ.get(_VARIABLE, "").split(",")))
+
+
+def _require(key: str, name: str, trusted: bool) -> None:
+    if not trusted:
         raise UserError(
-            f"config.{key}={name}: no such class ({error}); must be module:Class with a module that Python finds"
-        ) from error
+            f"config.{key}={name}: {_ASKED.get(name, 'a file of data')} asks for this code from outside the package, and this "
+            f"command does not name it: if you trust it, give --config.trust={name} (in Python trust=[{name!r}])"
+        )
+
+
+def _imported(key: str, name: str, module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except (ImportError, SyntaxError, ValueError, AttributeError) as error:
+        raise _missing(key, name, error) from error
+
+
+def _missing(key: str, name: str, error: Exception) -> UserError:
+    return UserError(
+        f"config.{key}={name}: no such class ({error}); must be module:Class with a module that Python finds"
+    )

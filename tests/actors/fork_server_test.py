@@ -167,6 +167,7 @@ def test_where_forks_are_of_no_use_actors_are_started_one_by_one_which_is_said(
         )
         monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
         monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setenv("MOTIF_JAX_TRUST", "threaded")
         changes = {"env": "threaded:Threaded"}
     else:
         monkeypatch.setattr(

@@ -149,7 +149,10 @@ def test_an_algorithm_from_outside_learns_is_saved_and_plays(tmp_path: Path) -> 
         ({**REINFORCE, "algorithm__epochs": 2}, "config.algorithm.epochs=2: must be 1 with this algorithm"),
     ],
 )
-def test_bad_names_are_told_before_any_work(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_bad_names_are_told_before_any_work(
+    changes: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "json,nowhere,tests.online.outside_parts")
     with pytest.raises(UserError) as caught:
         train_agent.check(recall_config(**changes), tmp_path)
     assert message in str(caught.value)

@@ -10,6 +10,13 @@ from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
 
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "MOTIF_JAX_TRUST", "motif_jax.support.errors,no_such_module:Class,:Class,json:,unfinished_module"
+    )
+
+
 def test_a_class_of_any_module_is_found() -> None:
     assert entry_points.load("policy", "motif_jax.support.errors:UserError") is UserError
     assert entry_points.is_entry_point("a:B")

@@ -34,9 +34,11 @@ def load(name: str) -> type[TextTask]:
     Raises:
       UserError: there is none of that name.
     """
-    if name not in _TASKS and not entry_points.is_entry_point(name):
+    if name in _TASKS:
+        return entry_points.own(_KEY, _TASKS[name])
+    if not entry_points.is_entry_point(name):
         raise UserError(f"config.{_KEY}={name}: must be one of {', '.join(_TASKS)}, or module:Class")
-    found = entry_points.load(_KEY, _TASKS.get(name, name))
+    found = entry_points.load(_KEY, name)
     if not (isinstance(found, type) and issubclass(found, TextTask)):
         raise UserError(f"config.{_KEY}={name}: must be a subclass of motif_jax.envs.text.contract.TextTask")
     return found
