@@ -14,7 +14,7 @@ while not ended:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from motif_jax.playing import lineups
 from motif_jax.playing.episode_worker import PlayedEpisode
 from motif_jax.playing.episodes import How, play_episodes
 from motif_jax.playing.policies import choose_actions, log_softmax, masked
-from motif_jax.support import seeds
+from motif_jax.support import entry_points, seeds
 from motif_jax.support.config import default_workers
 from motif_jax.support.errors import UserError
 
@@ -134,7 +134,11 @@ class Agent:
 
 
 def load(
-    folder: str | Path, checkpoint: str | int = "latest", environment: str | None = None, seed: int = 0
+    folder: str | Path,
+    checkpoint: str | int = "latest",
+    environment: str | None = None,
+    seed: int = 0,
+    trust: Iterable[str] = (),
 ) -> Agent:
     """Reads an agent.
 
@@ -143,10 +147,13 @@ def load(
       checkpoint: 'latest', 'best', or a step.
       environment: plays there in place of the training's task; it must show the same fields.
       seed: of the actions that `Agent.act` draws.
+      trust: 'module:Class' of each part outside the package that the folder may import, which runs its code.
 
     Raises:
-      UserError: the folder is no agent run, has no such checkpoint, or does not fit the environment.
+      UserError: the folder is no agent run, has no such checkpoint, does not fit the environment, or names a class that is not trusted.
     """
+    entry_points.trust(trust)
+    entry_points.trust(entry_points.named(environment))
     lineup = lineups.open_lineup(lineups.of_folder(folder, str(checkpoint), environment, reward=False))
     return Agent(folder, lineup, seed)
 
@@ -161,6 +168,7 @@ def play(
     greedy: bool = False,
     workers: int | None = None,
     keep_fields: Sequence[str] = (),
+    trust: Iterable[str] = (),
 ) -> Iterator[PlayedEpisode]:
     """Plays whole seeded episodes on all cores and yields each as it ends, in no particular order.
 
@@ -176,6 +184,7 @@ def play(
       greedy: the most likely actions; else they are drawn, by the episode's seed.
       workers: processes that step environments; None: one a core but one.
       keep_fields: observation fields that the records keep for every step.
+      trust: as in `load`.
 
     Yields:
       `PlayedEpisode`: index, seed, actions [T], rewards [T], end, info, texts, values [T], log_probs [T], fields.
@@ -187,6 +196,8 @@ def play(
     for name, number, least in (("episodes", episodes, 0), ("workers", workers, 1)):
         if number < least:
             raise UserError(f"{name}={number}: must be at least {least}")
+    entry_points.trust(trust)
+    entry_points.trust(entry_points.named(environment))
     lineup = lineups.open_lineup(lineups.of_folder(folder, str(checkpoint), environment, reward=False))
     if unknown := sorted(set(keep_fields) - set(lineup.spec.observation)):
         shown = ", ".join(sorted(lineup.spec.observation))

@@ -13,7 +13,7 @@ count of the text in the episode to a power, times a coefficient; and the task's
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -23,6 +23,7 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 
 from motif_jax import rewards
 from motif_jax.rewards.load import encode
+from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
 PARTS = "reward_parts"
@@ -207,12 +208,15 @@ class IntrinsicReward(gymnasium.Wrapper):
         self._reader = _Reader(text, count)
 
     @classmethod
-    def of_agent(cls, env: gymnasium.Env, folder: str | Path) -> Self:
+    def of_agent(cls, env: gymnasium.Env, folder: str | Path, trust: Iterable[str] = ()) -> Self:
         """What the agent in a run folder of `train_agent` was paid when it was trained, to the threshold's last digit.
+
+        `trust` is as in `agents.load`.
 
         Raises:
           UserError: no agent there, one without intrinsic reward, or whose reward reads more than the text.
         """
+        entry_points.trust(trust)
         return cls(env, **_as_trained(folder, env.observation_space))
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -267,8 +271,9 @@ class VectorIntrinsicReward(VectorWrapper):
         self._mode = getattr(mode, "value", mode)
 
     @classmethod
-    def of_agent(cls, env: VectorEnv, folder: str | Path) -> Self:
+    def of_agent(cls, env: VectorEnv, folder: str | Path, trust: Iterable[str] = ()) -> Self:
         """See `IntrinsicReward.of_agent`."""
+        entry_points.trust(trust)
         return cls(env, **_as_trained(folder, env.observation_space))
 
     def _see(self, observations: Any, columns: Sequence[int]) -> None:

@@ -43,6 +43,7 @@ def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str
         (["--config=configs/collect.py", "--config.sed=1"], ["config.sed", "config.seed"]),
         (["--config=configs/collect.py", "--config.seed=one"], ["config.seed", "one"]),
         (["--config=configs/collect.py", "--sed=1"], ["--sed"]),
+        (["--config=configs/collect.py", "--config.trust", "runs/x.py"], ["trust=runs/x.py", "module:Class"]),
         (["--config=configs/collect.py", "seed"], ["seed"]),
         (["--config=configs/collect.py"], ["--workdir is missing"]),
         (["--config=configs/benchmark.py:none"], ["config.name='none'", "reward"]),

@@ -59,6 +59,26 @@ def test_nothing_of_foreign_origin_is_unpickled_or_evaluated() -> None:
     assert not found
 
 
+def opens_to_write(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.Call) and re.search(r"(^|\.)open$", ast.unparse(node.func))):
+        return False
+    given = [*node.args, *(word.value for word in node.keywords if word.arg == "mode")]
+    texts = [part.value for each in given for part in ast.walk(each) if isinstance(part, ast.Constant)]
+    return any(re.fullmatch(r"[rbt]*[wax+][bt+]*", str(text)) for text in texts)
+
+
+def test_every_file_that_is_written_is_opened_as_a_regular_one() -> None:
+    own = ("benchmarks/endurance.py", "reports/movie.py")  # in folders that they have just made
+    found = [
+        f"{path}:{node.lineno}"
+        for path in SOURCES
+        if not str(path).endswith(own)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if opens_to_write(node) and "opener=regular_file" not in ast.unparse(node)
+    ]
+    assert not found
+
+
 @pytest.mark.parametrize(
     "code",
     ["pickle.loads(x)", "eval(x)", "np.load(x, allow_pickle=True)", "yaml.load(x, Loader=yaml.Loader)", "run(x, shell=True)", "torch.load(x)"],

@@ -3,7 +3,7 @@
     PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/train_agent.py:recall --workdir=runs/orchard \\
         --config.environment.name=orchard:Orchard --config.environment.max_episode_steps=30 --config.train_for_env_steps=500000
     PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/evaluate.py --workdir=runs/orchard_games \\
-        --config.policy=runs/orchard
+        --config.policy=runs/orchard --config.trust=orchard:Orchard
 
 An environment writes its observation into arrays that it is given (they may be shared memory), and is made from its seed: the
 same seed, the same game. Without a text it would be the same but for `text_field` and `count_field`; with them a reward of

@@ -11,6 +11,7 @@ from typing import Any
 
 from motif_jax.annotation.annotator import Answer, Question
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import regular_file
 
 # How zlib is told that data are gzip members.
 _GZIP = 31
@@ -42,7 +43,7 @@ class ConversationLog:
             lines.append(json.dumps(line) + "\n")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "ab") as file:
+            with open(self.path, "ab", opener=regular_file) as file:
                 file.write(gzip.compress("".join(lines).encode()))
         except OSError as error:
             raise UserError(f"{self.path} cannot be written: {error.strerror}; answers are kept") from None

@@ -29,7 +29,7 @@ from motif_jax.annotation.store import StoredAnswer, better
 from motif_jax.datasets.verdicts import TIE, UNKNOWN
 from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_save_npy, atomic_write_json, wait_for_lock
+from motif_jax.support.files import atomic_save_npy, atomic_write_json, regular_file, wait_for_lock
 
 _SHARD = re.compile(r"shard-(\d{5})-of-(\d{5})\.json")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*")
@@ -162,7 +162,7 @@ class Annotation:
           UserError: the file system has no locks.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / ".merge-lock", "a", encoding="utf-8") as file:
+        with open(self.folder / ".merge-lock", "a", encoding="utf-8", opener=regular_file) as file:
             wait_for_lock(file)
             yield
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from motif_jax.envs import registry
 from motif_jax.envs.episode import Choose, Moment, given_actions, play
+from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
 
@@ -58,9 +59,11 @@ class Recording:
         atomic_write_json(path, content)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Recording:
-        """Reads a recording; UserError when `path` is not one."""
+    def load(cls, path: str | os.PathLike[str], trust: Iterable[str] = ()) -> Recording:
+        """Reads a recording; UserError when `path` is not one, or of a task 'module:Class' that is not in `trust`."""
+        entry_points.trust(trust)
         content = read_json(path, _REMEDY)
+        entry_points.asked(path, content)
         known = content.pop("format", None) == FORMAT
         if not known or set(content) != {field.name for field in dataclasses.fields(cls)}:
             raise UserError(f"{path} is not a recording of an episode (format {FORMAT}); {_REMEDY}")

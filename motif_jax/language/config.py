@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import parse_json
+from motif_jax.support.files import parse_json, regular_file
 
 FILE = "config.json"
 ARCHITECTURES = ("t5", "gpt2", "llama", "qwen2", "roberta")
@@ -132,7 +132,8 @@ def read(folder: str | Path) -> ModelConfig:
     """
     path = Path(folder) / FILE
     try:
-        values = parse_json(path.read_bytes())
+        with open(path, "rb", opener=regular_file) as file:
+            values = parse_json(file.read())
     except FileNotFoundError:
         raise UserError(f"{folder} is no language model: it has no {FILE}") from None
     except ValueError as error:

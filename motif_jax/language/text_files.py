@@ -19,6 +19,7 @@ from motif_jax.support.files import (
     parse_json,
     read_json,
     read_json_lines,
+    regular_file,
     require_whole_characters,
 )
 
@@ -129,7 +130,7 @@ class Answers:
         if path.exists():
             kept = path.read_bytes().split(b"\n")[: self.done]
             atomic_write_bytes(path, b"".join(line + b"\n" for line in kept))
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by __exit__
+        self._file = open(path, "a", encoding="utf-8", opener=regular_file)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Answers:
         return self

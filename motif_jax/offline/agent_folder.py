@@ -33,7 +33,7 @@ from motif_jax.language import heads as heads_files
 from motif_jax.language.heads import Heads
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgent
-from motif_jax.support import digests
+from motif_jax.support import digests, entry_points
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
 
@@ -161,6 +161,7 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
     """
     place = find(folder, key)
     about = read_json(place / FILE, f"train {folder} again", keys=_KEYS)
+    entry_points.asked(place / FILE, about)
     if about["version"] != VERSION:
         raise UserError(
             f"config.{key}={folder}: an agent of version {about['version']}, this one reads {VERSION}"

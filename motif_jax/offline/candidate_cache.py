@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, naming, read_json
+from motif_jax.support.files import atomic_write_json, naming, read_json, regular_file
 
 _RECORDS, _ABOUT = "candidates.bin", "candidates.json"
 KEY_BYTES = 16
@@ -64,7 +64,7 @@ class CandidateCache:
             _make(self._path, size)
             atomic_write_json(folder / _ABOUT, whole)
         # Read through memory, written as a file: on a full disk a write through memory would end the process.
-        self._file = self._path.open("r+b", buffering=0)
+        self._file = open(self._path, "r+b", buffering=0, opener=regular_file)  # noqa: SIM115 - closed by the finalizer
         weakref.finalize(self, self._file.close)
         self._records = np.memmap(self._file, record, "r", shape=(self.capacity,))
         sequences = np.asarray(self._records["sequence"])
@@ -112,6 +112,6 @@ def _make(path: Path, size: int) -> None:
     """An empty file in the place of what was there, which others may have open; it takes no room before it is written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with naming(path), fresh.open("wb") as file:
+    with naming(path), open(fresh, "wb", opener=regular_file) as file:
         file.truncate(size)
     os.replace(fresh, path)

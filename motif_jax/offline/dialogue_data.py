@@ -27,7 +27,7 @@ from motif_jax.offline.dialogue_batches import Layout, ListBatches, StreamBatche
 from motif_jax.offline.held_out import HeldOut
 from motif_jax.offline.records import FILE_OF
 from motif_jax.support import config as checks
-from motif_jax.support import digests, seeds
+from motif_jax.support import digests, entry_points, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json, read_json
 from motif_jax.support.progress import Progress
@@ -82,6 +82,7 @@ def source_of(config: ConfigDict) -> Source:
         drawn = read_json(path.parent / _META, "collect it again").get("config", {})
         if not isinstance(drawn, dict):
             raise UserError(f"{path.parent / _META} is damaged (no object as config): collect it again")
+        entry_points.asked(path.parent / _META, drawn)
         if drawn.get("task", config.task) != config.task:
             raise UserError(
                 f"config.data={config.data}: are dialogues of the task {drawn['task']}, config.task is {config.task}"

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from motif_jax.online.batcher import IntrinsicReturn
-from motif_jax.support.files import atomic_write_lines, read_json_lines
+from motif_jax.support.files import atomic_write_lines, read_json_lines, regular_file
 
 FILE_NAME = "episodes.jsonl"
 _SETTLED_EPISODES = 100
@@ -163,4 +163,4 @@ def _open(path: Path, resume_step: int | None) -> IO[str]:
         # Row by row: of a long run there are millions.
         kept = (row for row in read_json_lines(path, ["step"]) if row["step"] <= last)
         atomic_write_lines(path, (json.dumps(row).encode() + b"\n" for row in kept))
-    return open(path, "a", encoding="utf-8")
+    return open(path, "a", encoding="utf-8", opener=regular_file)

@@ -20,9 +20,16 @@ from motif_jax.playing.episode_worker import PlayedEpisode
 from motif_jax.reports import measures
 from motif_jax.reports.messages import MessageTally, from_rows
 from motif_jax.reports.statistics import Summary
+from motif_jax.support import entry_points
 from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, atomic_write_text, read_json, read_json_lines
+from motif_jax.support.files import (
+    atomic_write_bytes,
+    atomic_write_text,
+    read_json,
+    read_json_lines,
+    regular_file,
+)
 
 JOURNAL = "episodes.jsonl"
 TABLE = "episodes.parquet"
@@ -94,7 +101,7 @@ class Journal:
         self.rows = read_rows(self._path)
         if self._path.exists():  # without a torn last line
             atomic_write_text(self._path, "".join(json.dumps(row) + "\n" for row in self.rows))
-        self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 - closed by __exit__
+        self._file = open(self._path, "a", encoding="utf-8", opener=regular_file)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Journal:
         return self
@@ -166,6 +173,7 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
         plan, episodes = summary["plan"], int(summary["episodes"])
         if not (isinstance(plan["policy"], str) and isinstance(plan["environment"], str)):
             raise ValueError("policy or environment of its plan are no text")
+        entry_points.asked(folder, plan)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_ANEW}") from None
     # The journal of a folder that was evaluated with more episodes before has more rows than the summary is of.

@@ -21,7 +21,7 @@ from motif_jax.datasets.verdicts import YES
 from motif_jax.reports import evaluation_files, messages
 from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval, repeatable_rliable
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_text, naming, read_json_lines, wait_for_lock
+from motif_jax.support.files import atomic_write_text, naming, read_json_lines, regular_file, wait_for_lock
 
 BEGIN, END = "<!-- study -->", "<!-- /study -->"
 # Of a game: what the annotator says of all that was met, and what else tells how it went.
@@ -99,7 +99,7 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
       UserError: a line is damaged, or the file system has no locks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with naming(path), open(path, "a+b") as file:
+    with naming(path), open(path, "a+b", opener=regular_file) as file:
         wait_for_lock(file)
         read_rows(path)
         file.seek(0)

@@ -14,7 +14,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import new_array, sync
+from motif_jax.support.files import new_array, regular_file, sync
 from motif_jax.support.progress import Progress
 
 HASHED_SIZE = 1024
@@ -156,7 +156,10 @@ def _write_arrays(file: BinaryIO, path: Path, folder: Path) -> None:
     vectors = new_array(folder / "vectors.npy", np.float32, (count, size))
     keys, ends = np.empty(count, np.uint64), np.empty(count, np.int64)
     row = end = 0
-    with open(folder / "words.bin", "wb") as words, Progress(count, "words", "vectors") as progress:
+    with (
+        open(folder / "words.bin", "wb", opener=regular_file) as words,
+        Progress(count, "words", "vectors") as progress,
+    ):
         for row, (word, vector) in enumerate(_lines(file, path, count, size)):
             vectors[row], keys[row] = vector, _key(word)
             words.write(word)

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
-from motif_jax.support.files import FolderLock, append_lines
+from motif_jax.support.files import FolderLock, append_lines, regular_file
 
 MODES = ("with", "against", "answer")
 GAMES = "games.jsonl"
@@ -46,5 +46,5 @@ def run(config: ConfigDict, workdir: Path) -> None:
             except EOFError:
                 print("\nno more to read: the game is left as it is")
                 return
-            with path.open("a", encoding="utf-8") as file:
+            with open(path, "a", encoding="utf-8", opener=regular_file) as file:
                 file.write(json.dumps({"game": game, "mode": config.mode, "dialogues": found}) + "\n")

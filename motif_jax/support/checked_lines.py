@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_LOCKS
+from motif_jax.support.files import NO_LOCKS, regular_file
 
 _KEY = slice(9, 41)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -77,7 +77,7 @@ class LineWriter:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            self._descriptor = regular_file(str(path), os.O_RDWR | os.O_APPEND | os.O_CREAT)
         except OSError as error:
             raise _unwritable(path, error) from None
         try:

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import tempfile
 import time
 import zipfile
@@ -52,6 +53,32 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
+def regular_file(path: str, flags: int) -> int:
+    """The `opener` of `open` for a file that anybody may have put there: a regular one, and one that is written no link.
+
+    Raises:
+      UserError: it is a link that would be written through, a FIFO, a socket or a device.
+    """
+    writes = flags & (os.O_WRONLY | os.O_RDWR)
+    flags |= (
+        os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if writes else 0)
+    )  # a FIFO does not wait for its other end
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+    else:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise UserError(
+        f"{path} is no regular file but a link, a FIFO or a device: remove it, or choose another folder"
+    )
+
+
 def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) -> np.memmap:
     """Makes a .npy file, which is written through memory and has all of its room on the disk from the start.
 
@@ -59,8 +86,9 @@ def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) 
       OSError: there is no room; a write through memory would end the process instead.
     """
     with naming(path):
+        open(path, "ab", opener=regular_file).close()
         array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
-        with open(path, "r+b") as file:
+        with open(path, "r+b", opener=regular_file) as file:
             size = os.fstat(file.fileno()).st_size
             try:
                 os.posix_fallocate(file.fileno(), 0, size)
@@ -189,7 +217,7 @@ def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys
       UserError: the file is not there, cannot be read, or holds something else; names it, and the remedy.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_file) as file:
             value = parse_json(file.read(), kind)
         if missing := [key for key in keys if key not in value]:
             raise ValueError(f"it has no {', '.join(missing)}")
@@ -209,7 +237,9 @@ def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> I
     path, kept, number = Path(path), [], 0
     if path.exists():
         try:
-            for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):  # noqa: B007 - told below
+            with open(path, "rb", opener=regular_file) as file:
+                lines = file.read().split(b"\n")[:-1]
+            for number, line in enumerate(lines, start=1):  # noqa: B007 - told below
                 if keep(text := line.decode()):
                     kept.append(f"{text}\n")
         except (ValueError, LookupError, TypeError) as error:
@@ -217,7 +247,7 @@ def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> I
                 f"{path} is damaged in line {number} ({type(error).__name__}: {error}): {_TAKE_OUT}"
             ) from None
         atomic_write_text(path, "".join(kept))
-    return open(path, "a", encoding="utf-8")
+    return open(path, "a", encoding="utf-8", opener=regular_file)
 
 
 def read_json_lines(
@@ -235,7 +265,7 @@ def read_json_lines(
     Raises:
       UserError: a line before the last is damaged; names file, line and the remedy.
     """
-    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+    with contextlib.suppress(FileNotFoundError), open(path, "rb", opener=regular_file) as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
                 return
@@ -316,7 +346,7 @@ def FolderLock(folder: str | os.PathLike[str], name: str = ".lock") -> Iterator[
     with contextlib.ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(open(folder / name, "a+", encoding="utf-8"))
+            file = stack.enter_context(open(folder / name, "a+", encoding="utf-8", opener=regular_file))
         except OSError as error:
             raise UserError(f"{folder} cannot be made or written to: {error.strerror}") from None
         patience = time.monotonic() + _patience()

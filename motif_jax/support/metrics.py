@@ -19,7 +19,7 @@ from tensorboardX.proto import event_pb2, summary_pb2
 from tensorboardX.record_writer import RecordWriter
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_text, naming, read_json_lines
+from motif_jax.support.files import atomic_write_text, naming, read_json_lines, regular_file
 
 FILE_NAME = "metrics.jsonl"
 _FLUSH_SECONDS = 120.0
@@ -65,7 +65,7 @@ class MetricsWriter:
             )
             atomic_write_text(path, "".join(json.dumps(row) + "\n" for row in keep))
         self._path = path
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
+        self._file = open(path, "a", encoding="utf-8", opener=regular_file)  # noqa: SIM115 - closed by close()
         self._events = _Events(folder / "tensorboard", None if resume_step is None else resume_step + 1)
         self._wandb = _start_wandb(folder, wandb) if wandb is not None else None
 

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ml_collections import ConfigDict
 
-from motif_jax.support import resources
+from motif_jax.support import entry_points, resources
 from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json, parse_json, read_json, remove_temporaries
@@ -110,9 +110,11 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
     path = Path(workdir) / CONFIG
     if not path.exists():
         raise UserError(f"{workdir} is not a run folder: it has no {path.name}")
-    return read_json(
+    config: dict[str, Any] = read_json(
         path, "put it back from a copy, or remove it and give the command in versions.json again"
     )
+    entry_points.asked(workdir, config)
+    return config
 
 
 def check_identity(

@@ -25,8 +25,9 @@ EPISODES = load_config("evaluate").episodes
 
 def launch(repository, config, workdir, *flags):
     command = [sys.executable, "-m", "motif_jax.launch", f"--config=configs/{config}", f"--workdir={workdir}"]
+    values = {**environment(), "MOTIF_JAX_TRUST": ""}  # the command alone says what it trusts
     return subprocess.run(
-        [*command, *flags], cwd=repository, env=environment(), capture_output=True, text=True, check=False
+        [*command, *flags], cwd=repository, env=values, capture_output=True, text=True, check=False
     )
 
 
@@ -46,8 +47,13 @@ def test_an_agent_learns_plays_and_is_watched_in_an_environment_from_outside(rep
     assert 0 <= last["loss/exploration"] < 1
     assert list((tmp_path / "agent" / "recordings").glob("*.json"))
 
+    more = [*flags, *small, f"--config.train_for_env_steps={2 * last['step']}"]
+    done = launch(repository, "train_agent.py:smoke", tmp_path / "agent", *more)
+    assert done.returncode == 0, "the run's own command goes on with it: " + done.stderr
+
     agent = f"--config.policy={tmp_path / 'agent'}"
-    played = launch(repository, "evaluate.py:smoke", tmp_path / "evaluation", agent, "--config.show_best=1")
+    trusted = [agent, f"--config.trust={CORRIDOR}", "--config.show_best=1"]
+    played = launch(repository, "evaluate.py:smoke", tmp_path / "evaluation", *trusted)
     assert played.returncode == 0, played.stderr
     taken = actions_of(tmp_path / "evaluation")
     assert len(taken) == EPISODES

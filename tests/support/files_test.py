@@ -11,11 +11,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from motif_jax.datasets.tokens.writer import _Growing
+from motif_jax.language import config as language_config
+from motif_jax.reports import study
 from motif_jax.support import files, scratch
 from motif_jax.support.checked_lines import LineWriter
 from motif_jax.support.errors import UserError
@@ -218,3 +222,55 @@ def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path) -> None:
     behind.__context__ = behind
     assert f"{tmp_path} cannot be written: No space left" in str(files.no_room(behind, tmp_path))
     assert files.no_room(PermissionError(errno.EACCES, "no"), tmp_path) is None
+
+
+# What opens a file to be written, given the file.
+WRITERS = {
+    "lock": lambda path: files.FolderLock(path.parent, path.name).__enter__(),
+    "shard": LineWriter,
+    "array": lambda path: files.new_array(path, np.int8, (1,)),
+    "study": lambda path: study.append_row(path, {}),
+    "tokens": lambda path: _Growing(path.with_suffix(""), np.dtype(np.int8), 0),
+    "any": lambda path: files.regular_file(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("kind", ["link", "dangling", "fifo"])
+def test_nothing_is_written_through_a_link_or_into_what_is_no_file(
+    writer: str, kind: str, tmp_path: Path
+) -> None:
+    path, victim = tmp_path / "written.npy", tmp_path / "victim"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(victim)
+    if kind == "link":
+        victim.write_text("kept")
+    with pytest.raises(UserError, match=r"written\.npy is no regular file but a link, a FIFO or a device"):
+        WRITERS[writer](path)
+    assert victim.exists() == (kind == "link")
+    assert kind != "link" or victim.read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda path: files.read_json(path, "x"), lambda path: list(files.read_json_lines(path)), lambda path: language_config.read(path.parent)],
+    ids=["json", "lines", "model"],
+)  # fmt: skip
+def test_a_fifo_in_the_place_of_a_file_is_one_line(read: Callable[[Path], object], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(UserError, match="is no regular file"):
+        read(tmp_path / "config.json")
+
+
+def test_a_device_is_no_file_to_write() -> None:
+    with pytest.raises(UserError, match=r"/dev/null is no regular file"):
+        files.regular_file("/dev/null", os.O_WRONLY)
+
+
+def test_a_file_is_read_through_a_link(tmp_path: Path) -> None:
+    """Caches of models are made of them."""
+    (tmp_path / "blob").write_text("{}")
+    (tmp_path / "config.json").symlink_to("blob")
+    assert files.read_json(tmp_path / "config.json", "x") == {}

@@ -60,6 +60,7 @@ def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
+    temporary.unlink(missing_ok=True)  # which might be a link
     metadata = _metadata(about)
     with (
         naming(path),

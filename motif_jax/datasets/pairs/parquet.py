@@ -81,6 +81,7 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
     path = Path(path)
     temporary = path.with_name(f".{path.name}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
+    temporary.unlink(missing_ok=True)  # which might be a link
     writer = None
     try:
         for start in range(0, dataset.num_pairs, ROWS_PER_GROUP):

@@ -15,7 +15,7 @@ import numpy as np
 from motif_jax.datasets.tokens import layout
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_ARRAY, atomic_write_json, naming, read_json, sync
+from motif_jax.support.files import NO_ARRAY, atomic_write_json, naming, read_json, regular_file, sync
 
 _PROGRESS = "progress.json"
 
@@ -179,7 +179,7 @@ class _Growing:
         self.path, self._dtype, self._rows = path.with_name(path.name + ".npy"), dtype, rows
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with naming(self.path):
-            self._file = open(self.path, "r+b" if rows else "w+b")  # noqa: SIM115 - closed by close
+            self._file = open(self.path, "r+b" if rows else "w+b", opener=regular_file)  # noqa: SIM115 - closed by close
             if not rows:
                 self._write_header()
             self._start = len(self._header())

@@ -60,6 +60,7 @@ def write(path: str | os.PathLike[str], episodes: Iterable[Episode], about: Mapp
     schema = schema.with_metadata({_ABOUT: json.dumps(about).encode()})
     path, steps = Path(path), 0
     part = path.with_name(f".{path.name}.tmp")
+    part.unlink(missing_ok=True)  # which might be a link
     with naming(path), pyarrow.parquet.ParquetWriter(part, schema, compression="zstd") as writer:
         waiting: list[dict[str, Any]] = []
         for episode in episodes:
