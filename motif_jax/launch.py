@@ -223,7 +223,9 @@ def _read_config_file(value: str) -> ConfigDict:
     """The config of `value`, FILE.py or FILE.py:VARIANT; one line ends the program where there is none."""
     path, _, variant = value.partition(":")
     if not os.path.isfile(path):  # False for a path that is too long, too
-        _fail(f"--config={value}: there is no file {path}")
+        there = f"configs/{Path(path).stem[:99]}.py"
+        hint = f"; did you mean --config={there}?" if os.path.isfile(resources.path(there)) else ""
+        _fail(f"--config={value}: there is no file {path}{hint}")
     wanted = "a Python file with a function get_config, such as configs/collect.py"
     if Path(path).suffix != ".py":
         _fail(f"--config={value}: must be {wanted}")

@@ -39,6 +39,11 @@ def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str
     [
         ([], ["--config is missing"]),
         (["--config=configs/none.py"], ["configs/none.py", "no file"]),
+        (
+            ["--config=train_agent.py:smoke"],
+            ["no file train_agent.py; did you mean --config=configs/train_agent.py?"],
+        ),
+        (["--config=collect"], ["did you mean --config=configs/collect.py?"]),
         (["--config=configs/collect.py:none"], ["'none'", "smoke"]),
         (["--config=configs/collect.py", "--config.sed=1"], ["config.sed", "config.seed"]),
         (["--config=configs/collect.py", "--config.seed=one"], ["config.seed", "one"]),

@@ -129,6 +129,7 @@ def write(
     if options.get("tokenizer"):  # a file: it goes with the agent
         file = Path(options["tokenizer"])
         shutil.copyfile(file / TOKENIZER if file.is_dir() else file, part / TOKENIZER)
+        options["tokenizer"] = TOKENIZER
     about = {
         "version": VERSION,
         "method": method,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -66,11 +65,7 @@ def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str
         raise UserError(
             f"config.agent={config.agent}: was trained for the task {about['task']}, config.task is {name}"
         )
-    found = dict(about["options"]) if about else {}
-    if (
-        about and (Path(about["folder"]) / agent_folder.TOKENIZER).is_file()
-    ):  # its own, wherever it was learned
-        found["tokenizer"] = about["folder"]
+    found = agent_folder.options_of(about) if about else {}
     url = config.get("url")
     return name, registry.overlaid(name, found, {**own, **({"url": url} if url else {})})
 

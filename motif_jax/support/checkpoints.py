@@ -19,7 +19,7 @@ from orbax.checkpoint import v1 as ocp
 
 from motif_jax.support import checkpoint_items, digests, orbax_clock, orbax_messages
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_ROOM, read_json, sync
+from motif_jax.support.files import GONE, NO_ROOM, read_json, sync
 
 # Begins the name of a checkpoint that is being removed.
 _REMOVED = ".removed-"
@@ -118,6 +118,8 @@ class Checkpoints:
         if step in self._there or step in self._saved:
             return
         self._saved.add(step)
+        if not self._folder.is_dir():
+            raise UserError(f"{self._folder} was removed {GONE}")
         packed = {name: checkpoint_items.pack(item) for name, item in items.items()}
         numbers = {name: float(value) for name, value in (metrics or {}).items()}
         assert self._checkpointer is not None, "opened to be read"

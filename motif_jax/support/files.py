@@ -36,6 +36,8 @@ UNUSABLE = (
 # What the system says where there is no room: on the disk, in a quota, below a limit of the process (ulimit -f).
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LEASE_SECONDS, _LOOK_SECONDS = 180.0, 0.5
+# What is said of a folder that was removed in the middle of a run.
+GONE = "while it was in use, and what it held is lost: remove what is there now, and give the command again"
 # What is said of a file that cannot be locked.
 NO_LOCKS = (
     "lies on a file system without locks: mount it with them (Lustre: -o flock), or choose another folder"
@@ -340,7 +342,8 @@ def FolderLock(folder: str | os.PathLike[str], name: str = ".lock") -> Iterator[
     """Holds `folder` for this process; the system lets go of it however the process ends.
 
     Raises:
-      UserError: another process holds it (its host and process id are named), or it cannot be made or locked.
+      UserError: another process holds it (its host and process id are named), it cannot be made or locked, or, at the end of a
+        block without an error, it was removed meanwhile.
     """
     folder = Path(folder)
     with contextlib.ExitStack() as stack:
@@ -367,3 +370,7 @@ def FolderLock(folder: str | os.PathLike[str], name: str = ".lock") -> Iterator[
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()
         yield
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(folder / name), os.fstat(file.fileno())):
+                return
+        raise UserError(f"{folder} was removed {GONE}")

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from tokenizers import Tokenizer as Backend
+from tokenizers import models
 
 from motif_jax.language.text_agent import Design
 from motif_jax.offline import agent_folder
@@ -15,6 +17,16 @@ from motif_jax.support.errors import UserError
 from tests import text_agents
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+def test_an_agent_that_was_moved_has_its_own_tokenizer_and_names_no_other_folder(tmp_path: Path) -> None:
+    made = Backend(models.WordLevel({"<unk>": 0, "hello": 1}, "<unk>"))
+    made.save(str(tmp_path / "tokenizer.json"))
+    run = text_agents.write(tmp_path / "run", task="visdial", options={"tokenizer": str(tmp_path)})
+    (tmp_path / "tokenizer.json").unlink()
+    moved = run.rename(tmp_path / "moved")
+    assert str(tmp_path) not in (moved / "agent" / "agent.json").read_text()
+    assert agent_folder.load(moved).options["tokenizer"] == str(moved / "agent")
 
 
 def test_heads_that_are_lost_or_another_agents_are_told(tmp_path: Path) -> None:

@@ -31,6 +31,14 @@ from tests.processes import REPOSITORY, wait_until
 PARAMS = {"dense": {"kernel": jnp.arange(6.0).reshape(2, 3)}, "bias": jnp.ones(3, jnp.bfloat16)}
 
 
+def test_a_folder_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path / "run" / "c") as checkpoints:
+        shutil.rmtree(tmp_path / "run")
+        with pytest.raises(UserError, match="was removed while it was in use"):
+            checkpoints.save(1, {"params": PARAMS})
+    assert not (tmp_path / "run").exists()
+
+
 def test_last_and_best_are_kept_and_restored_by_item(tmp_path: Path) -> None:
     optimizer = optax.chain(optax.clip_by_global_norm(4.0), optax.adam(1e-3)).init(PARAMS)
     with Checkpoints(tmp_path / "c", keep=2, keep_best="return") as checkpoints:

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -222,6 +223,20 @@ def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path) -> None:
     behind.__context__ = behind
     assert f"{tmp_path} cannot be written: No space left" in str(files.no_room(behind, tmp_path))
     assert files.no_room(PermissionError(errno.EACCES, "no"), tmp_path) is None
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_folder_that_is_removed_while_it_is_in_use_is_an_error_at_the_end(
+    tmp_path: Path, made_again: bool
+) -> None:
+    folder = tmp_path / "run"
+    lock = files.FolderLock(folder)
+    lock.__enter__()
+    shutil.rmtree(folder)
+    if made_again:
+        files.atomic_write_text(folder / "evaluation.json", "{}")
+    with pytest.raises(UserError, match=f"{folder} was removed while it was in use"):
+        lock.__exit__(None, None, None)
 
 
 # What opens a file to be written, given the file.
