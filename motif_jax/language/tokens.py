@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from tokenizers import Tokenizer as Backend
 
+from motif_jax.support import tokenizer_files
 from motif_jax.support.errors import UserError
 
 FILE = "tokenizer.json"
@@ -52,10 +53,7 @@ class Tokenizer:
             raise UserError(
                 f"{folder} has no {FILE}: save it with transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
             )
-        try:
-            backend = Backend.from_file(str(path))
-        except Exception as error:  # tokenizers raises plain Exception
-            raise UserError(f"{path} cannot be read: {error}") from None
+        backend = tokenizer_files.read(path)
         size = backend.get_vocab_size(with_added_tokens=True)
         if vocab_size is not None and size > vocab_size:
             raise UserError(
@@ -70,7 +68,10 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str], special: bool = True) -> list[list[int]]:
         """Tokens of each text; `special`: with those that the tokenizer puts round a text."""
-        return [found.ids for found in self._backend.encode_batch(list(texts), add_special_tokens=special)]
+        with tokenizer_files.working(self._source):
+            return [
+                found.ids for found in self._backend.encode_batch(list(texts), add_special_tokens=special)
+            ]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""

@@ -14,6 +14,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH
+from motif_jax.support import tokenizer_files
 from motif_jax.support.errors import UserError
 
 _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
@@ -77,10 +78,7 @@ def asked(number: int) -> str:
 def _backend(file: str, changed: int) -> Tokenizer:
     """One for all environments of a process: what it remembers of texts that it has read comes to 60 MB."""
     del changed  # a file that is another one now is read anew
-    made = Tokenizer.from_file(file)
-    made.no_padding()
-    made.no_truncation()
-    return made
+    return tokenizer_files.read(file)
 
 
 class PromptTokens:
@@ -93,7 +91,7 @@ class PromptTokens:
     """
 
     def __init__(self, file: str, most: int, special: bool = True) -> None:
-        self._backend = _backend(file, os.stat(file).st_mtime_ns)
+        self._backend, self._file = _backend(file, os.stat(file).st_mtime_ns), file
         self._most, self._special = most, special
 
     def write(self, prompt: str, out: np.ndarray) -> None:
@@ -102,7 +100,8 @@ class PromptTokens:
         Raises:
           UserError: they are more.
         """
-        tokens = self._backend.encode(prompt, add_special_tokens=self._special).ids
+        with tokenizer_files.working(self._file):
+            tokens = self._backend.encode(prompt, add_special_tokens=self._special).ids
         if len(tokens) > self._most:
             raise UserError(f"{TOO_LONG}{self._most}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}...")
         out[: len(tokens)] = tokens

@@ -11,6 +11,7 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from motif_jax.datasets.dialogues.items import DELIMITER_TEXTS, Delimiters
+from motif_jax.support import tokenizer_files
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
 
@@ -49,13 +50,7 @@ class FileTokenizer:
         place = Path(path) / FILE if path and os.path.isdir(path) else Path(path)
         if not path or not place.is_file():
             raise UserError(f"config.{key}='{path}': must be a folder with {FILE}, such as GPT-2's")
-        try:
-            backend = Backend.from_file(str(place))
-        except Exception as error:  # tokenizers raises plain Exception
-            raise UserError(f"config.{key}={path}: {place} cannot be read: {error}") from None
-        backend.no_padding()
-        backend.no_truncation()
-        self._backend = with_delimiters(backend, words)
+        self._backend, self._source = with_delimiters(tokenizer_files.read(place), words), str(place)
         self._backend.encode_special_tokens = True
         numbers: list[Any] = [self._backend.token_to_id(text) for text in DELIMITER_TEXTS]
         self.delimiters = Delimiters(*numbers)
@@ -67,7 +62,8 @@ class FileTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """See `TextTokenizer`."""
-        return self._backend.encode(text, add_special_tokens=False).ids
+        with tokenizer_files.working(self._source):
+            return self._backend.encode(text, add_special_tokens=False).ids
 
     def decode(self, tokens: list[int]) -> str:
         """See `TextTokenizer`."""

@@ -1,0 +1,40 @@
+"""A tokenizer.json that anybody may have written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from tokenizers import Tokenizer
+
+from motif_jax.support.errors import UserError
+
+
+def read(path: str | os.PathLike[str]) -> Tokenizer:
+    """Opens a tokenizer.json, without the padding and the truncation that it may ask for.
+
+    Raises:
+      UserError: it cannot be read.
+    """
+    try:
+        with working(str(path)):
+            backend = Tokenizer.from_file(str(path))
+    except UserError:
+        raise
+    except Exception as error:  # tokenizers raises plain Exception
+        raise UserError(f"{path} cannot be read: {error}") from None
+    backend.no_padding()
+    backend.no_truncation()
+    return backend
+
+
+@contextlib.contextmanager
+def working(source: str) -> Iterator[None]:
+    """Raises UserError where the tokenizer `source` panics in the block, as a regular expression does that backtracks without end."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of the compiled library, which does not export it
+            raise
+        raise UserError(f"{source} cannot be used: one of its regular expressions fails ({error})") from None
