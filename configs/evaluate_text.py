@@ -59,7 +59,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     if task in TASKS:
         config.task = task
     if task == "wordle":
-        config.decode.update({"kind": "greedy", "advantage_clip": 0.0})
+        config.decode.update({"kind": "greedy", "max_tokens": 6, "advantage_clip": 0.0})
     elif task == "visdial":
         config.decode.max_tokens = 40
     elif task == "reddit":

@@ -154,8 +154,14 @@ def load(
     """
     entry_points.trust(trust)
     entry_points.trust(entry_points.named(environment))
+    _refuse_text_agent(folder)
     lineup = lineups.open_lineup(lineups.of_folder(folder, str(checkpoint), environment, reward=False))
     return Agent(folder, lineup, seed)
+
+
+def _refuse_text_agent(folder: str | Path) -> None:
+    if any((Path(folder) / name).is_file() for name in ("agent.json", "agent/agent.json")):
+        raise UserError(f"{folder} is an agent of train_text: open it with motif_jax.text_agents.load")
 
 
 def play(
@@ -198,6 +204,7 @@ def play(
             raise UserError(f"{name}={number}: must be at least {least}")
     entry_points.trust(trust)
     entry_points.trust(entry_points.named(environment))
+    _refuse_text_agent(folder)
     lineup = lineups.open_lineup(lineups.of_folder(folder, str(checkpoint), environment, reward=False))
     if unknown := sorted(set(keep_fields) - set(lineup.spec.observation)):
         shown = ", ".join(sorted(lineup.spec.observation))

@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "motif_jax"
 # From the top of the house to its ground: a module imports from lines below its own, or its own package.
 ORDER = (
-    "launch stages agents wrappers benchmarks reports collecting playing online offline published devices language algorithms rewards networks "
+    "launch stages agents text_agents wrappers benchmarks reports collecting playing online offline published devices language algorithms rewards networks "
     "annotation actors envs datasets support"
 ).split()
 JAX_FREE = {"launch", "reports", "actors", "envs", "annotation", "datasets", "support"}

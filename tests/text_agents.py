@@ -44,5 +44,14 @@ def write(
     network = TextAgent(LanguageModel(config), design)
     params = jax.tree.map(np.asarray, _initialiser(config, design)(jax.random.key(seed)))
     folder.mkdir(parents=True, exist_ok=True)
-    agent_folder.write(folder / "agent", network, params, method, settings or {}, task, options, tokenizer)
+    agent_folder.write(
+        folder / "agent",
+        network,
+        params,
+        method,
+        {"longest_action": 6, **(settings or {})},
+        task,
+        options,
+        tokenizer,
+    )
     return folder

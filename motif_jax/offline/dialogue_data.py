@@ -297,12 +297,14 @@ class Data(NamedTuple):
       train, held_out: their batches.
       digests: of what was read.
       told: how much there is, for people.
+      longest_action: tokens of the longest action, `</a>` included; of a stream that of some dialogues drawn beforehand.
     """
 
     train: ListBatches | StreamBatches
     held_out: ListBatches | StreamBatches
     digests: dict[str, str]
     told: str
+    longest_action: int
 
 
 def open_data(
@@ -324,7 +326,8 @@ def open_data(
         if config.token_reward.file:
             files["token_reward"] = Path(config.token_reward.file)
         said |= {f"{FILE_OF}{name}": digests.of_file(path) for name, path in files.items()}
-        require_actions(config, tokenizer, stream.sample(seeds.rng(config.seed, "look"), 32), plan, "kind")
+        some = stream.sample(seeds.rng(config.seed, "look"), _LOOKED_AT)
+        require_actions(config, tokenizer, some, plan, "kind")
 
         def wanted(dialogue: Dialogue) -> bool:
             return cutoff is None or dialogue.total >= cutoff
@@ -336,7 +339,9 @@ def open_data(
             return StreamBatches(stream, tokenizer, reward, plan, config.batch_size, seed, rule)
 
         batches = (drawn(TRAIN, wanted if cutoff is not None else None), drawn(HELD_OUT, None))
-        return Data(*batches, said, f"a stream of {config.kind} of {config.task}"), options
+        actions = zip(some.texts, some.actions, strict=True)
+        longest = max(len(tokenizer.encode(str(text))) + 1 for text, action in actions if action)
+        return Data(*batches, said, f"a stream of {config.kind} of {config.task}", longest), options
     found = split_tokens(config, source, tokenizer, workdir / TOKENS, stopped)
     if found is None:
         return None
@@ -355,4 +360,4 @@ def open_data(
     )
     said |= {part: each.manifest["content"] for part, each in ((TRAIN, train), (HELD_OUT, held_out))}
     told = f"{len(chosen):,} dialogues to learn from, {held_out.num_items:,} held out"
-    return Data(*batches_of, said, told), source.options
+    return Data(*batches_of, said, told, token_columns.longest_action(train)), source.options

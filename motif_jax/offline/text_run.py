@@ -134,11 +134,13 @@ class TextRun:
       task: for the offline trainer.
       source: of its dialogues, with the options of a task that has all its files.
       told: how much there is to learn from, for people.
+      longest_action: see `Data`.
     """
 
     task: TextTraining
     source: Source
     told: str
+    longest_action: int
 
 
 def devices_of(config: ConfigDict, settings: ModelConfig) -> DataParallel:
@@ -201,7 +203,7 @@ def build(
         {**data.digests, **start.digests},
         config.data or f"the stream of {config.task}",
     )
-    return TextRun(training, source._replace(options=options), data.told)
+    return TextRun(training, source._replace(options=options), data.told, data.longest_action)
 
 
 def _with_candidates(
@@ -259,7 +261,7 @@ def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
     params = agent_start.whole(task.objective, found["params"], found.get("target", {}), task.shared() or {})
     source = run.source
     tokenizer = registry.make(source.task, source.options).tokenizer()
-    facts = method_facts(config, task.objective)
+    facts = {**method_facts(config, task.objective), "longest_action": run.longest_action}
     named: Mapping[str, Any] = {"trained": trained}
     agent_folder.write(
         target,

@@ -35,9 +35,33 @@ from motif_jax.support.files import parse_json
 DTYPES = ("float32", "bfloat16")
 
 
-def decoding_of(config: ConfigDict) -> Decoding:
-    """The way to write that `config.decode` says; UserError for a value that is not allowed."""
-    return Decoding(**config.decode.to_dict())
+# Method -> kind and width of decoding that it was published with.
+OF_METHOD = {"ilql_utterance": ("rerank", 4), "chai": ("rerank", 5)}
+
+
+def decoding_of(decode: Mapping[str, Any], about: Mapping[str, Any] | None) -> Decoding:
+    """How actions are written: the section `decode` of a config, completed by what the agent says of itself.
+
+    Args:
+      decode: kind, width and max_tokens may be None.
+      about: of `agent_folder.describe`; None without an agent, whose actions are written by a policy of the task.
+
+    Raises:
+      UserError: a value is not allowed, or the length of an action is not known.
+    """
+    if about is None:
+        return Decoding(**{key: value for key, value in decode.items() if value is not None})
+    kind, width = OF_METHOD.get(about["method"], ("sample", 1))
+    if decode["kind"] not in (None, kind):
+        kind, width = decode["kind"], 1
+    longest = about["settings"].get("longest_action")
+    if longest is None and decode["max_tokens"] is None:
+        raise UserError(
+            f"config.decode.max_tokens=None: {about['folder']} does not say how long the actions were that it learned from: "
+            "give a number of tokens"
+        )
+    own = {"kind": kind, "width": width, "max_tokens": longest}
+    return Decoding(**{**decode, **{key: own[key] for key in own if decode[key] is None}})
 
 
 def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
@@ -80,7 +104,6 @@ def _token_reward(config: ConfigDict) -> TokenReward:
 def check(config: ConfigDict) -> None:
     """Raises UserError for what `open_lineup` would refuse, as far as that is known without networks being read."""
     checks.choice(config, "dtype", DTYPES)
-    decoding = decoding_of(config)
     checks.require(
         bool(config.agent or config.policy),
         "agent",
@@ -88,6 +111,7 @@ def check(config: ConfigDict) -> None:
         "a run folder of train_text, or config.policy a policy of the task",
     )
     about = agent_folder.describe(config.agent, "agent") if config.agent else None
+    decoding = decoding_of(config.decode, None if config.policy else about)
     name, options = named_task(config, about)
     task = registry.make(name, options)
     task.check_episodes()
@@ -135,6 +159,7 @@ class TextLineup:
         row["token_return"] = dialogue.total + float(sum(self.token_reward(t).sum() for t in written))
         if said:
             facts = [action.facts for action in said if action.facts is not None]
+            row["actions_cut"] = sum(not self._ended(tokens) for tokens in written)
             row["tokens_said"] = int(sum(len(t) for t in written))
             row["divergence"] = float(sum(action.divergence for action in said))
             row["entropy"] = -float(sum(fact.steered.sum() for fact in facts))
@@ -146,6 +171,9 @@ class TextLineup:
             "terminal": dialogue.terminal,
         }
         return row
+
+    def _ended(self, tokens: np.ndarray) -> bool:
+        return bool(len(tokens)) and tokens[-1] == self.tokenizer.delimiters.action_end
 
     def _shown(self, tokens: np.ndarray, facts: Any) -> dict[str, Any]:
         def pieces(numbers: np.ndarray) -> list[str]:
@@ -180,7 +208,7 @@ def open_lineup(config: ConfigDict) -> TextLineup:
         assert about is not None
         saved = agent_folder.load(config.agent, task=task, dtype=config.dtype)
         speaker = speaker_of(saved)
-        decoding = decoding_of(config)
+        decoding = decoding_of(config.decode, about)
         speaker.check(decoding)
         if saved.network.design.q in ("utterance", "mean") and decoding.kind != "rerank":
             print(
@@ -192,7 +220,7 @@ def open_lineup(config: ConfigDict) -> TextLineup:
             "policy": str(config.agent),
             "method": saved.method,
             "digest": digests.of_tensors(json.dumps(about["design"], sort_keys=True), _flat(saved.params)),
-            "decode": config.decode.to_dict(),
+            "decode": dataclasses.asdict(decoding),
             "values": saved.network.design.q == "token",
         }
     return TextLineup(task, talker, plan, task.tokenizer(), _token_reward(config))

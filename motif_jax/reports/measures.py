@@ -60,6 +60,7 @@ MEASURES = (
         "log p - log pi of what was said, summed over an episode",
     ),
     Measure("entropy", "entropy", "nats", "-log p of what was said, summed over an episode"),
+    Measure("actions_cut", "actions cut", "actions", "actions that were cut at decode.max_tokens"),
     Measure("tokens_said", "tokens said", "tokens", "tokens of the agent's actions"),
     Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -132,4 +133,11 @@ def _write(
     atomic_write_json(workdir / evaluation_files.SUMMARY, summary)
     header, shown = measures.fit_width(cells, Console().width)
     Console().print(text_tables.terminal(header, shown, title, note))
+    cut = sum(row.get("actions_cut", 0) for row in rows)
+    if cut:
+        decode = plan["decode"]
+        print(
+            f"{cut / summary['steps']:.1%} of the actions were cut at config.decode.max_tokens={decode['max_tokens']}: give more",
+            file=sys.stderr,
+        )
     print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, {DIALOGUES}, table.md")

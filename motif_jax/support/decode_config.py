@@ -11,9 +11,12 @@ def defaults() -> ConfigDict:
     config = ConfigDict()
     # 'sample', 'greedy', 'beam' (of `width`), or 'rerank': of `batches` x `width` samples the best one (utterance ILQL and CHAI: by
     # the value of the whole action; else by the sums of its tokens' advantages and log-probabilities).
-    config.kind = "sample"
-    config.max_tokens = 6  # of an action
-    config.width = 1
+    # None: what the agent's method was published with: 'rerank' for utterance ILQL and CHAI, else 'sample'.
+    config.kind = placeholder(str)
+    config.max_tokens = placeholder(
+        int
+    )  # of an action; None: the longest of the data that the agent learned from
+    config.width = placeholder(int)  # None: 4 for utterance ILQL, 5 for CHAI, else 1
     config.batches = 1
     # Of the policy's logits, before they are steered.
     config.temperature = 1.0

@@ -33,6 +33,13 @@ def add(writer: TokensWriter, items: Iterable[TokenItem], returns: Iterable[floa
         writer.add(item.tokens, {"kinds": kinds, "rewards": rewards}, columns)
 
 
+def longest_action(dataset: TokensDataset) -> int:
+    """Tokens of the longest action in such a dataset, its `</a>` included; 0 without actions."""
+    acted = np.flatnonzero(np.asarray(dataset.token_columns["kinds"]))
+    ends = np.flatnonzero(np.asarray(dataset.token_columns["kinds"])[acted] == ACTION_END)
+    return int(np.diff(ends, prepend=-1).max(initial=0))
+
+
 def item_of(dataset: TokensDataset, index: int) -> TokenItem:
     """An item of such a dataset; its rewards are rounded to float32."""
     rows = slice(int(dataset.offsets[index]), int(dataset.offsets[index + 1]))

@@ -22,9 +22,11 @@ def test_ties_and_what_the_goal_asks_for_are_told_apart() -> None:
     found = outcomes.count_outcomes(ids, labels, 4)
     np.testing.assert_array_equal(found.tied, [True, True, True, False])
     np.testing.assert_array_equal(found.wanted, [3])
-    assert found.steps.sum() == ids.size and found.wins[3] == (labels < 2).sum()
+    assert found.steps.sum() == ids.size
+    assert found.wins[3] == (labels < 2).sum()
     said = outcomes.describe(found, ["", "It's a wall.", "You see here a key.", "You kill it!"])
-    assert "'You kill it!'" in said and "warning" not in said
+    assert "'You kill it!'" in said
+    assert "warning" not in said
 
 
 def test_a_goal_that_hardly_occurs_is_a_warning() -> None:
@@ -32,7 +34,9 @@ def test_a_goal_that_hardly_occurs_is_a_warning() -> None:
     common = np.concatenate([ids] + [np.zeros_like(ids)] * 50)
     found = outcomes.count_outcomes(common, np.concatenate([labels] + [np.full_like(labels, 2)] * 50), 4)
     assert "warning: the goal occurs on fewer than 0.1%" in outcomes.describe(found, ["", "a", "b", "c"])
-    assert "no text wins" in outcomes.describe(outcomes.count_outcomes(ids, np.full(len(ids), 2), 4), [""] * 4)
+    assert "no text wins" in outcomes.describe(
+        outcomes.count_outcomes(ids, np.full(len(ids), 2), 4), [""] * 4
+    )
 
 
 def test_the_advised_threshold_lies_above_the_ties_and_pays_the_goal_alone() -> None:
@@ -41,9 +45,12 @@ def test_the_advised_threshold_lies_above_the_ties_and_pays_the_goal_alone() -> 
     normalised = np.array([-0.1, 0.2, 0.15, 9.0])
     empty = np.array([True, False, False, False])
     advice = threshold.advise(normalised, found.steps, found.tied, empty, np.array([0.175, 0.5]))
-    assert advice["lump_edge"] == 0.2 and 0.2 < advice["threshold"] < 0.3
+    assert advice["lump_edge"] == 0.2
+    assert 0.2 < advice["threshold"] < 0.3
     assert advice["paid_share"] == pytest.approx(found.steps[3] / ids.size)
-    assert advice["paid_shares"] == pytest.approx([found.steps[[1, 3]].sum() / ids.size, found.steps[3] / ids.size])
+    assert advice["paid_shares"] == pytest.approx(
+        [found.steps[[1, 3]].sum() / ids.size, found.steps[3] / ids.size]
+    )
     statistics = {"quantile_levels": [0.5, 0.75], "quantiles": [0.175, 0.5], "advice": advice}
     assert "warning" in threshold.describe(statistics, 0.5)
     assert "warning" not in threshold.describe(statistics, 0.75)

@@ -1,0 +1,223 @@
+"""An agent that was trained on dialogues, in Python: it speaks, values what was said, and ranks what could be said.
+
+from motif_jax import text_agents
+
+agent = text_agents.load("runs/ilql")
+dialogue = [{"role": "user", "content": "My parcel has not come."}]
+answer = agent.say(dialogue, seed=1)
+agent.rank(dialogue, [answer, "Which one?"])
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.offline import agent_folder
+from motif_jax.playing import text_lineups, text_values
+from motif_jax.playing.text_games import AgentTalker
+from motif_jax.support import decode_config, run_folder
+from motif_jax.support.errors import UserError
+
+AGENT, OTHER = "assistant", "user"
+
+
+class TokenValues(NamedTuple):
+    """Numbers of the A tokens of the agent's actions in a dialogue, `</a>` included.
+
+    Attributes:
+      tokens: the text of each, [A].
+      action: int32 [A], which action each belongs to, from 0.
+      q: float32 [A], the smaller target Q.
+      v: float32 [A], V of the state before the token.
+      advantage: float32 [A], q - v.
+      log_prob: float32 [A], the policy's, in nats.
+    """
+
+    tokens: tuple[str, ...]
+    action: np.ndarray
+    q: np.ndarray
+    v: np.ndarray
+    advantage: np.ndarray
+    log_prob: np.ndarray
+
+
+class Ranked(NamedTuple):
+    """A candidate with the sums of its tokens' advantages and log-probabilities."""
+
+    text: str
+    advantage: float
+    log_prob: float
+
+
+class TextAgent:
+    """An agent of `train_text`. Made by `load`.
+
+    Attributes:
+      folder: of the agent.
+      method: it was trained with, 'ilql' say.
+      task: what it speaks about.
+      decoding: how it speaks unless it is asked for something else.
+    """
+
+    def __init__(self, saved: agent_folder.SavedAgent, decode: Mapping[str, Any]) -> None:
+        self.folder, self.method, self.task = saved.folder, saved.method, saved.task
+        self.decoding = text_lineups.decoding_of(decode, saved.about)
+        self._saved, self._decode = saved, decode
+        self._speaker = text_lineups.speaker_of(saved)
+        self._speaker.check(self.decoding)
+        self._talkers: dict[bool, AgentTalker] = {}
+
+    def __repr__(self) -> str:
+        return f"TextAgent({str(self.folder)!r}, method={self.method!r}, task={self._saved.task_name!r})"
+
+    def say(self, dialogue: Any, *, seed: int = 0, greedy: bool = False) -> str:
+        """What the agent says next.
+
+        Args:
+          dialogue: so far: a `Dialogue`; messages `{"role": "user" or "assistant", "content": text}`; or pairs
+            (text, whether the agent said it). Empty where the agent begins.
+          seed: of the draws; equal seeds say the same.
+          greedy: the most likely token each time.
+
+        Raises:
+          UserError: the dialogue cannot be read, or has characters that the agent has no tokens for.
+        """
+        observation = _Observation(self._checked(dialogue))
+        if greedy not in self._talkers:
+            decode = {**self._decode, "kind": "greedy", "width": 1, "batches": 1} if greedy else self._decode
+            decoding = text_lineups.decoding_of(decode, self._saved.about)
+            self._talkers[greedy] = AgentTalker(
+                self._speaker, self._saved.params, self._saved.tokenizer, decoding, 0
+            )
+        talker = self._talkers[greedy]
+        talker.begin([seed % (1 << 31)])
+        return talker.act([observation], [0])[0].text
+
+    def values(self, dialogue: Any) -> TokenValues:
+        """Q, V, advantage and log-probability of each token that the agent's side said; `dialogue` as of `say`.
+
+        Raises:
+          UserError: the agent has no values of tokens, or the dialogue does not fit it.
+        """
+        return self._values([self._checked(dialogue)])[0]
+
+    def rank(self, dialogue: Any, candidates: Sequence[str]) -> list[Ranked]:
+        """The candidates for the agent's next action, the one with the greatest summed advantage first; arguments as of `say`."""
+        if not candidates:
+            return []
+        begun = self._checked(dialogue)
+        ends = [
+            begun._replace(texts=(*begun.texts, text), rewards=(*begun.rewards, 0.0)) for text in candidates
+        ]
+        last = sum(reward is not None for reward in begun.rewards)
+        ranked = []
+        for text, found in zip(candidates, self._values([self._checked(end) for end in ends]), strict=True):
+            own = found.action == last
+            ranked.append(Ranked(text, float(found.advantage[own].sum()), float(found.log_prob[own].sum())))
+        return sorted(ranked, key=lambda each: -each.advantage)
+
+    def _checked(self, dialogue: Any) -> Dialogue:
+        found = as_dialogue(dialogue)
+        text_values.require_fit(self._saved.network, self._saved.tokenizer, Dialogues.of([found]), "dialogue")
+        return found
+
+    def _values(self, dialogues: Sequence[Dialogue]) -> list[TokenValues]:
+        saved, design = self._saved, self._saved.network.design
+        if design.q != "token" or not design.v:
+            raise UserError(f"{self.folder}: method {self.method} has no values of tokens")
+        bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
+        valued = text_values.values_of(
+            saved.network, saved.params, saved.tokenizer, Dialogues.of(dialogues), *bounds
+        )
+        return [self._token_values(each) for each in valued]
+
+    def _token_values(self, valued: text_values.ValuedDialogue) -> TokenValues:
+        numbers, item = valued.values, valued.item
+        tokens = item.tokens[item.action_indices + 1].tolist()
+        action = np.zeros(len(tokens), np.int32)
+        for number, span in enumerate(valued.spans):
+            action[span] = number
+        return TokenValues(
+            tuple(self._saved.tokenizer.decode([token]) for token in tokens),
+            action,
+            numbers.target_q,
+            numbers.v,
+            numbers.target_q - numbers.v,
+            numbers.log_probs,
+        )
+
+
+class _Observation:
+    """A dialogue as an agent of a task sees it."""
+
+    def __init__(self, dialogue: Dialogue) -> None:
+        self._dialogue = dialogue
+
+    def to_sequence(self) -> Dialogue:
+        return self._dialogue
+
+
+def as_dialogue(given: Any) -> Dialogue:
+    """A dialogue of what `TextAgent.say` takes.
+
+    Raises:
+      UserError: it is none of these.
+    """
+    if isinstance(given, Dialogue):
+        return given
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise UserError(f"{_shown(given)} is no dialogue: {_ALLOWED}")
+    texts, rewards = [], []
+    for part in given:
+        if isinstance(part, Mapping) and part.get("role") in (AGENT, OTHER, "system"):
+            text, own = part.get("content"), part["role"] == AGENT
+        elif isinstance(part, Sequence) and not isinstance(part, str) and len(part) == 2:
+            text, own = part[0], bool(part[1])
+        else:
+            raise UserError(f"{_shown(part)} is no utterance: {_ALLOWED}")
+        if not isinstance(text, str):
+            raise UserError(f"{_shown(part)} has no text: {_ALLOWED}")
+        texts.append(text)
+        rewards.append(0.0 if own else None)
+    return Dialogue(tuple(texts), tuple(rewards), False)
+
+
+_ALLOWED = (
+    'a list of messages {"role": "user", "assistant" or "system", "content": text}, a list of pairs (text, whether the agent '
+    "said it), or a motif_jax Dialogue"
+)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def load(folder: str | Path, decode: Mapping[str, Any] | None = None, dtype: str = "float32") -> TextAgent:
+    """Reads an agent.
+
+    Args:
+      folder: run folder of `train_text` or `import_ilql`, or its agent/.
+      decode: keys of `config.decode` (docs/ilql.md) over the method's own, such as {"advantage_weight": 4.0}.
+      dtype: of the computation, 'float32' or 'bfloat16'.
+
+    Raises:
+      UserError: there is no agent, a file is damaged, or a key or value is not allowed.
+    """
+    if dtype not in text_lineups.DTYPES:
+        raise UserError(f"dtype={dtype}: must be one of {', '.join(text_lineups.DTYPES)}")
+    section = decode_config.defaults().to_dict()
+    if unknown := sorted(set(decode or {}) - set(section)):
+        raise UserError(f"decode: has no {', '.join(unknown)}; its keys are {', '.join(section)}")
+    if (Path(folder) / "config.json").is_file() and run_folder.read_config(folder).get(
+        "stage"
+    ) == "train_agent":
+        raise UserError(f"{folder} is an agent of train_agent: open it with motif_jax.agents.load")
+    saved = agent_folder.load(folder, dtype=dtype)
+    return TextAgent(saved, {**section, **(decode or {})})

@@ -1,0 +1,85 @@
+"""Agents of dialogues in Python: they say what evaluations say, value tokens, and rank candidates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax import agents, text_agents
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.language.text_agent import Design
+from motif_jax.offline import agent_folder
+from motif_jax.playing import text_lineups
+from motif_jax.support import decode_config
+from motif_jax.support.errors import UserError
+from tests import text_agents as tiny
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+COLOURS = "<y><b><g><y><b>"
+MESSAGES = [{"role": "assistant", "content": "crane"}, {"role": "user", "content": COLOURS}]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write(tmp_path_factory.mktemp("agents") / "ilql")
+
+
+def test_equal_seeds_say_the_same_whatever_form_the_dialogue_has(run: Path) -> None:
+    agent = text_agents.load(run)
+    said = [agent.say(MESSAGES, seed=seed) for seed in (1, 2, 3, 1)]
+    assert said[0] == said[3]
+    assert len(set(said)) > 1
+    assert agent.say([("crane", True), (COLOURS, False)], seed=1) == said[0]
+    assert agent.say(Dialogue(("crane", COLOURS), (-1.0, None), False), seed=1) == said[0]
+    assert agent.say([], greedy=True, seed=1) == agent.say([], greedy=True, seed=2)
+    assert "ilql" in repr(agent)
+
+
+def test_values_are_those_of_each_token_and_candidates_are_ranked_by_them(run: Path) -> None:
+    agent = text_agents.load(run)
+    found = agent.values([*MESSAGES, {"role": "assistant", "content": "lodge"}])
+    assert "".join(found.tokens) == "crane</a>lodge</a>"
+    np.testing.assert_array_equal(found.action, np.repeat([0, 1], 6))
+    np.testing.assert_array_equal(found.advantage, found.q - found.v)
+    assert (found.log_prob < 0).all()
+    ranked = agent.rank(MESSAGES, ["lodge", "crane", "pulse"])
+    assert [each.advantage for each in ranked] == sorted((each.advantage for each in ranked), reverse=True)
+    lodge = next(each for each in ranked if each.text == "lodge")
+    assert lodge.advantage == pytest.approx(found.advantage[6:].sum(), rel=1e-5)
+
+
+def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
+    agent = text_agents.load(run)
+    with pytest.raises(UserError, match="dialogue 0 does not fit the agent's tokens"):
+        agent.say([("CRANE", True)])
+    with pytest.raises(UserError, match="is no dialogue: a list of messages"):
+        agent.say("crane")
+    with pytest.raises(UserError, match="no utterance"):
+        agent.say([{"role": "narrator", "content": "x"}])
+    with pytest.raises(UserError, match=r"decode: has no max_token; its keys are .*max_tokens"):
+        text_agents.load(run, decode={"max_token": 3})
+    plain = text_agents.load(tiny.write(tmp_path / "bc", Design(q="none", v=False), "bc"))
+    with pytest.raises(UserError, match="method bc has no values of tokens"):
+        plain.values(MESSAGES)
+    with pytest.raises(UserError, match=r"motif_jax\.text_agents\.load"):
+        agents.load(run)
+
+
+def test_actions_are_as_long_as_those_of_the_data_and_methods_decode_as_published(tmp_path: Path) -> None:
+    decode = decode_config.defaults()
+
+    def about(method: str, **settings: int) -> dict:
+        return {"method": method, "settings": settings, "folder": "runs/x"}
+
+    assert text_lineups.decoding_of(decode, about("ilql", longest_action=17)).max_tokens == 17
+    assert text_lineups.decoding_of(decode, about("chai", longest_action=17)).kind == "rerank"
+    assert text_lineups.decoding_of(decode, about("ilql_utterance", longest_action=17)).width == 4
+    decode.kind = "greedy"
+    assert text_lineups.decoding_of(decode, about("ilql_utterance", longest_action=17)).width == 1
+    with pytest.raises(UserError, match=r"decode\.max_tokens=None: runs/x does not say how long"):
+        text_lineups.decoding_of(decode, about("ilql"))
+    written = agent_folder.describe(tiny.write(tmp_path / "run"), "agent")
+    assert written["settings"]["longest_action"] == 6
