@@ -39,6 +39,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.task = placeholder(str)  # None: the agent's; a text task or module:Class (docs/ilql.md)
     # Of the task as JSON, {"num_words": 100}; over those that the agent was trained with.
     config.options = ""
+    # Recorded dialogues to look at in place of playing (.jsonl, .parquet or a folder with one); None: of an agent of the task `dialogues`
+    # without an environment those that its training held out.
+    config.data = placeholder(str)
     # Address of the server that the task talks with, such as http://127.0.0.1:5000; over that of the options, and another may go on.
     config.url = placeholder(str)
     config.episodes = 1024

@@ -4,10 +4,13 @@
 
 Out come tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and agent/, which evaluate_text, rank_text and play_text open.
 Without --config.data dialogues are drawn from the task while it trains. Stopped at any moment and started again with the same command
-it goes on, to the same parameters.
+it goes on, to the same parameters. Of your own dialogues, with your own model (docs/tutorials/my_dialogues.md):
 
-Variants: TASK_METHOD, TASK_METHOD_faithful (the published numbers and quirks), smoke (a minute).
-  TASK    wordle, visdial, reddit, or any of the package; one from outside the package: --config.task=module:Class
+    python -m motif_jax.launch --config=configs/train_text.py:ilql --workdir=runs/ilql --config.task=dialogues \\
+        --config.data=FILE.jsonl --config.network.checkpoint=GPT2_FOLDER
+
+Variants: METHOD, TASK_METHOD, TASK_METHOD_faithful (the published numbers and quirks), smoke (a minute).
+  TASK    wordle, visdial, dialogues (of your own), or any of the package; one from outside the package: --config.task=module:Class
   METHOD  bc, bc_top, ilql, sarsa, awac, ilql_utterance, cql, psi, bcq, g, chai, dt
 """
 
@@ -25,7 +28,8 @@ from motif_jax.support.config import all_compat_on, compat, unknown_variant
 TASKS = registry.names()
 METHODS = "bc bc_top ilql sarsa awac ilql_utterance cql psi bcq g chai dt".split()
 _NAMES = {f"{task}_{method}": (task, method) for task in TASKS for method in METHODS}
-VARIANTS = ("", "smoke", *_NAMES, *(f"{name}_faithful" for name in _NAMES))
+# Of a method alone: for dialogues of one's own, and tasks from outside the package.
+VARIANTS = ("", "smoke", *METHODS, *_NAMES, *(f"{name}_faithful" for name in _NAMES))
 SWITCHES = (
     "ilql_policy_loss_norm ilql_utterance_int_reward ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero "
     "ilql_target_dropout chai_scores"
@@ -113,7 +117,7 @@ def _base() -> ConfigDict:
     config.options = (
         ""  # of the task, as JSON: {"num_words": 100}; those of data that collect_text drew are known
     )
-    # A folder of collect_text, or a file of dialogues (.parquet); None: drawn from the task, `kind` by `policy` as collect_text does.
+    # A file of dialogues (.jsonl, .parquet) or a folder with one, such as collect_text makes; None: drawn from the task, `kind` by `policy` as collect_text does.
     config.data = placeholder(str)
     config.kind = "games"
     config.policy = "mixture(0.5, optimal, repeat(optimal))"
@@ -252,7 +256,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         return config
     if variant not in VARIANTS:
         raise unknown_variant(variant, VARIANTS)
-    task, name = _NAMES[variant.removesuffix("_faithful")]
+    task, name = (config.task, variant) if variant in METHODS else _NAMES[variant.removesuffix("_faithful")]
     config.task, config.method.name = task, name
     of_task = dict(OF_TASK.get(task, {}))
     cql = of_task.pop("loss.cql", 1e-4)

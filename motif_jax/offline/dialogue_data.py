@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.dialogues import parquet, token_columns, token_rewards
+from motif_jax.datasets.dialogues import files, token_columns, token_rewards
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
 from motif_jax.datasets.dialogues.token_rewards import TokenReward
@@ -21,6 +21,7 @@ from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
+from motif_jax.language.text import fetch
 from motif_jax.offline import agent_folder
 from motif_jax.offline.agent_folder import TOKENIZER, vocabulary_digest
 from motif_jax.offline.dialogue_batches import Layout, ListBatches, StreamBatches
@@ -33,7 +34,9 @@ from motif_jax.support.files import parse_json, read_json
 from motif_jax.support.progress import Progress
 
 TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
-_DIALOGUES, _META = "dialogues.parquet", "dialogues.json"
+_META = "dialogues.json"
+# The task of dialogues of one's own.
+RECORDED = "dialogues"
 # Dialogues that are tokenised between two looks at the clock, and after how many such parts they are safe.
 _TOGETHER, _SAVED_EVERY = 1024, 16
 # Dialogues that are looked at before any is tokenised to stay.
@@ -63,8 +66,8 @@ def source_of(config: ConfigDict) -> Source:
     Raises:
       UserError: a file is not there, data of another task or with a damaged description, or options that are no JSON object.
     """
-    path = _file(config.data, "data") if config.data else None
-    held_out = _file(config.held_out.data, "held_out.data") if config.held_out.data else None
+    path = files.find(config.data, "data") if config.data else None
+    held_out = files.find(config.held_out.data, "held_out.data") if config.held_out.data else None
     if held_out is not None and path is None:
         raise UserError(
             f"config.held_out.data={config.held_out.data}: must be None without config.data, the stream gives them"
@@ -95,8 +98,18 @@ def source_of(config: ConfigDict) -> Source:
             ) from None
         if (path.parent / TOKENIZER).is_file() and not found.get("tokenizer", ""):
             found = {**found, "tokenizer": str(path.parent)}
+    if config.task == RECORDED:
+        found = {**found, **_recorded(config, path)}
     options = registry.overlaid(config.task, {**found, **_spoken(config)}, own)
     return Source(config.task, options, path, held_out)
+
+
+def _recorded(config: ConfigDict, path: Path | None) -> dict[str, Any]:
+    """Options of the task `dialogues`: its file, and the tokens of the model that it begins with."""
+    found = {} if path is None else {"data": str(path)}
+    if config.network.checkpoint:
+        found["tokenizer"] = str(fetch(config.network.checkpoint, "network.checkpoint"))
+    return found
 
 
 def _spoken(config: ConfigDict) -> dict[str, Any]:
@@ -107,17 +120,6 @@ def _spoken(config: ConfigDict) -> dict[str, Any]:
             if (place / TOKENIZER).is_file():
                 return {"tokenizer": str(place)}
     return {}
-
-
-def _file(value: str, key: str) -> Path:
-    path = Path(value)
-    if path.is_dir():
-        path = path / _DIALOGUES
-    if not path.is_file():
-        raise UserError(
-            f"config.{key}={value}: must be a folder of collect_text, or a file of dialogues (.parquet)"
-        )
-    return path
 
 
 def token_reward_of(config: ConfigDict) -> TokenReward:
@@ -169,8 +171,8 @@ def _write(
         "seed": config.seed,
         "token_reward": config.token_reward.to_dict(),
     }
-    dialogues = parquet.read(source.path)
-    others = parquet.read(source.held_out) if source.held_out else None
+    dialogues = files.read(source.path)
+    others = files.read(source.held_out) if source.held_out else None
     held = (
         _held(dialogues, config.held_out.share, config.seed)
         if others is None
@@ -263,6 +265,33 @@ def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
     return kept
 
 
+def said_in(folder: Path, tokenizer: TextTokenizer, count: int) -> Dialogues:
+    """The first dialogues of a tokenised part of a run, as text; tokens' own rewards are part of their actions'."""
+    dataset, marks = TokensDataset(folder), tokenizer.delimiters
+    ends = (marks.state_end, marks.action_end)
+    found = []
+    for index in range(min(count, dataset.num_items)):
+        item = token_columns.item_of(dataset, index)
+        tokens, paid = item.tokens.tolist(), iter(item.utterance_rewards.tolist())
+        texts: list[str] = []
+        rewards: list[float | None] = []
+        start = 1
+        for place in (place for place, token in enumerate(tokens) if place and token in ends):
+            texts.append(tokenizer.decode(tokens[start:place]))
+            rewards.append(next(paid) if tokens[place] == marks.action_end else None)
+            start = place + 1
+        found.append(Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1])))
+    return Dialogues.of(found)
+
+
+def require_turns(config: ConfigDict, dialogues: Dialogues, key: str = "data") -> None:
+    """Raises UserError where dialogues, of the config's `key`, have no action."""
+    if not dialogues.actions.any():
+        raise UserError(
+            f"config.{key}={checks.dotted(config, key)}: must have actions, utterances with a reward: there is none to learn from"
+        )
+
+
 def require_actions(
     config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, plan: Layout, key: str = "data"
 ) -> None:
@@ -272,10 +301,7 @@ def require_actions(
       UserError: dialogues, of the config's `key`, have no tokens of the task, or there is no action, or none before the layout cuts them off.
     """
     acting, reward = np.flatnonzero(dialogues.turns())[:_LOOKED_AT], token_reward_of(config)
-    if not len(acting):
-        raise UserError(
-            f"config.{key}={checks.dotted(config, key)}: must have actions, utterances with a reward: there is none to learn from"
-        )
+    require_turns(config, dialogues, key)
     items = [_tokenised(dialogues[int(i)], tokenizer, reward, int(i), key) for i in acting]
     actions = "utterance_action_indices" if plan.by_utterance else "action_indices"
     if any(len(getattr(plan.cut(item), actions)) for item in items):
@@ -322,10 +348,10 @@ def open_data(
         options = task.prepare(config.kind, config.policy, workdir)
         task = source.attach(registry.make(source.task, options))
         stream, cutoff = task.stream(config.kind, config.policy), config.filter.cutoff
-        files = task.files()
+        named = task.files()
         if config.token_reward.file:
-            files["token_reward"] = Path(config.token_reward.file)
-        said |= {f"{FILE_OF}{name}": digests.of_file(path) for name, path in files.items()}
+            named["token_reward"] = Path(config.token_reward.file)
+        said |= {f"{FILE_OF}{name}": digests.of_file(path) for name, path in named.items()}
         some = stream.sample(seeds.rng(config.seed, "look"), _LOOKED_AT)
         require_actions(config, tokenizer, some, plan, "kind")
 

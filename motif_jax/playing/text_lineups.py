@@ -216,14 +216,18 @@ def open_lineup(config: ConfigDict) -> TextLineup:
                 flush=True,
             )
         talker = AgentTalker(speaker, saved.params, task.tokenizer(), decoding, config.seed)
-        plan |= {
-            "policy": str(config.agent),
-            "method": saved.method,
-            "digest": digests.of_tensors(json.dumps(about["design"], sort_keys=True), _flat(saved.params)),
-            "decode": dataclasses.asdict(decoding),
-            "values": saved.network.design.q == "token",
-        }
+        plan |= {**agent_plan(config, saved), "decode": dataclasses.asdict(decoding)}
     return TextLineup(task, talker, plan, task.tokenizer(), _token_reward(config))
+
+
+def agent_plan(config: ConfigDict, saved: agent_folder.SavedAgent) -> dict[str, Any]:
+    """What an evaluation says of its agent."""
+    return {
+        "policy": str(config.agent),
+        "method": saved.method,
+        "digest": digests.of_tensors(json.dumps(saved.about["design"], sort_keys=True), _flat(saved.params)),
+        "values": saved.network.design.q == "token",
+    }
 
 
 def speaker_of(saved: agent_folder.SavedAgent) -> AgentSpeaker:

@@ -25,6 +25,8 @@ _BATCH = 64
 class ActionValues(NamedTuple):
     """Numbers of the tokens of a dialogue's actions, float32 [A] each, in their order (on the device [B, T]).
 
+    Of an agent without values of tokens, all but `log_probs` are None.
+
     Attributes:
       q: the smaller online Q of each token.
       target_q: the smaller target Q, clipped where training clips it.
@@ -68,9 +70,10 @@ def _look(
     def of(values: jax.Array) -> jax.Array:
         return jnp.take_along_axis(values, after[..., None], axis=-1)[..., 0]
 
-    qs = functools.reduce(jnp.minimum, found.qs)
     logs = jax.nn.log_softmax(found.logits)
-    assert found.values is not None
+    if network.design.q != "token" or found.values is None:
+        return ActionValues(None, None, None, of(logs))
+    qs = functools.reduce(jnp.minimum, found.qs)
     assert found.target_q is not None
     return ActionValues(of(qs), clipped(of(found.target_q), q_min, q_max), found.values, of(logs))
 
@@ -103,7 +106,7 @@ def values_of(
     q_min: float | None = None,
     q_max: float | None = None,
 ) -> Iterator[ValuedDialogue]:
-    """Runs dialogues through an agent whose tokens have values.
+    """Runs dialogues through an agent.
 
     Args:
       network, params: the agent.

@@ -60,6 +60,12 @@ MEASURES = (
         "log p - log pi of what was said, summed over an episode",
     ),
     Measure("entropy", "entropy", "nats", "-log p of what was said, summed over an episode"),
+    Measure(
+        "policy_loss", "policy loss", "nats", "-log pi of a token of the agent's side, mean over a dialogue"
+    ),
+    Measure("q", "Q", "reward", "the smaller online Q of a token, mean over a dialogue"),
+    Measure("v", "V", "reward", "V before a token, mean over a dialogue"),
+    Measure("advantage", "advantage", "reward", "target Q - V of a token, mean over a dialogue"),
     Measure("actions_cut", "actions cut", "actions", "actions that were cut at decode.max_tokens"),
     Measure("tokens_said", "tokens said", "tokens", "tokens of the agent's actions"),
     Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),

@@ -30,7 +30,7 @@ def options_of(config: ConfigDict) -> dict[str, Any]:
     Raises:
       UserError: `options` is no JSON object, or is given where the task has a section.
     """
-    if config.task in registry.names():
+    if config.task in config:  # a section of its own
         checks.require(
             not config.options, "options", config.options, f"empty: options are below config.{config.task}"
         )
@@ -70,7 +70,7 @@ def _with_options(config: ConfigDict, options: dict[str, Any]) -> dict[str, Any]
     """What decided the data, with the options that name the files that were made for it: `registry.options_of` gives the task back."""
     plain = run_folder.as_plain(config)
     found = {key: plain[key] for key in IDENTITY}
-    if config.task in registry.names():
+    if config.task in config:  # a section of its own
         return {**found, config.task: options}
     return {**found, "options": json.dumps(options)}
 

@@ -21,14 +21,14 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import FolderLock, atomic_write_json, atomic_write_text, read_json
 from motif_jax.support.progress import Progress
 
-IDENTITY = "seed agent policy task options decode token_reward show dtype".split()
+IDENTITY = "seed agent policy task options data decode token_reward show dtype".split()
 FAILED = "failed_requests"
 PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "eval_log.pkl"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
-    from motif_jax.playing import text_lineups
+    from motif_jax.playing import recorded_texts, text_lineups
 
     run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
     for key in ("episodes", "lanes", "threads", "resamples"):
@@ -36,7 +36,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.positive(config, "show", allow_zero=True)
     good = isinstance(config.confidence, float) and 0 < config.confidence < 1
     checks.require(good, "confidence", config.confidence, "a number between 0 and 1, neither of them")
-    text_lineups.check(config)
+    if recorded_texts.wanted(config):
+        recorded_texts.check(config)
+    else:
+        text_lineups.check(config)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -48,7 +51,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             rows = sorted(
                 (row for row in journal.rows if row["index"] < config.episodes), key=lambda row: row["index"]
             )
-        if len(rows) < config.episodes:
+        if len(rows) < plan.get("dialogues", config.episodes):
             return interruption.EXIT_CODE
         _write(config, workdir, plan, rows)
         return None
@@ -57,8 +60,10 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 def _play(
     config: ConfigDict, workdir: Path, journal: evaluation_files.Journal, stop: interruption.Interruption
 ) -> dict[str, Any]:
-    from motif_jax.playing import text_games, text_lineups
+    from motif_jax.playing import recorded_texts, text_games, text_lineups
 
+    if recorded_texts.wanted(config):
+        return _look(config, workdir, journal)
     lineup = text_lineups.open_lineup(config)
     _pin(workdir, lineup.plan)
     there = journal.done
@@ -83,6 +88,32 @@ def _play(
     return lineup.plan
 
 
+def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) -> dict[str, Any]:
+    """Looks at recorded dialogues, as many as there are and `config.episodes` at most."""
+    from motif_jax.offline import agent_folder
+    from motif_jax.playing import recorded_texts, text_lineups
+
+    saved = agent_folder.load(config.agent, dtype=config.dtype)
+    dialogues = recorded_texts.dialogues_of(config, saved)
+    plan = {
+        "environment": saved.task_name,
+        "options": dict(saved.options),
+        "seed": config.seed,
+        **text_lineups.agent_plan(config, saved),
+        "decode": None,
+        "data": config.data or "held out by the training",
+        "dialogues": len(dialogues),
+    }
+    _pin(workdir, plan)
+    done = journal.done
+    missing = [index for index in range(len(dialogues)) if index not in done]
+    with Progress(len(dialogues), "dialogues", f"look at {config.agent}", len(done)) as progress:
+        for number, row in enumerate(recorded_texts.rows(saved, dialogues, missing, config.show), start=1):
+            journal.append({**row, "session": journal.session, "session_seconds": 0.0})
+            progress.update(len(done) + number)
+    return plan
+
+
 def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
     """An evaluation goes on with the agent that it began with."""
     path = workdir / PLAN
@@ -98,6 +129,8 @@ def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
 def _write(
     config: ConfigDict, workdir: Path, plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> None:
+    from motif_jax.playing import recorded_texts
+
     summaries = measures.summarise_rows(rows, config.resamples, config.confidence)
     rate, seconds = evaluation_files.speed(rows)
     summary = {
@@ -111,6 +144,8 @@ def _write(
         "intervals": f"percentile bootstrap over episodes, {config.resamples} resamples; success rate: Wilson",
         "measures": {key: value.as_dict() for key, value in summaries.items()},
     }
+    if (ranked := recorded_texts.ranking(rows)) and plan.get("data"):
+        summary["ranking"] = ranked
     dialogues = Dialogues.of(text_games_page.dialogue_of(row) for row in rows)
     parquet.write(workdir / DIALOGUES, [dialogues], {"origin": "motif_jax evaluate_text", "plan": dict(plan)})
     plain = [{k: v for k, v in row.items() if k not in ("dialogue", "tokens", FAILED)} for row in rows]

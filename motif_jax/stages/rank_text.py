@@ -8,7 +8,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.dialogues import parquet
+from motif_jax.datasets.dialogues import files
 from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.reports import ranks_page
 from motif_jax.support import config as checks
@@ -17,7 +17,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text
 from motif_jax.support.progress import Progress
 
-FILE, PAGE, DIALOGUES = "ranks.json", "ranks.html", "dialogues.parquet"
+FILE, PAGE = "ranks.json", "ranks.html"
 
 
 def _agents(config: ConfigDict) -> list[str]:
@@ -25,11 +25,8 @@ def _agents(config: ConfigDict) -> list[str]:
 
 
 def _path(config: ConfigDict) -> Path:
-    checks.require(bool(config.data), "data", config.data, "a folder of collect_text, or a .parquet file")
-    given = Path(config.data)
-    path = given / DIALOGUES if given.is_dir() else given
-    checks.require(path.is_file(), "data", config.data, "a folder of collect_text, or a .parquet file")
-    return path
+    checks.require(bool(config.data), "data", config.data, "a file of dialogues, or a folder of collect_text")
+    return files.find(config.data, "data")
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -53,7 +50,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
             )
     if len({about["vocabulary"] for about in abouts}) > 1:
         raise UserError(f"config.agents={config.agents}: must be of one vocabulary")
-    dialogues = _first(parquet.read(_path(config)), config.dialogues)
+    dialogues = _first(files.read(_path(config)), config.dialogues)
     for about in abouts:
         tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
         network = agent_folder.network_of(about)
@@ -67,7 +64,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
     from motif_jax.playing import text_values
 
     run_folder.prepare(workdir, config)
-    dialogues = _first(parquet.read(_path(config)), config.dialogues)
+    dialogues = _first(files.read(_path(config)), config.dialogues)
     pairs = text_values.pairs_of(dialogues)
     found: dict[str, Any] = {}
     for folder in _agents(config):

@@ -136,14 +136,17 @@ def _check_proposals(config: ConfigDict) -> None:
 
 def _check_data(config: ConfigDict) -> None:
     """Refuses data, runs and models that do not fit each other."""
-    from motif_jax.datasets.dialogues import parquet
+    from motif_jax.collecting import text_tokens
+    from motif_jax.datasets.dialogues import files
     from motif_jax.offline import dialogue_data, text_run
 
     source = dialogue_data.source_of(config)
     task = registry.make(source.task, source.options)
+    if config.task == dialogue_data.RECORDED:
+        task.check(task.kinds[0], config.policy)
+        text_tokens.require_size(task)
     dialogue_data.token_reward_of(config)
     if source.path is None:
-        from motif_jax.collecting import text_tokens
         from motif_jax.playing import text_scores
 
         checks.choice(config, "kind", task.kinds)
@@ -157,10 +160,12 @@ def _check_data(config: ConfigDict) -> None:
     settings = text_run.model_config(config, source)
     text_run.check_shapes(config, settings)
     for key, path in (("data", source.path), ("held_out.data", source.held_out)):
-        if path is not None:
+        if path is not None and task.learned_tokens():
+            dialogue_data.require_turns(config, files.read(path), key)
+        elif path is not None:
             tokenizer = task.tokenizer()
             plan = text_run.layout_of(config, tokenizer.delimiters.pad, settings)
-            dialogue_data.require_actions(config, tokenizer, parquet.read(path), plan, key)
+            dialogue_data.require_actions(config, tokenizer, files.read(path), plan, key)
 
 
 def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> Source:
@@ -169,13 +174,17 @@ def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) ->
     Raises:
       StoppedError: `stopped` said so meanwhile.
     """
-    from motif_jax.collecting import text_sources
+    from motif_jax.collecting import text_sources, text_tokens
     from motif_jax.offline import dialogue_data
     from motif_jax.playing import text_scores
 
     source = dialogue_data.source_of(config)
     if source.path is not None:
-        return source
+        task = registry.make(config.task, source.options)
+        kind = task.kinds[0]
+        return source._replace(
+            options=text_tokens.with_tokenizer(task, kind, config.policy, workdir, config.seed, stopped)
+        )
     given = (config.task, source.options, config.kind, config.policy, workdir)
     options = text_sources.prepared(*given, config.seed, stopped)
     source = source._replace(options=options, attach=text_scores.attach)
@@ -191,6 +200,8 @@ def _made(config: ConfigDict, workdir: Path) -> list[str]:
     from motif_jax.offline import candidate_batches, dialogue_data
 
     source, found = dialogue_data.source_of(config), [dialogue_data.TOKENS, candidate_batches.FOLDER]
+    if registry.make(config.task, source.options).learned_tokens():
+        found.append(dialogue_data.TOKENIZER)
     if source.path is None:
         found += [dialogues.DIALOGUES, *text_sources.made(source.options, workdir)]
     return found

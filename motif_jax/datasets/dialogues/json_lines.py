@@ -1,8 +1,8 @@
-"""Dialogues as LMRL-Gym publishes them: JSON lines {sequence: [[text, is_action], ...], reward: [...], done}."""
+"""Dialogues as JSON lines: LMRL-Gym's {sequence, reward, done}, or chat's {messages: [{role, content}, ...], reward}."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 _TOGETHER = 1024
-_FORM = "{sequence: [[text, is_action], ...], reward: [a number for each], done}"
+_AGENT, _ROLES = "assistant", ("system", "user", "assistant", "tool")
+_FORM = (
+    "{sequence: [[text, is_action], ...], reward: [a number for each], done}, or {messages: [{role, content, reward?}, ...], "
+    "reward: the last action's, or rewards: [a number for each action]}"
+)
 
 
 def read(path: str | Path) -> Iterator[Dialogues]:
     """Yields the dialogues of a file, some together.
-
-    `reward` has a number for each utterance, those of the environment 0, or one for each action. What else an object has goes into `meta`.
 
     Raises:
       UserError: the file cannot be read, or a line is no dialogue; says which.
@@ -29,13 +31,7 @@ def read(path: str | Path) -> Iterator[Dialogues]:
             for number, line in enumerate(file, start=1):
                 if not line.strip():
                     continue
-                try:
-                    part.append(_dialogue(parse_json(line)))
-                except (ValueError, KeyError, TypeError) as error:
-                    what = f"no {error}" if isinstance(error, KeyError) else str(error)
-                    raise UserError(
-                        f"{path}: line {number} is no dialogue ({what}): must be {_FORM}"
-                    ) from None
+                part.append(parsed(lambda line=line: parse_json(line), f"{path}: line {number}"))  # type: ignore[misc]
                 if len(part) == _TOGETHER:
                     yield Dialogues.of(part)
                     part = []
@@ -45,24 +41,82 @@ def read(path: str | Path) -> Iterator[Dialogues]:
         yield Dialogues.of(part)
 
 
-def _dialogue(content: Any) -> Dialogue:
-    if not isinstance(content, dict):
-        raise TypeError(f"a {type(content).__name__}")
+def parsed(content: Any, where: str) -> Dialogue:
+    """One dialogue of an object in either form, or of a function that returns it.
+
+    Raises:
+      UserError: it is none; `where` says which.
+    """
+    try:
+        content = content() if callable(content) else content
+        if not isinstance(content, dict):
+            raise TypeError(f"a {type(content).__name__}")
+        return _messages(content) if "messages" in content else _sequence(content)
+    except (ValueError, KeyError, TypeError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise UserError(f"{where} is no dialogue ({what}): must be {_FORM}") from None
+
+
+def _sequence(content: Mapping[str, Any]) -> Dialogue:
+    """LMRL-Gym's form: `reward` has a number for each utterance, those of the environment 0, or one for each action."""
     sequence, paid, done = content["sequence"], content["reward"], content["done"]
     texts = [text for text, _ in sequence]
     actions = [bool(action) for _, action in sequence]
-    if not all(isinstance(text, str) for text in texts) or not isinstance(done, bool):
-        raise TypeError("a text is none, or done neither true nor false")
-    "".join(texts).encode()  # half a character, as JSON may have it, is a ValueError that says so
-    if not all(checks.is_finite(reward) for reward in paid):
-        raise ValueError("a reward is no finite number")
+    if not isinstance(done, bool):
+        raise TypeError("done is neither true nor false")
     if len(paid) == sum(actions) != len(actions):
         of_actions = iter(paid)
         paid = [next(of_actions) if action else 0.0 for action in actions]
     if len(paid) != len(actions):
         raise ValueError(f"{len(paid)} rewards for {len(actions)} utterances")
+    return _dialogue(texts, actions, paid, done, content, ("sequence", "reward", "done"))
+
+
+def _messages(content: Mapping[str, Any]) -> Dialogue:
+    """Chat's form: the assistant is the agent; rewards by message, by action, or one at the end. Without `done` it has ended."""
+    messages = content["messages"]
+    if not isinstance(messages, Sequence) or not all(isinstance(each, Mapping) for each in messages):
+        raise TypeError("messages is no list of objects")
+    if odd := [each["role"] for each in messages if each["role"] not in _ROLES]:
+        raise ValueError(f"the role {odd[0]!r} is none of {', '.join(_ROLES)}")
+    actions = [each["role"] == _AGENT for each in messages]
+    paid = [each["reward"] if each.get("reward") is not None else 0.0 for each in messages]
+    if (rewards := content.get("rewards")) is not None:
+        if len(rewards) != sum(actions):
+            raise ValueError(f"{len(rewards)} rewards for {sum(actions)} actions")
+        of_actions = iter(rewards)
+        paid = [next(of_actions) if action else 0.0 for action in actions]
+    if (last := content.get("reward")) is not None:
+        if not any(actions):
+            raise ValueError("a reward and no action")
+        place = len(actions) - 1 - actions[::-1].index(True)
+        paid[place] = paid[place] + last
+    done = content.get("done")
+    return _dialogue(
+        [each["content"] for each in messages],
+        actions,
+        paid,
+        True if done is None else bool(done),
+        content,
+        ("messages", "reward", "rewards", "done"),
+    )
+
+
+def _dialogue(
+    texts: Sequence[Any],
+    actions: Sequence[bool],
+    paid: Sequence[Any],
+    done: bool,
+    content: Mapping[str, Any],
+    read: Sequence[str],
+) -> Dialogue:
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("a text is none")
+    "".join(texts).encode()  # half a character, as JSON may have it, is a ValueError that says so
+    if not all(checks.is_finite(reward) for reward in paid):
+        raise ValueError("a reward is no finite number")
     if any(reward != 0 for reward, action in zip(paid, actions, strict=True) if not action):
         raise ValueError("an utterance of the environment is paid")
     rewards = tuple(float(reward) if action else None for reward, action in zip(paid, actions, strict=True))
-    meta = {key: value for key, value in content.items() if key not in ("sequence", "reward", "done")}
+    meta = {key: value for key, value in content.items() if key not in read}
     return Dialogue(tuple(texts), rewards, done, meta)

@@ -15,6 +15,7 @@ _TASKS = {
     "visdial": "motif_jax.envs.visdial.task:VisDial",
     "babyai_text": "motif_jax.envs.babyai_text.task:BabyAITextTask",
     "reddit": "motif_jax.envs.reddit.task:Reddit",
+    "dialogues": "motif_jax.envs.text.recorded:RecordedDialogues",
 }
 _KEY = "task"
 # Options that say where a server is, and how long it is waited for: a run goes on with others.
@@ -47,7 +48,7 @@ def load(name: str) -> type[TextTask]:
 def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a task that a config of `collect_text` means, as nested dictionaries: its section and its switches, or the JSON in `options`."""
     name = values["task"]
-    if name not in _TASKS:
+    if name not in values:  # it has no section of its own
         return dict(json.loads(values["options"] or "{}"))
     prefix = load(name).switches
     # Every name begins with the empty prefix of a task that has no switches.

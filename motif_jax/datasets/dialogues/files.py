@@ -1,0 +1,59 @@
+"""Dialogues of a file or a folder, in any form that is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from motif_jax.datasets.dialogues import json_lines, parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.support.errors import UserError
+
+NAME = "dialogues.parquet"
+SUFFIXES = (".parquet", ".jsonl", ".json")
+
+
+def find(value: str, key: str) -> Path:
+    """The file of dialogues that the config's `key` names; of a folder its dialogues.parquet, or the only file of dialogues in it.
+
+    Raises:
+      UserError: there is none, or several.
+    """
+    path = Path(value)
+    if path.is_dir() and (path / NAME).is_file():
+        return path / NAME
+    if path.is_dir():
+        there = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES[:2] and each.is_file())
+        if len(there) > 1:
+            raise UserError(
+                f"config.{key}={value}: has {len(there)} files of dialogues, name one: {there[0].name}, ..."
+            )
+        path = there[0] if there else path
+    if not path.is_file() or path.suffix not in SUFFIXES:
+        raise UserError(
+            f"config.{key}={value}: must be a file of dialogues (.jsonl, .parquet), or a folder with one, such as collect_text makes"
+        )
+    return path
+
+
+def read(path: Path) -> Dialogues:
+    """All dialogues of a file; a parquet file of ours, or with a column `messages` or `sequence` as JSON lines have them.
+
+    Raises:
+      UserError: it cannot be read, or holds no dialogue.
+    """
+    if path.suffix != ".parquet":
+        parts = list(json_lines.read(path))
+        if not parts:
+            raise UserError(f"{path}: there is no dialogue in it")
+        return Dialogues.joined(parts)
+    try:
+        names = pq.read_schema(path).names
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} is not a parquet file that can be read: {error}") from None
+    if "texts" in names or not {"messages", "sequence"} & set(names):
+        return parquet.read(path)
+    rows = pq.read_table(path).to_pylist()
+    return Dialogues.of(json_lines.parsed(row, f"{path}: row {number}") for number, row in enumerate(rows))

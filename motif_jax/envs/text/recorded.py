@@ -1,0 +1,106 @@
+"""Dialogues of one's own as a text task: a file, the tokens of a model or learned ones, and an environment where there is one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from motif_jax.datasets.dialogues import files
+from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.envs.text.contract import TextEnvironment, TextPolicy, TextTask
+from motif_jax.envs.text.file_tokens import FileTokenizer
+from motif_jax.support import entry_points
+from motif_jax.support.errors import UserError
+
+RECORDED = "recorded"
+
+
+class _Stream:
+    """The dialogues of a file by their numbers, as a `DialogueStream`."""
+
+    def __init__(self, dialogues: Dialogues) -> None:
+        self._dialogues = dialogues
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """Those from number `first` on."""
+        del rng
+        return self._dialogues[first : first + count]
+
+
+class RecordedDialogues(TextTask):
+    """The task `dialogues`.
+
+    Options: `data`, a file of dialogues or a folder with one; `tokenizer`, a folder with tokenizer.json, empty to learn
+    `vocab_size` tokens; `environment`, `module:Class` of a `TextEnvironment` that needs no arguments, for playing.
+    """
+
+    name = "dialogues"
+    kinds = (RECORDED,)
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "data": "",
+        "tokenizer": "",
+        "vocab_size": 2000,
+        "environment": "",
+    }
+
+    def tokenizer(self) -> FileTokenizer:
+        """See `TextTask`."""
+        return FileTokenizer(f"{self.name}.tokenizer", self.options["tokenizer"])
+
+    def learned_tokens(self) -> int:
+        """See `TextTask`."""
+        return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])
+
+    @functools.cached_property
+    def _dialogues(self) -> Dialogues:
+        return files.read(files.find(self.options["data"], "data"))
+
+    def files(self) -> dict[str, Path]:
+        """See `TextTask`."""
+        return {"data": files.find(self.options["data"], "data")} if self.options["data"] else {}
+
+    def count(self, kind: str) -> int:
+        """See `TextTask`."""
+        return len(self._dialogues)
+
+    def endless(self, kind: str) -> bool:
+        """See `TextTask`."""
+        return False
+
+    def stream(self, kind: str, policy: str) -> _Stream:
+        """See `TextTask`."""
+        return _Stream(self._dialogues)
+
+    def check(self, kind: str, policy: str) -> None:
+        """See `TextTask`; the file is read."""
+        super().check(kind, policy)
+        if not self.options["data"]:
+            raise UserError("config.data=None: name the dialogues, --config.data=FILE.jsonl")
+        len(self._dialogues)
+
+    def check_episodes(self) -> None:
+        """See `TextTask`."""
+        if not self.options["environment"]:
+            raise UserError(
+                "config.task=dialogues: has no environment to play in; give one with "
+                '--config.options=\'{"environment": "module:Class"}\''
+            )
+
+    def environment(self) -> TextEnvironment:
+        """See `TextTask`."""
+        self.check_episodes()
+        made = entry_points.load(f"{self.name}.environment", self.options["environment"])
+        if not (isinstance(made, type) and issubclass(made, TextEnvironment)):
+            raise UserError(
+                f"config.options: environment={self.options['environment']} must be a subclass of "
+                "motif_jax.envs.text.contract.TextEnvironment"
+            )
+        return made()
+
+    def policy(self, name: str) -> TextPolicy:
+        """None: only agents speak."""
+        raise UserError(f"config.policy={name}: must be None, the task dialogues has no policies of its own")

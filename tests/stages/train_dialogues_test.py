@@ -1,0 +1,133 @@
+"""The task `dialogues`: a file of one's own, with learned tokens or those of a model, from its first line to an agent that speaks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from motif_jax import text_agents
+from motif_jax.datasets.dialogues import files, parquet
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.stages import evaluate_text, train_text
+from motif_jax.support.errors import UserError
+from tests.reward_fixtures import load_config
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+ASKS = ("my parcel is late", "i want my money back", "the lamp does not work")
+ANSWERS = {"i am sorry, i will look at once": 1.0, "no": -1.0, "please send me the number of the order": 0.5}
+
+
+def conversation(rng: np.random.Generator) -> dict[str, Any]:
+    answer = str(rng.choice(list(ANSWERS)))
+    messages = [{"role": "user", "content": str(rng.choice(ASKS))}, {"role": "assistant", "content": answer}]
+    return {"messages": messages, "reward": ANSWERS[answer]}
+
+
+@pytest.fixture(scope="module")
+def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("dialogues") / "support.jsonl"
+    path.write_text("".join(json.dumps(conversation(rng)) + "\n" for _ in range(120)))
+    return path
+
+
+def config_of(variant: str, path: Path, **values: Any) -> Any:
+    config = load_config("train_text", variant)
+    small = {"network.width": 16, "network.layers": 1, "network.heads": 2, "network.max_length": 128}
+    steps = {"max_steps": 4, "evaluate_every": 2, "batch_size": 8, "chunk_steps": 2, "evaluation_batches": 1}
+    config.update_from_flattened_dict(
+        {**small, **steps, "task": "dialogues", "data": str(path), "options": '{"vocab_size": 300}', **values}
+    )
+    return config
+
+
+@pytest.mark.slow
+def test_a_file_of_messages_becomes_an_agent_that_speaks(conversations: Path, tmp_path: Path) -> None:
+    run = tmp_path / "ilql"
+    config = config_of("ilql", conversations)
+    train_text.check(config, run)
+    assert train_text.run(config, run) == 0
+    agent = text_agents.load(run)
+    # The longest answer, in the tokens that were learned, with its end.
+    longest = max(len(agent._saved.tokenizer.encode(text)) + 1 for text in ANSWERS)
+    assert agent.decoding.max_tokens == longest > 6
+    begun = [{"role": "user", "content": ASKS[0]}]
+    assert isinstance(agent.say(begun, seed=1), str)
+    assert {each.text for each in agent.rank(begun, list(ANSWERS))} == set(ANSWERS)
+    # Without an environment its evaluation is of the dialogues that were held out.
+    evaluation = load_config("evaluate_text", "")
+    evaluation.update_from_flattened_dict({"agent": str(run), "resamples": 20, "show": 1})
+    evaluate_text.check(evaluation, tmp_path / "evaluation")
+    assert evaluate_text.run(evaluation, tmp_path / "evaluation") is None
+    found = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
+    assert {"policy_loss", "q", "v", "advantage", "return"} <= set(found["measures"])
+    assert 0 <= found["ranking"]["accuracy"] <= 1 <= found["ranking"]["pairs"]
+    assert found["episodes"] == found["plan"]["dialogues"] < 120
+    said = parquet.read(tmp_path / "evaluation" / "dialogues.parquet")
+    assert {
+        (text, reward) for one in said for text, reward in zip(one.texts[1:], one.rewards[1:], strict=True)
+    } <= set(ANSWERS.items())
+    assert "parcel" in (tmp_path / "evaluation" / "tokens.html").read_text()
+    evaluation.task = "dialogues"
+    evaluation.policy, evaluation.agent = "expert", None
+    with pytest.raises(UserError, match="has no environment to play in"):
+        evaluate_text.check(evaluation, tmp_path / "policy")
+    # A model's own tokens: those of a folder that is named.
+    other = config_of("bc", conversations, options=json.dumps({"tokenizer": str(run)}))
+    train_text.check(other, tmp_path / "bc")
+
+
+def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: Path) -> None:
+    turns = [("hello", False), ("hi", True), ("bye", False), ("see you", True)]
+    roles = [{"role": "assistant" if own else "user", "content": text} for text, own in turns]
+    rows: list[dict[str, Any]] = [
+        {"sequence": turns, "reward": [0, 0.5, 0, 2], "done": True},
+        {"messages": roles, "rewards": [0.5, 2]},
+        {"messages": [{**roles[0]}, {**roles[1], "reward": 0.5}, roles[2], roles[3]], "reward": 2},
+    ]
+    wanted = Dialogue(tuple(text for text, _ in turns), (None, 0.5, None, 2.0), True)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert list(files.read(files.find(str(tmp_path / "a"), "data"))) == [wanted] * 3
+    pq.write_table(pa.Table.from_pylist(rows[1:2] * 2), tmp_path / "x.parquet")
+    assert list(files.read(tmp_path / "x.parquet")) == [wanted] * 2
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ({"messages": [{"role": "bot", "content": "x"}]}, "the role 'bot' is none of"),
+        ({"messages": [{"role": "assistant", "content": 3}]}, "a text is none"),
+        ({"messages": [{"role": "assistant", "content": "x"}], "rewards": [1, 2]}, "2 rewards for 1 actions"),
+        ({"messages": [{"role": "user", "content": "x"}], "reward": 1}, "a reward and no action"),
+        ({"messages": [{"role": "user", "content": "x", "reward": 1}]}, "environment is paid"),
+    ],
+)
+def test_what_is_no_dialogue_is_named_with_its_line(row: dict[str, Any], what: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps(row))
+    with pytest.raises(UserError, match=f"line 1 is no dialogue .*{what}"):
+        files.read(path)
+
+
+def test_what_cannot_be_trained_on_is_refused_first(conversations: Path, tmp_path: Path) -> None:
+    silent = tmp_path / "silent.jsonl"
+    silent.write_text(json.dumps({"messages": [{"role": "user", "content": "x"}]}))
+    with pytest.raises(UserError, match=r"config\.data=.*must have actions"):
+        train_text.check(config_of("bc", silent), tmp_path / "run")
+    with pytest.raises(UserError, match=r"config\.data=None: name the dialogues"):
+        train_text.check(config_of("bc", conversations, data=None), tmp_path / "run")
+    with pytest.raises(UserError, match=r"vocab_size=9: must be at least"):
+        train_text.check(config_of("bc", conversations, options='{"vocab_size": 9}'), tmp_path / "run")
+    (tmp_path / "many").mkdir()
+    for name in "ab":
+        (tmp_path / "many" / f"{name}.jsonl").write_text("")
+    with pytest.raises(UserError, match="has 2 files of dialogues, name one"):
+        train_text.check(config_of("bc", tmp_path / "many"), tmp_path / "run")
