@@ -74,7 +74,7 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(conversations: Path, tm
     assert {
         (text, reward) for one in said for text, reward in zip(one.texts[1:], one.rewards[1:], strict=True)
     } <= set(ANSWERS.items())
-    assert "parcel" in (tmp_path / "evaluation" / "tokens.html").read_text()
+    assert said[0].texts[0] in (tmp_path / "evaluation" / "tokens.html").read_text()
     evaluation.task = "dialogues"
     evaluation.policy, evaluation.agent = "expert", None
     with pytest.raises(UserError, match="has no environment to play in"):
