@@ -21,7 +21,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.offline import agent_folder
 from motif_jax.playing import text_lineups, text_values
 from motif_jax.playing.text_games import AgentTalker
-from motif_jax.support import decode_config, run_folder
+from motif_jax.support import decode_config, entry_points, run_folder
 from motif_jax.support.errors import UserError
 
 AGENT, OTHER = "assistant", "user"
@@ -199,17 +199,24 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def load(folder: str | Path, decode: Mapping[str, Any] | None = None, dtype: str = "float32") -> TextAgent:
+def load(
+    folder: str | Path,
+    decode: Mapping[str, Any] | None = None,
+    dtype: str = "float32",
+    trust: Sequence[str] = (),
+) -> TextAgent:
     """Reads an agent.
 
     Args:
       folder: run folder of `train_text` or `import_ilql`, or its agent/.
       decode: keys of `config.decode` (docs/ilql.md) over the method's own, such as {"advantage_weight": 4.0}.
       dtype: of the computation, 'float32' or 'bfloat16'.
+      trust: classes outside the package that the folder may name, as 'module:Class'.
 
     Raises:
       UserError: there is no agent, a file is damaged, or a key or value is not allowed.
     """
+    entry_points.trust(trust)
     if dtype not in text_lineups.DTYPES:
         raise UserError(f"dtype={dtype}: must be one of {', '.join(text_lineups.DTYPES)}")
     section = decode_config.defaults().to_dict()
