@@ -3,7 +3,7 @@
 # (tests/chaos.py; docs/reliability.md has what came of it).
 #
 #   bash launch/chaos.sh [MINUTES] [STAGE...]    15 minutes, all stages; ends with 1 where something was lost or left behind
-#   bash launch/chaos.sh --force disk|clock|memory [MINUTES] [STAGE...]    these in place of kills; disk as root, who may mount one
+#   bash launch/chaos.sh --force disk [MINUTES] [STAGE...]    a full disk in place of kills; as root, who may mount a small one
 #   bash launch/chaos.sh --folder DIR 60 oni     everything in DIR (runs/chaos by default); chaos.jsonl there has a line a trial
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"

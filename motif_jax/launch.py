@@ -10,7 +10,6 @@ Spawned worker processes import this module again, so it imports nothing heavy a
 
 from __future__ import annotations
 
-from motif_jax.support import memory_limit
 from motif_jax.support.interruption import (
     INTERRUPTED,
     INTERRUPTED_CODE,
@@ -19,7 +18,6 @@ from motif_jax.support.interruption import (
 
 if __name__ == "__main__":
     leave_at_interrupt()  # before the imports that take time
-    memory_limit.require_libraries()  # and memory
 
 import difflib
 import errno
@@ -38,7 +36,7 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, FieldReference, config_flags
 from ml_collections.config_flags import config_path
 
-from motif_jax.support import entry_points, resources
+from motif_jax.support import entry_points, memory_limit, resources
 from motif_jax.support.config import check_values, dotted, flat
 from motif_jax.support.errors import UserError
 
@@ -265,7 +263,6 @@ def _main(arguments: Sequence[str]) -> int:
         stage_name = config.get("stage")
         if stage_name not in stage_names():
             raise UserError(f"config.stage={stage_name}: must be one of {', '.join(stage_names())}")
-        memory_limit.watch(lambda what: _fail_for_memory(what, config))
         stage = importlib.import_module(f"motif_jax.stages.{stage_name}")
         needs_workdir = getattr(stage, "NEEDS_WORKDIR", True)
         if needs_workdir and not _WORKDIR.value:
@@ -276,7 +273,7 @@ def _main(arguments: Sequence[str]) -> int:
         _remove_abandoned_games()
         return stage.run(config, workdir) or 0
     except UserError as error:
-        # Whoever reads a file below such a limit cannot tell one that is damaged from one that there is no room for.
+        # Below `ulimit -v` a file that memory does not suffice for looks like a damaged one.
         if memory_limit.limit() is not None and memory_limit.ran_out(error):
             _fail_for_memory(str(error), config)
         _fail(str(error))

@@ -9,9 +9,7 @@ into the page that `--page` names.
 
 Force is one of (`--force`, forces.py):
   kill    SIGKILL of the program, or of one of the processes that it has started, at any moment from its first instant to its last;
-  disk    a disk with room for a few kilobytes more each time, so that it is full at another write: one line and exit code 2;
-  clock   the clock of the wall jumps back and forth by up to a day;
-  memory  room for a few more addresses each time (ulimit -v), so that memory ends at another place: one line and exit code 2.
+  disk    a disk with room for a few kilobytes more each time, so that it is full at another write: one line and exit code 2.
 """
 
 from __future__ import annotations
@@ -132,24 +130,19 @@ def _kill_row(name: str, lines: Sequence[Line]) -> dict[str, object]:
     }
 
 
-def _clock_row(name: str, lines: Sequence[Line]) -> dict[str, object]:
-    kills = sum(bool(hit["hit"]) for line in lines for hit in line["hits"])
-    return {"stage": name, "trials, the clock jumping": len(lines), "kills": kills, **_ends(lines)}
-
-
-def _amount_row(what: str) -> Callable[[str, Sequence[Line]], dict[str, object]]:
-    def row(name: str, lines: Sequence[Line]) -> dict[str, object]:
-        told = sum(hit["code"] == 2 for line in lines for hit in line["hits"])
-        return {"stage": name, f"trials, {what}": len(lines), "times it was too little": told, **_ends(lines)}
-
-    return row
+def _disk_row(name: str, lines: Sequence[Line]) -> dict[str, object]:
+    told = sum(hit["code"] == 2 for line in lines for hit in line["hits"])
+    return {
+        "stage": name,
+        "trials, a small disk": len(lines),
+        "times it was too little": told,
+        **_ends(lines),
+    }
 
 
 _ROWS: dict[str, Callable[[str, Sequence[Line]], dict[str, object]]] = {
     "kill": _kill_row,
-    "disk": _amount_row("a small disk"),
-    "clock": _clock_row,
-    "memory": _amount_row("little memory"),
+    "disk": _disk_row,
 }
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,10 +28,6 @@ PROGRAMS = None
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     PROGRAMS = os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="motif-programs-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-
-# Entries of that folder that were found whole; one that was changed so long ago is not being written any more.
-LOOKED_AT: set[str] = set()
-WRITING_SECONDS, PAGE = 30.0, os.sysconf("SC_PAGE_SIZE")
 
 GOLDEN = Path(__file__).parent / "golden"
 REPOSITORY = Path(__file__).parent.parent
@@ -68,28 +62,10 @@ def compiled_programs_go_with_their_file() -> Iterator[None]:
     yield
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
-        remove_torn_programs(Path(os.environ["JAX_COMPILATION_CACHE_DIR"]))
+        from motif_jax.devices import compiled_programs
 
-
-def remove_torn_programs(folder: Path) -> None:
-    """Removes what a process that a test killed wrote a part of: jax warns of such an entry each time, and never writes it anew.
-
-    A write that a kill ends stops at the end of a page: nearly no other entry has to be read. What somebody may be writing at
-    this moment is left to the end of the next file.
-    """
-    from motif_jax.devices.compiled_programs import _is_whole
-
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name in LOOKED_AT or not entry.name.endswith("-cache"):
-                continue
-            found = entry.stat()
-            if time.time() - found.st_mtime < WRITING_SECONDS:
-                continue
-            if found.st_size % PAGE or _is_whole(Path(entry.path)):
-                LOOKED_AT.add(entry.name)
-            else:
-                os.unlink(entry.path)
+        # Of processes that a test killed. What another process of the tests writes at this moment is compiled once more.
+        compiled_programs.remove_torn(Path(os.environ["JAX_COMPILATION_CACHE_DIR"]))
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,9 @@
-"""What chaos.py does to a trial: kills, a full disk, a clock that jumps, too little memory."""
+"""What chaos.py does to a trial: kills, and a full disk."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +15,8 @@ import pytest
 from tests import processes
 from tests.trials import Calm, Trial
 
-CLOCK = Path(__file__).parent / "jumping_clock"
 # What is tried first, and how many times as much the next one is, at least.
 _FIRST_ROOM, _NEXT_ROOM = 4096.0, 1.5
-_FIRST_LIMIT, _NEXT_LIMIT = float(1 << 27), 1.2
 
 Hits = list[dict[str, Any]]
 
@@ -36,11 +33,6 @@ def _one_line(said: str) -> bool:
     """Whether a program that failed said so in one line."""
     errors = [line for line in said.splitlines() if "error" in line.lower() or "Traceback" in line]
     return len(errors) == 1 and errors[0].startswith("error: ")
-
-
-def _last_line(said: str) -> bool:
-    """Whether the end of what it said is one line of ours; compiled code that aborts has said something before."""
-    return "Traceback" not in said and said.rstrip().rpartition("\n")[2].startswith("error: memory ")
 
 
 def _until_it_ends(
@@ -98,27 +90,4 @@ def _size(folder: Path) -> int:
     return 4096 * sum(1 + math.ceil(path.lstat().st_size / 4096) for path in [folder, *folder.rglob("*")])
 
 
-def turn_back(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
-    """Lets the clock jump, and kills it once."""
-    paths = (str(CLOCK), os.environ.get("PYTHONPATH"))
-    trial.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    return kill(trial, rng, calm, min(kills, 1))
-
-
-def starve(trial: Trial, rng: random.Random, calm: Calm, kills: int) -> Hits:
-    """Gives it a little more memory each time, for compiling too."""
-    del calm, kills
-    known = trial.environment["XDG_CACHE_HOME"]
-    trial.environment["XDG_CACHE_HOME"] = str(trial.temporary.with_name("cache"))
-    hits = _until_it_ends(
-        trial,
-        _growing(_FIRST_LIMIT, _NEXT_LIMIT, rng),
-        "bytes of addresses",
-        processes.with_memory,
-        _last_line,
-    )
-    trial.environment["XDG_CACHE_HOME"] = known
-    return hits
-
-
-FORCES = {"kill": kill, "disk": fill, "clock": turn_back, "memory": starve}
+FORCES = {"kill": kill, "disk": fill}

@@ -95,15 +95,6 @@ def with_sigint(handler: signal.Handlers, *arguments: str) -> list[str]:
     return [sys.executable, "-c", code, *arguments]
 
 
-def with_memory(size: int) -> list[str]:
-    """What stands before a command that, with whatever it starts, may have `size` bytes of addresses in each process (ulimit -v)."""
-    code = (
-        f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_AS, ({size}, {size}));"
-        "os.execv(sys.argv[1], sys.argv[1:])"
-    )
-    return [sys.executable, "-c", code]
-
-
 class Program:
     """A program in a session of its own whose output goes to a file.
 

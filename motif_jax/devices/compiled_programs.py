@@ -9,11 +9,7 @@ from pathlib import Path
 
 import jax
 
-_ENTRIES = "*-cache"
-# Everything that is older was found whole before.
-_LOOKED_AT = "looked_at"
-# A clock of a file system shared by machines may be behind; seconds.
-_SLACK = 600.0
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _ZLIB = b"\x78"
 
 
@@ -32,45 +28,22 @@ def keep_in(folder: Path) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
-def remove_torn(folder: Path) -> int:
-    """Removes programs that a killed process wrote a part of; returns how many.
+def remove_torn(folder: Path) -> None:
+    """Removes programs that a killed process wrote a part of: jax warns of one at each start and never writes it anew.
 
-    jax writes an entry in place, warns of a torn one at every start, and never writes it anew, so that its program would
-    be compiled each time. Only what was written since the last look is read. A folder that others keep, and that cannot be
-    written here, is left as it is.
+    A kill ends a write at the end of a page, so nearly no other file is read. What cannot be read or removed stays.
     """
-    looked_at, removed = folder / _LOOKED_AT, 0
-    with contextlib.suppress(OSError):
-        since = looked_at.stat().st_mtime - _SLACK if looked_at.exists() else 0.0
-        for path in [path for path in folder.glob(_ENTRIES) if _written(path) >= since]:
-            if not _is_whole(path):
-                path.unlink(missing_ok=True)
-                removed += 1
-        if folder.is_dir():
-            looked_at.touch()
-    return removed
+    for path in folder.glob("*-cache"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_size % _PAGE == 0 and not _is_whole(path.read_bytes()):
+                path.unlink()
 
 
-def _written(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether an entry of this library's form is complete; other forms (zstd, where that is installed) end with no mark and count as whole."""
-    try:
-        content = path.read_bytes()
-    except OSError:  # it has gone, or is nobody's business here
-        return True
-    if not content:
-        return False
-    if not content.startswith(_ZLIB):
+def _is_whole(content: bytes) -> bool:
+    """Whether an entry in zlib's format is complete; the end of other formats (zstd, where it is installed) is not known."""
+    if content and not content.startswith(_ZLIB):
         return True
     stream = zlib.decompressobj()
-    try:
+    with contextlib.suppress(zlib.error):
         stream.decompress(content)
-    except zlib.error:
-        return False
     return stream.eof

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from orbax.checkpoint import v1 as ocp
 
-from motif_jax.support import checkpoint_items, digests, orbax_clock, orbax_messages
+from motif_jax.support import checkpoint_items, digests, orbax_messages
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import GONE, NO_ROOM, read_json, sync
 
@@ -29,7 +29,6 @@ _METRICS = "metrics/metrics"
 _SEEN_SECONDS = 600.0
 
 orbax_messages.silence()
-orbax_clock.use()
 
 
 class Checkpoints:

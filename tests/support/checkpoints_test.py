@@ -25,8 +25,7 @@ from motif_jax.support import digests
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from tests import forces
-from tests.processes import REPOSITORY, wait_until
+from tests.processes import wait_until
 
 PARAMS = {"dense": {"kernel": jnp.arange(6.0).reshape(2, 3)}, "bias": jnp.ones(3, jnp.bfloat16)}
 
@@ -300,26 +299,3 @@ def test_a_kill_at_any_moment_leaves_whole_checkpoints(tmp_path: Path) -> None:
             for step in checkpoints.steps():
                 values = checkpoints.restore(step, {"params": {"a": np.empty((400, 400), np.float32)}})
                 assert (values["params"]["a"] == step).all()
-
-
-SAVING = """
-import sys
-import numpy as np
-from motif_jax.support.checkpoints import Checkpoints
-with Checkpoints(sys.argv[1]) as checkpoints:
-    for step in range(5):
-        checkpoints.save(step, {"params": {"w": np.full(10, step)}, "progress": {"steps": step}}, {"loss": 0.5})
-    checkpoints.wait()
-    print(checkpoints.steps())
-"""
-
-
-@pytest.mark.slow
-def test_a_clock_that_jumps_ends_no_save(tmp_path: Path) -> None:
-    paths = os.pathsep.join((str(REPOSITORY), str(forces.CLOCK)))
-    environment = {**os.environ, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        [sys.executable, "-c", SAVING, str(tmp_path / "c")], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.strip() == "[0, 1, 2, 3, 4]"
