@@ -6,7 +6,7 @@ FILES are .txt, .md, .jsonl (objects with `text`, and `prompt` if they like) and
 an action, with what came of it), or folders of them, with commas between; what has prompts needs --config.packing=items. Out come tokenizer/, tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and model/, which transformers and
 `motif_jax.language.load` open. Stopped at any moment and started again with the same command it goes on, to the same parameters.
 Fine-tuning: --config.model.folder=FOLDER_OR_HUB_NAME, whole or by low-rank additions (--config.lora.patterns='*/attention/*'), the base
-in 8 or 4 bits (--config.lora.base=nf4). How long it takes: `configs/benchmark.py:pretrain` measures tokens a second.
+in 8 or 4 bits (--config.lora.base=nf4).
 
 Variants:
   (none)      a GPT-2 of 124 million parameters, with the sizes and rates that such models are trained with.

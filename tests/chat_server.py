@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 
-from motif_jax.benchmarks._tiny_judge import good, rule
+from tests.tiny_judge import good, rule
 
 
 class Server:

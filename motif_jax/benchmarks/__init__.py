@@ -21,14 +21,13 @@ from motif_jax.support import config as checks
 
 # Options of whichever benchmark has them that must be above zero.
 _POSITIVE = frozenset(
-    """batch_size candidate_tokens candidates envs_per_worker games labels latency
-    minutes new_tokens prompt_tokens questions rollout sample_seconds
-    seconds steps sweep_steps turn workers""".split()
+    """batch_size candidate_tokens candidates envs_per_worker games new_tokens prompt_tokens questions rollout seconds
+    steps sweep_steps turn workers""".split()
 )
 # What a GPU needs to be busy, in place of the sizes of a CPU, and the benchmarks of trainings that it means something for; others have
 # a GPU_SIZE of their own.
 GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "dtype": "bfloat16"}
-GPU_NAMES = ("inference", "learner", "scale", "train")
+GPU_NAMES = ("inference", "learner", "train")
 
 
 def names() -> list[str]:

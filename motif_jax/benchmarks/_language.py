@@ -1,14 +1,9 @@
-"""What the benchmarks of language models share: published shapes, made-up prompts, both sides in turns, and transformers beside them."""
+"""What the benchmarks of language models share: published shapes, made-up prompts, and both sides in turns."""
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import jax
@@ -18,10 +13,8 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents
 from motif_jax.language import config as configs
-from motif_jax.language import weights
 from motif_jax.language.model import LanguageModel
 from motif_jax.support import config as checks
-from motif_jax.support.errors import UserError
 
 _T5 = {
     "model_type": "t5", "vocab_size": 32128, "d_kv": 64, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False,
@@ -61,8 +54,6 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     "tiny_gpt2": {**_GPT2, "vocab_size": 64, "n_embd": 16, "n_layer": 1, "n_head": 2},
 }
-_CLASSES = {"t5": "T5ForConditionalGeneration", "gpt2": "GPT2LMHeadModel"}
-PYTHON = ".venv-vllm/bin/python"
 
 
 def options(**sizes: Any) -> ConfigDict:
@@ -148,83 +139,6 @@ def peak_share(config: ConfigDict, flops: float, seconds: float) -> dict[str, fl
 def threads() -> int:
     """Threads that both sides may use."""
     return len(os.sched_getaffinity(0))
-
-
-class Transformers:
-    """transformers in a process of its own, with the same weights and as many threads; it works only when asked.
-
-    Args:
-      python: of an environment that has torch and transformers.
-      subject: what is measured.
-      shape: name in `SHAPES`, or the content of config.json itself.
-      dtype: of its weights and computation.
-      more: writes what else it needs into its folder.
-
-    Raises:
-      UserError: there is no such Python, or it cannot load the model.
-    """
-
-    def __init__(
-        self,
-        python: str,
-        subject: Subject,
-        shape: str | Mapping[str, Any],
-        dtype: str,
-        more: Callable[[Path], None] | None = None,
-    ) -> None:
-        if not Path(python).is_file():
-            raise UserError(
-                f"config.options.python={python}: there is no such file; it is the Python of an environment with torch and "
-                "transformers (bash launch/setup_vllm_cpu.sh makes one)"
-            )
-        script = Path(__file__).with_name("_transformers.py")
-        self._process = subprocess.Popen(
-            [python, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        values = SHAPES[shape] if isinstance(shape, str) else dict(shape)
-        with tempfile.TemporaryDirectory() as folder:
-            wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), subject.params)
-            weights.save(folder, wide, subject.model.config)
-            (Path(folder) / configs.FILE).write_text(json.dumps(values), encoding="utf-8")
-            np.savez(
-                Path(folder) / "inputs.npz",
-                prompt=np.asarray(subject.prompt),
-                candidates=np.asarray(subject.candidates),
-            )
-            if more is not None:
-                more(Path(folder))
-            self.ask(
-                folder=folder,
-                kind=_CLASSES[values["model_type"]],
-                dtype=dtype,
-                threads=threads(),
-                device="cpu" if jax.default_backend() == "cpu" else "cuda",
-            )
-
-    def __enter__(self) -> Transformers:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
-
-    def ask(self, **question: Any) -> dict[str, Any]:
-        """Sends a question and waits for the answer."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise UserError("the process with transformers ended: what it said stands above")
-        return json.loads(line)
-
-    def rate(self, count: int, seconds: float, **question: Any) -> Callable[[], float]:
-        """A side, as `rate`."""
-        return lambda: count * self.ask(**question, seconds=seconds)["calls_per_second"]
 
 
 def relative(ours: Any, theirs: Any) -> float:

@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from motif_jax.language import config as configs
-from motif_jax.language import weights
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import TARGET, VALUES, Design, TextAgent
+from motif_jax.language.text_agent import Design, TextAgent
 from motif_jax.playing.speakers import AgentSpeaker
 
 
 class Made(NamedTuple):
-    """An agent, its parameters, whose targets differ from what they follow, and the content of its trunks' config.json."""
+    """An agent and its parameters, whose targets differ from what they follow."""
 
     speaker: AgentSpeaker
     params: Any
-    shape: dict[str, Any]
-
-    def save(self, folder: Path) -> None:
-        """Writes what transformers needs besides the policy: the trunks of the values, and the heads as one array file."""
-        wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), self.params)
-        for name in (VALUES, TARGET):
-            (folder / name).mkdir()
-            weights.save(folder / name, wide["trunks"][name], self.speaker.network.model.config)
-            (folder / name / configs.FILE).write_text(json.dumps(self.shape), encoding="utf-8")
-        flat: dict[str, Any] = {}
-        for prefix, heads in (("", wide["heads"]), ("target_", wide["target_heads"])):
-            for name, layers in heads.items():
-                for layer, parts in layers.items():
-                    flat |= {f"{prefix}{name}.{layer}.{part}": value for part, value in parts.items()}
-        np.savez(folder / "heads.npz", **flat)
 
 
 def make(
@@ -52,4 +33,4 @@ def make(
     network = TextAgent(LanguageModel(settings, jnp.dtype(dtype)), Design(), jnp.dtype(dtype))
     params, other = (network.init(jax.random.key(seed + i)) for i in range(2))
     params["target_heads"], params["trunks"]["target"] = other["target_heads"], other["trunks"]["target"]
-    return Made(AgentSpeaker(network), params, shape)
+    return Made(AgentSpeaker(network), params)

@@ -33,7 +33,7 @@ from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Ready
 from motif_jax.actors.tuning import processor_seconds
 from motif_jax.benchmarks import beside, result
-from motif_jax.benchmarks.engine import Bare, BareSharedCode, GymnasiumClass, write_script
+from motif_jax.benchmarks._bare_engine import Bare, BareSharedCode, GymnasiumClass, write_script
 from motif_jax.envs.nethack.tasks import PLAIN_TASKS
 from motif_jax.online import settings
 from motif_jax.support import config as checks

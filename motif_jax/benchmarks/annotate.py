@@ -2,19 +2,16 @@
 
 Needs vLLM: start it with the python of .venv-vllm (launch/setup_vllm_cpu.sh) or of an environment with vLLM for a GPU.
 Both sides ask one engine the same first turns with the same sampling; the stage's side also lists, parses, retries and
-stores. Without a model of your own a tiny judge is trained first, which knows right from wrong: the labels are
-compared with its rule.
+stores.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +25,13 @@ from motif_jax.annotation.captions import CaptionReader
 from motif_jax.annotation.parsing import AnswerParser
 from motif_jax.annotation.questions import ORDERS, QuestionHasher, caption_questions
 from motif_jax.annotation.session import Session
-from motif_jax.benchmarks import _tiny_judge
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.verdicts import UNKNOWN
+from motif_jax.support import config as checks
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
 _CACHE = Path(".cache").absolute()
-# Messages of the dataset that the judge is taught.
-_TAUGHT = 3000
 
 
 def options() -> ConfigDict:
@@ -45,9 +40,9 @@ def options() -> ConfigDict:
         {
             # A pairs dataset; empty: 20,000 pairs are collected once and kept in .cache.
             "dataset_dir": "",
-            # A chat model; empty: the tiny judge.
+            # A chat model: a name or a folder. `python -m tests.tiny_judge FOLDER` in .venv-vllm trains a tiny one.
             "model": "",
-            # Options of vLLM's engine as a JSON object, besides those of the tiny judge.
+            # Options of vLLM's engine as a JSON object.
             "engine": "{}",
             "questions": 1500,
         }
@@ -62,11 +57,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
             "launch/setup_vllm_cpu.sh makes it) or the python of another environment that has it"
         )
     chosen = config.options
+    checks.require(bool(chosen.model), "options.model", chosen.model, "a chat model, its name or its folder")
     dataset = PairsDataset.open(chosen.dataset_dir or _collected())
-    if not chosen.model:
-        os.environ.update({"VLLM_CACHE_ROOT": str(_CACHE / "vllm"), **_tiny_judge.ENVIRONMENT})
     captions = list(CaptionReader(dataset.data["message"], None))
-    annotator = make_annotator(_annotate_config(chosen, captions), dataset=dataset)
+    annotator = make_annotator(_annotate_config(chosen), dataset=dataset)
     hasher = QuestionHasher(annotator.identity)
     listed = {orders: caption_questions(captions, len(captions), hasher, orders) for orders in ORDERS}
     questions = listed["once"].questions
@@ -74,10 +68,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, Session(annotator, Path(folder) / "store") as session:
         session.start()
         stage, bare, labels, said = _alternate(session, asked, config.repeats)
-    more: dict[str, Any] = {}
-    if not chosen.model:
-        rule = np.array([_tiny_judge.rule(*question.items) for question in asked])
-        more["labels_equal_to_the_rule"] = float((labels == rule).mean())
     known = said != UNKNOWN
     return benchmarks.result(
         "annotate",
@@ -89,7 +79,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
         pairs=dataset.num_pairs,
         questions_per_pair={orders: len(one.questions) / len(captions) for orders, one in listed.items()},
         labels_equal_to_bare=float((labels == said)[known].mean()),
-        **more,
     )
 
 
@@ -109,18 +98,12 @@ def _collected() -> Path:
     return folder
 
 
-def _annotate_config(chosen: ConfigDict, captions: Sequence[tuple[str, str]]) -> ConfigDict:
+def _annotate_config(chosen: ConfigDict) -> ConfigDict:
     config = resources.config("annotate")
     config.annotator = "vllm"
     config.sampling.temperature = 0.0
     config.vllm.engine = chosen.engine
     config.vllm.model = chosen.model
-    if not chosen.model:
-        distinct = list(dict.fromkeys(text for pair in captions for text in pair))
-        taught = distinct[:: max(1, len(distinct) // _TAUGHT)]
-        config.vllm.model = str(_tiny_judge.cached(_CACHE, sys.executable, taught))
-        config.sampling.max_tokens = 64
-        config.vllm.update(_tiny_judge.OPTIONS)
     return config
 
 

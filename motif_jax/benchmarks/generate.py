@@ -1,18 +1,14 @@
-"""Writing text: tokens a second with the cache, against none and against transformers.
+"""Writing text: tokens a second with the cache, against none.
 
     python -m motif_jax.launch --config=configs/benchmark.py:generate
 
 Greedy, the prompts' time included. Yardstick: the whole text runs again for every token; it is measured with texts of the middle length, a few tokens a
-repeat. `transformers` in the line is its own `generate` with the same weights and as many threads, in a process of `options.python`
-(.venv-vllm, which launch/setup_vllm_cpu.sh makes; empty: left out). All sides work in turns. Three minutes on CPU. On a GPU:
-`configs/benchmark.py:generate_gpu`; there transformers needs torch for CUDA.
+repeat. Both sides work in turns. Two minutes on CPU. On a GPU: `configs/benchmark.py:generate_gpu`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
 from typing import Any
 
 import jax
@@ -20,18 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, beside, result
+from motif_jax.benchmarks import _language, result
 from motif_jax.benchmarks._language import Subject
 from motif_jax.language import generation
 from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.language.scoring import last_state
 
-GPU_SIZE = {"model": "gpt2_medium", "batch_size": 64, "dtype": "bfloat16", "python": ""}
+GPU_SIZE = {"model": "gpt2_medium", "batch_size": 64, "dtype": "bfloat16"}
 
 
 def options() -> ConfigDict:
-    """Settings: the model's shape, prompts at a time, tokens that are written, the Python that has transformers."""
-    return _language.options(model="gpt2", batch_size=8, new_tokens=64, python=_language.PYTHON)
+    """Settings: the model's shape, prompts at a time, tokens that are written."""
+    return _language.options(model="gpt2", batch_size=8, new_tokens=64)
 
 
 def check(config: ConfigDict) -> None:
@@ -41,8 +37,6 @@ def check(config: ConfigDict) -> None:
 
 def run(config: ConfigDict) -> dict[str, Any]:
     """Returns the fields of the JSON line."""
-    # Two processes share a GPU: by default the first would take nearly all of its memory.
-    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.4")
     subject, chosen = _language.subject(config), config.options
     write = functools.partial(jax.jit(_written(subject, chosen.new_tokens)), subject.params, subject.prompt)
     again = functools.partial(jax.jit(_next(subject)), subject.params, _middle(subject, chosen.new_tokens))
@@ -51,19 +45,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "ours": _language.rate(write, count, chosen.seconds),
         "no cache": _language.rate(again, chosen.batch_size, chosen.seconds),
     }
-    more: dict[str, Any] = {"transformers": None}
-    with contextlib.ExitStack() as stack:
-        if chosen.python:
-            theirs = stack.enter_context(
-                _language.Transformers(chosen.python, subject, chosen.model, chosen.dtype)
-            )
-            question = {"do": "generate", "new_tokens": chosen.new_tokens}
-            tokens = np.asarray(theirs.ask(**question, seconds=0)["result"])
-            more["tokens_equal"] = float((np.asarray(write()) == tokens).mean())
-            sides["transformers"] = theirs.rate(count, chosen.seconds, **question)
-        rates = _language.in_turns(sides, config.repeats)
-    if "transformers" in rates:
-        more["transformers"] = beside(rates["ours"], rates["transformers"])
+    rates = _language.in_turns(sides, config.repeats)
     seconds = count / float(np.median(rates["ours"]))
     return result(
         "generate",
@@ -74,7 +56,6 @@ def run(config: ConfigDict) -> dict[str, Any]:
         chosen.to_dict(),
         threads=_language.threads(),
         **_language.peak_share(config, _flops(subject, chosen.new_tokens), seconds),
-        **more,
     )
 
 

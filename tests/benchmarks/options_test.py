@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from motif_jax.benchmarks import names, scale
+from motif_jax.benchmarks import names, train
 from motif_jax.stages import benchmark
 from motif_jax.support.errors import UserError
 
@@ -26,18 +26,12 @@ def config(name: str, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("engine", {"games": 0}, "options.games=0: must be a number above 0"),
-        ("engine", {"turn": 0}, "options.turn=0: must be a number above 0"),
-        ("engine", {"steps": 5, "games": 6}, "options.steps=5: must be at least config.options.games=6"),
-        ("engine", {"env": "Recall-v0"}, "options.env='Recall-v0': must be one of NetHackScore-v1"),
         ("actors", {"workers": 0}, "options.workers=0: must be a number above 0"),
         ("actors", {"envs_per_worker": 1}, "options.envs_per_worker=1: must be an even number"),
         ("actors", {"envs_per_worker": 7}, "options.envs_per_worker=7: must be an even number"),
         ("actors", {"sweep_envs": (2, 3)}, "options.sweep_envs=.2, 3.: must be even numbers above 0"),
         ("actors", {"sweep_steps": -1}, "options.sweep_steps=-1: must be a number above 0"),
         ("actors", {"env": "Recall-v0"}, "options.env='Recall-v0': must be one of NetHackScore-v1"),
-        ("scale", {"env": "Recall-v0"}, "options.env='Recall-v0': must be one of NetHackScore-v1"),
-        ("scale", {"steps": 0}, "options.steps=0: must be a number above 0"),
         ("train", {"envs_per_worker": 3}, "options.envs_per_worker=3: must be an even number"),
         ("train", {"batch_size": 100}, "options.batch_size=100: must be a multiple of config.options.rollout=32"),
         ("train", {"warmup_seconds": -1.0}, "options.warmup_seconds=-1.0: must be a number of at least 0"),
@@ -47,8 +41,6 @@ def config(name: str, **options: Any) -> Any:
         ("learning", {"workers": -1}, "options.workers=-1: must be a number above 0"),
         ("reward", {"steps": 0}, "options.steps=0: must be a number above 0"),
         ("annotate", {"questions": 0}, "options.questions=0: must be a number above 0"),
-        ("endurance", {"minutes": -1.0}, "options.minutes=-1.0: must be a number above 0"),
-        ("endurance", {"sample_seconds": 0.0}, "options.sample_seconds=0.0: must be a number above 0"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_measured_is_told(name: str, options: dict[str, Any], words: str) -> None:
@@ -70,7 +62,7 @@ def test_defaults_are_allowed_and_repeats_are_needed(
 
 def test_every_number_of_a_benchmark_is_checked() -> None:
     """Those that zero means something to are listed here."""
-    zero = {"train.warmup_seconds", "scale.warmup_seconds", "endurance.warmup_share", "reward.epochs_pairs"}
+    zero = {"train.warmup_seconds", "reward.epochs_pairs"}
     zero |= {"reward.parity_steps", "text_generation.advantage_weight", "text_play.large_games"}
     # Told where they are read, with the rest of a reward training's config.
     elsewhere = {"reward.parity_eps", "reward.learning_rate"}
@@ -99,8 +91,8 @@ def test_a_line_has_null_where_there_is_no_number(
         "name": "Infinity",
         "sweep": (1.0, -math.inf),
     }
-    monkeypatch.setattr(scale, "run", lambda config: found)
-    benchmark.run(config("scale"), None)
+    monkeypatch.setattr(train, "run", lambda config: found)
+    benchmark.run(config("train"), None)
     line = json.loads(capsys.readouterr().out, parse_constant=no_constants)
     assert line == {
         "value": 1.5,

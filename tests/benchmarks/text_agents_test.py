@@ -11,15 +11,13 @@ from ml_collections import ConfigDict
 from motif_jax import benchmarks
 from motif_jax.benchmarks import text_generation, text_play, text_train
 from motif_jax.support.errors import UserError
-from tests.processes import REPOSITORY
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
-PYTHON = REPOSITORY / ".venv-vllm/bin/python"
 TINY: dict[str, dict[str, Any]] = {
     "text_generation": {
         "width": 16, "layers": 1, "vocabulary": 32, "prompt_tokens": 8, "new_tokens": 4, "batch_size": 2, "other_batches": (1,),
-        "python": "", "seconds": 0.01,
+        "seconds": 0.01,
     },
     "text_play": {"games": 2, "plain_games": 1, "width": 16, "layers": 1, "num_words": 10, "large_games": 0},
     "text_train": {
@@ -41,14 +39,6 @@ def test_both_sides_write_the_same_tokens() -> None:
     line = text_generation.run(config("text_generation"))
     json.dumps(line)
     assert line["tokens_equal"] == line["batches"]["1"]["tokens_equal"] == 1.0
-    assert line["transformers"] is None
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not PYTHON.is_file(), reason="no .venv-vllm: bash launch/setup_vllm_cpu.sh")
-def test_torch_writes_them_too() -> None:
-    line = text_generation.run(config("text_generation", python=str(PYTHON), other_batches=()))
-    assert line["transformers"]["tokens_equal"] == 1.0
 
 
 @pytest.mark.slow

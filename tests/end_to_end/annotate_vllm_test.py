@@ -18,9 +18,9 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation import online
 from motif_jax.annotation.conversations import read_conversations
-from motif_jax.benchmarks import _tiny_judge as tiny_judge
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.support.errors import UserError
+from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import (
     REPOSITORY,
     annotate,

@@ -18,8 +18,8 @@ from typing import Any
 
 from motif_jax.annotation.annotator import check_annotator, make_annotator
 from motif_jax.annotation.session import Session
-from motif_jax.benchmarks import _tiny_judge as tiny_judge
 from motif_jax.datasets.verdicts import SINGLE
+from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import get_config, run_stage
 
 # Verdicts with seeds first: the engine is the first one's, and theirs needs the longest steps.

@@ -14,7 +14,6 @@ from motif_jax.annotation.conversations import read_conversations
 from motif_jax.annotation.prompts import MODES
 from motif_jax.annotation.session import Session
 from motif_jax.annotation.store import AnswerStore
-from motif_jax.benchmarks._tiny_judge import good, message, rule
 from motif_jax.datasets.verdicts import NO, SINGLE, YES
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
@@ -22,6 +21,7 @@ from tests.end_to_end.annotate_datasets import (
     get_config,
 )
 from tests.end_to_end.annotate_server.served import KEY, NAME, labels, reply
+from tests.tiny_judge import good, message, rule
 
 
 @pytest.mark.parametrize("mode", ["analysis", pytest.param("verdict", marks=pytest.mark.slow), "soft"])

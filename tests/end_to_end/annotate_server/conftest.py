@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from motif_jax.benchmarks._tiny_judge import pair
 from tests.end_to_end.annotate_datasets import (
     run_stage,
     summary,
     write_dataset,
 )
 from tests.end_to_end.annotate_server.served import KEY
+from tests.tiny_judge import pair
 
 
 @pytest.fixture

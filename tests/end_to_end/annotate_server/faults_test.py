@@ -13,7 +13,6 @@ import pytest
 
 from motif_jax.annotation.annotator import make_annotator
 from motif_jax.annotation.session import Session
-from motif_jax.benchmarks._tiny_judge import rule
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
@@ -25,6 +24,7 @@ from tests.end_to_end.annotate_datasets import (
     summary,
 )
 from tests.end_to_end.annotate_server.served import KEY, labels, reply
+from tests.tiny_judge import rule
 
 
 @pytest.mark.slow

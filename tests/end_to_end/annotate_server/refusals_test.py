@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.benchmarks._tiny_judge import rule
 from motif_jax.datasets.verdicts import UNKNOWN
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     expected,
 )
 from tests.end_to_end.annotate_server.served import labels, reply
+from tests.tiny_judge import rule
 
 FILTERED = {
     "error": {

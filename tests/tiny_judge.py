@@ -1,11 +1,11 @@
 """Trains a tiny Llama that answers this project's prompts by a keyword rule: plain torch, one CPU thread, a minute.
 
-    .venv-vllm/bin/python -m motif_jax.benchmarks._tiny_judge OUT [--messages FILE]
+    .venv-vllm/bin/python -m tests.tiny_judge OUT [--messages FILE]
 
 A message is good if it tells of a kill or of gold; the better description is the good one, else there is none. In the
 analysis mode it says a word about each description and then its verdict; where a description tells of a fountain it
-gives no verdict until it is asked again. FILE holds messages, a JSON list, that it is taught besides its own. For the
-tests and the benchmark of annotation; only training needs torch.
+gives no verdict until it is asked again. FILE holds messages, a JSON list, that it is taught besides its own. Only training needs
+torch.
 """
 
 from __future__ import annotations
@@ -181,18 +181,19 @@ def cached(folder: Path, python: str, messages: Sequence[str] = ()) -> Path:
     sources = [Path(__file__), Path(prompts.__file__), *(prompt_path("default", "", form) for form in FORMS)]
     state = hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=8)
     state.update(json.dumps(list(messages)).encode())
-    out = folder / f"tiny_judge-{state.hexdigest()}" / "judge"
+    out = folder.absolute() / f"tiny_judge-{state.hexdigest()}" / "judge"
     if not out.is_dir():
         atomic_write_json(out.parent / "messages.json", list(messages))
         command = [
             python,
             "-m",
-            "motif_jax.benchmarks._tiny_judge",
+            "tests.tiny_judge",
             str(out),
             "--messages",
             str(out.parent / "messages.json"),
         ]
-        subprocess.run(command, check=True, env={**os.environ, **ENVIRONMENT}, timeout=1500)
+        root = Path(__file__).parents[1]
+        subprocess.run(command, check=True, cwd=root, env={**os.environ, **ENVIRONMENT}, timeout=1500)
     return out
 
 

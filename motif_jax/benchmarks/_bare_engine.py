@@ -1,0 +1,166 @@
+"""The game engine without this package's rules, and nle's gymnasium class: the yardsticks of `actors`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from motif_jax.envs.nethack.actions import ESCAPE, OPEN_QUESTIONS, SPACE
+from motif_jax.envs.nethack.engine import NetHackEngine
+from motif_jax.envs.nethack.game import Game, game_seeds
+from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
+from motif_jax.envs.nethack.status import NUM_STATUS
+from motif_jax.support.seeds import derive, rng
+
+_FIELDS = ("glyphs", "blstats", "message", "tty_chars", "tty_colors")
+
+# For each game: the action, the key it meant, and whether the episode ended there, at each step.
+Script = list[list[tuple[int, int, bool]]]
+
+
+def episode_seed(seed: int, game: int, episode: int) -> int:
+    """The seed of a game's n-th episode, for all sides."""
+    return derive(seed, game, episode)
+
+
+def write_script(task: str, games: int, length: int, seed: int) -> Script:
+    """Plays random actions and notes what they came to."""
+    script: Script = []
+    for index in range(games):
+        game = Game(task, NetHackEngine(), MAX_EPISODE_STEPS, {})
+        keys: list[int] = []
+        game.press = _listen(game.press, keys)
+        episode, steps = 0, []
+        game.start(episode_seed(seed, index, episode))
+        for action in rng(seed, "actions", index).integers(0, 23, length).tolist():
+            keys.clear()
+            end = game.advance(action)[1]
+            steps.append((action, keys[0], bool(end)))
+            if end:
+                episode += 1
+                game.start(episode_seed(seed, index, episode))
+        game.close()
+        script.append(steps)
+    return script
+
+
+def _listen(press: Callable[[int], None], keys: list[int]) -> Callable[[int], None]:
+    def pressed(key: int) -> None:
+        keys.append(key)
+        press(key)
+
+    return pressed
+
+
+class Bare:
+    """The engine alone.
+
+    Attributes:
+      start_seconds: processor time that starting episodes has taken while it played.
+    """
+
+    shared_code = False
+
+    def __init__(self, task: str, script: Script, seed: int) -> None:
+        self._script, self._seed = script, seed
+        self._engines = [NetHackEngine(shared_code=self.shared_code) for _ in script]
+        self._episodes = [0] * len(script)
+        self.start_seconds = 0.0
+        for index, engine in enumerate(self._engines):
+            engine.start(*game_seeds(episode_seed(seed, index, 0)))
+
+    def play(self, start: int, stop: int) -> None:
+        """Plays steps `start` to `stop` of every game."""
+        handles = [
+            (e, e.step, e.done, e.buffers.misc, e.buffers.message_memory, steps, index)
+            for index, (e, steps) in enumerate(zip(self._engines, self._script, strict=True))
+        ]
+        for position in range(start, stop):
+            for engine, step, done, misc, message, steps, index in handles:
+                _, key, ended = steps[position]
+                step(key)
+                while not done():
+                    if misc[2]:
+                        step(SPACE)
+                    elif misc[1]:
+                        step(ESCAPE)
+                    elif misc[0]:
+                        shown = message.tobytes()
+                        if not any(word in shown for word in OPEN_QUESTIONS):
+                            step(ESCAPE)
+                        break
+                    else:
+                        break
+                if ended:
+                    self._episodes[index] += 1
+                    before = time.process_time()
+                    engine.start(*game_seeds(episode_seed(self._seed, index, self._episodes[index])))
+                    self.start_seconds += time.process_time() - before
+
+    def status(self) -> np.ndarray:
+        """Where the games stand: int64 [games, 27]."""
+        return np.stack([engine.buffers.blstats for engine in self._engines])
+
+    def close(self) -> None:
+        """Frees the games."""
+        for engine in self._engines:
+            engine.close()
+
+
+class BareSharedCode(Bare):
+    """The engine alone, with one copy of its code for all games."""
+
+    shared_code = True
+
+
+class GymnasiumClass:
+    """nle's own gymnasium class, without wrappers, with the same observations."""
+
+    def __init__(self, task: str, script: Script, seed: int) -> None:
+        import gymnasium
+
+        self._script, self._seed = script, seed
+        self._environments: list[Any] = [
+            gymnasium.make(
+                "nle:NetHackScore-v0",
+                observation_keys=_FIELDS,
+                actions=tuple(range(256)),  # an action is its key
+                max_episode_steps=2 * MAX_EPISODE_STEPS,
+                fix_moon_phase=True,
+            ).unwrapped
+            for _ in script
+        ]
+        self._episodes = [0] * len(script)
+        self._status = np.zeros((len(script), NUM_STATUS), np.int64)
+        for index in range(len(script)):
+            self._start(index)
+
+    def _start(self, index: int) -> np.ndarray:
+        environment = self._environments[index]
+        core, disp = game_seeds(episode_seed(self._seed, index, self._episodes[index]))
+        environment.seed(core, disp, reseed=False)
+        return environment.reset()[0]["blstats"]
+
+    def play(self, start: int, stop: int) -> None:
+        """Plays steps `start` to `stop` of every game."""
+        status: list[np.ndarray] = [self._status] * len(self._environments)
+        for position in range(start, stop):
+            for index, environment in enumerate(self._environments):
+                _, key, ended = self._script[index][position]
+                status[index] = environment.step(key)[0]["blstats"]
+                if ended:
+                    self._episodes[index] += 1
+                    status[index] = self._start(index)
+        self._status = np.stack(status)
+
+    def status(self) -> np.ndarray:
+        """As `Bare.status`."""
+        return self._status
+
+    def close(self) -> None:
+        """Frees the games."""
+        for environment in self._environments:
+            environment.close()
