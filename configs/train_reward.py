@@ -4,7 +4,7 @@
         --config.dataset_dir=DATASET --config.annotator=NAME
 
 How long 10 epochs over 500,000 pairs take depends on the machine and on how many of the messages are distinct:
-`configs/benchmark.py:reward --config.options.epochs_pairs=500000 --config.options.dataset_dir=DATASET` measures it.
+`configs/benchmark.py:reward --config.options.dataset_dir=DATASET` measures pairs a second.
 Out come checkpoints/ (one an evaluation, with its own statistics and quantiles), train_metrics.csv, val_metrics.csv,
 reward_metrics/train_norm_quantiles.csv, metrics.jsonl, tensorboard/ and summary.json. Stopped at any moment and
 started again with the same command it goes on, to the same parameters.

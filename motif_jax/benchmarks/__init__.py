@@ -21,8 +21,8 @@ from motif_jax.support import config as checks
 
 # Options of whichever benchmark has them that must be above zero.
 _POSITIVE = frozenset(
-    """batch_size candidate_tokens candidates envs_per_worker games new_tokens prompt_tokens questions rollout seconds
-    steps sweep_steps turn workers""".split()
+    """batch_size candidate_tokens candidates envs_per_worker games new_tokens prompt_tokens questions rollout seconds steps turn
+    workers""".split()
 )
 # What a GPU needs to be busy, in place of the sizes of a CPU, and the benchmarks of trainings that it means something for; others have
 # a GPU_SIZE of their own.

@@ -1,18 +1,14 @@
-"""The game engine without this package's rules, and nle's gymnasium class: the yardsticks of `actors`."""
+"""The game engine without this package's rules: the yardstick of `actors`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
 
 from motif_jax.envs.nethack.actions import ESCAPE, OPEN_QUESTIONS, SPACE
 from motif_jax.envs.nethack.engine import NetHackEngine
 from motif_jax.envs.nethack.game import Game, game_seeds
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
-from motif_jax.envs.nethack.status import NUM_STATUS
 from motif_jax.support.seeds import derive, rng
 
 _FIELDS = ("glyphs", "blstats", "message", "tty_chars", "tty_colors")
@@ -100,10 +96,6 @@ class Bare:
                     engine.start(*game_seeds(episode_seed(self._seed, index, self._episodes[index])))
                     self.start_seconds += time.process_time() - before
 
-    def status(self) -> np.ndarray:
-        """Where the games stand: int64 [games, 27]."""
-        return np.stack([engine.buffers.blstats for engine in self._engines])
-
     def close(self) -> None:
         """Frees the games."""
         for engine in self._engines:
@@ -114,53 +106,3 @@ class BareSharedCode(Bare):
     """The engine alone, with one copy of its code for all games."""
 
     shared_code = True
-
-
-class GymnasiumClass:
-    """nle's own gymnasium class, without wrappers, with the same observations."""
-
-    def __init__(self, task: str, script: Script, seed: int) -> None:
-        import gymnasium
-
-        self._script, self._seed = script, seed
-        self._environments: list[Any] = [
-            gymnasium.make(
-                "nle:NetHackScore-v0",
-                observation_keys=_FIELDS,
-                actions=tuple(range(256)),  # an action is its key
-                max_episode_steps=2 * MAX_EPISODE_STEPS,
-                fix_moon_phase=True,
-            ).unwrapped
-            for _ in script
-        ]
-        self._episodes = [0] * len(script)
-        self._status = np.zeros((len(script), NUM_STATUS), np.int64)
-        for index in range(len(script)):
-            self._start(index)
-
-    def _start(self, index: int) -> np.ndarray:
-        environment = self._environments[index]
-        core, disp = game_seeds(episode_seed(self._seed, index, self._episodes[index]))
-        environment.seed(core, disp, reseed=False)
-        return environment.reset()[0]["blstats"]
-
-    def play(self, start: int, stop: int) -> None:
-        """Plays steps `start` to `stop` of every game."""
-        status: list[np.ndarray] = [self._status] * len(self._environments)
-        for position in range(start, stop):
-            for index, environment in enumerate(self._environments):
-                _, key, ended = self._script[index][position]
-                status[index] = environment.step(key)[0]["blstats"]
-                if ended:
-                    self._episodes[index] += 1
-                    status[index] = self._start(index)
-        self._status = np.stack(status)
-
-    def status(self) -> np.ndarray:
-        """As `Bare.status`."""
-        return self._status
-
-    def close(self) -> None:
-        """Frees the games."""
-        for environment in self._environments:
-            environment.close()

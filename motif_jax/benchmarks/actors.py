@@ -1,19 +1,14 @@
 """The actor pool alone, slots and hand-over included, with random keys.
 
     python -m motif_jax.launch --config=configs/benchmark.py:actors
-    python -m motif_jax.launch --config=configs/benchmark.py:actors --config.options.sweep=True
 
 Value: steps a second of one worker's processor time (everything that its processes do: engine, rules, rows, hand-over);
 yardstick: the bare engine with the same observations, prompts dismissed, as many games in turns as a worker has, timed
 by processor time too. They play in turns of about a third of a second, `turn` steps of every environment, so that a busy
 neighbour on the machine disturbs all of them alike, and with them the bare engine with one game a core, which has the caches
-to itself; what is told are medians over the turns. Besides: nle's
-gymnasium class, the pool's steps a second by the clock, the memory of an actor's game, the share of a worker's time that new
-episodes' starts take, and what a step costs the parent: the hand-over with the actors, gathering a row for inference,
-copying it into a batch, and handing that to the device. A parent with one worker sleeps between rounds, and being woken is
-most of its cost; so it is also measured with the rounds of many groups lying ready at once. About a minute. `sweep` repeats it briefly for numbers of environments
-of a worker (`sweep_envs`), of games of a process (`sweep_games`), for processes that are not forked, and for 1, 2, 4, ...
-workers up to the cores.
+to itself; what is told are medians over the turns. Besides: the pool's steps a second by the clock, the memory of an actor's game,
+the share of a worker's time that new episodes' starts take, and what a step costs the parent: the hand-over with the actors,
+gathering a row for inference, copying it into a batch, and handing that to the device. About a minute.
 """
 
 from __future__ import annotations
@@ -33,19 +28,17 @@ from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Ready
 from motif_jax.actors.tuning import processor_seconds
 from motif_jax.benchmarks import beside, result
-from motif_jax.benchmarks._bare_engine import Bare, BareSharedCode, GymnasiumClass, write_script
+from motif_jax.benchmarks._bare_engine import Bare, BareSharedCode, write_script
 from motif_jax.envs.nethack.tasks import PLAIN_TASKS
 from motif_jax.online import settings
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
-from motif_jax.support.config import available_cores, default_workers
+from motif_jax.support.config import default_workers
 
 _SIZE_KEY = "options.games_per_process"
 _AS_MANY = "bare engine, same observations, prompts dismissed, as many games a core"
 _ONE = "the same with one game a core"
 _PARENT_SECONDS = 0.2
-# Groups of one small environment each, whose rounds lie ready after the pause.
-_MANY_WORKERS, _MANY_ROUNDS, _PAUSE_SECONDS = 8, 800, 0.004
 
 
 def options() -> ConfigDict:
@@ -60,23 +53,13 @@ def options() -> ConfigDict:
             "rollout": 32,
             "steps": 2_000,
             "turn": 500,
-            "sweep": False,
-            "sweep_envs": (2, 4, 8, 20, 40),
-            "sweep_games": (1, 2, 3, 4, 5, 10),
-            "sweep_steps": 400,
         }
     )
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for a task without the bare engine that is the yardstick, or groups that cannot be halved."""
+    """Raises UserError for a task without the bare engine that is the yardstick, a manner of starting, or a number of games that there is not."""
     checks.choice(config, "options.env", PLAIN_TASKS)
-    sweep = config.options.sweep_envs
-    even = all(isinstance(envs, int) and envs > 0 and envs % 2 == 0 for envs in sweep)
-    checks.require(even, "options.sweep_envs", sweep, "even numbers above 0: a worker has two groups")
-    games = config.options.sweep_games
-    natural = all(isinstance(size, int) and size > 0 for size in games)
-    checks.require(natural, "options.sweep_games", games, "numbers above 0")
     checks.choice(config, "options.start_method", METHODS)
     settings.games_per_process(config, _SIZE_KEY)
 
@@ -127,20 +110,15 @@ def run(config: ConfigDict) -> dict[str, Any]:
     settled = ConfigDict(
         {**options.to_dict(), "games_per_process": settings.games_per_process(config, _SIZE_KEY)}
     )
-    found, gymnasium, together = [], [], []
+    found = []
     for repeat in range(config.repeats):
         seed = seeds.derive(config.seed, "actors", repeat)
         found.append(_measure(settled, seed))
         settled.games_per_process = found[0].games_per_process  # one trial for all
-        together.append(_together(seed) / (options.envs_per_worker // 2))
-        script = write_script(options.env, options.envs_per_worker, options.steps, seed)
-        gymnasium.append(_side(GymnasiumClass(options.env, script, seed), script))
     turns = [turn for one in found for turn in one.turns]
     ours, one_game = _all(turns, "pool"), _all(turns, "one")
     parent = {"hand_over": 1e6 * float(np.median(_all(turns, "hand_over")))}
     parent |= {part: 1e6 * float(np.median(_all(found, part))) for part in ("gather", "copy", "transfer")}
-    busy = parent | {"hand_over": 1e6 * float(np.median(together))}
-    more = {"sweep": _sweep(settled, config.seed)} if options.sweep else {}
     return result(
         "actors",
         "steps/s of one core",
@@ -149,16 +127,12 @@ def run(config: ConfigDict) -> dict[str, Any]:
         _all(turns, "bare"),
         options.to_dict(),
         one_game={"what": _ONE, **beside(ours, one_game)},
-        ratio_to_gymnasium_class=float(np.median(ours) / np.median(gymnasium)),
         steps_per_second_by_the_clock=float(np.median(_all(turns, "clock"))),
         parent_microseconds_per_step=sum(parent.values()),
         parent_parts=parent,
-        busy_parent_microseconds_per_step=sum(busy.values()),
-        busy_parent_parts=busy,
         megabytes_per_game=float(np.median(_all(found, "memory"))) / 1e6,
         games_per_process=found[0].games_per_process,
         restart_share=float(np.median(_all(found, "restarts"))),
-        **more,
     )  # fmt: skip
 
 
@@ -198,39 +172,7 @@ def _measure(options: ConfigDict, seed: int) -> Measured:
     return Measured(turns, *parts, memory, kept.start_seconds * rate / (envs * steps), games)
 
 
-def _sweep(options: ConfigDict, seed: int) -> dict[str, dict[str, dict[str, float]]]:
-    """One short repeat for every size, number of workers and manner: name -> value -> what was measured."""
-
-    def at(**changes: Any) -> dict[str, float]:
-        size = ConfigDict({**options.to_dict(), "steps": options.sweep_steps, **changes})
-        found = _measure(size, seeds.derive(seed, "sweep", *changes.values()))
-        medians = {
-            field.name: float(np.median(_all(found.turns, field.name))) for field in dataclasses.fields(Turn)
-        }
-        ratios = {
-            "ratio": medians["pool"] / medians["bare"],
-            "ratio_to_one": medians["pool"] / medians["one"],
-        }
-        return {**medians, **ratios, "memory": found.memory, "restarts": found.restarts}
-
-    cores = available_cores()
-    workers = sorted({min(2**power, cores) for power in range(cores.bit_length() + 1)})
-    return {
-        "envs_per_worker": {str(envs): at(envs_per_worker=envs) for envs in options.sweep_envs},
-        "games_per_process": {str(games): at(games_per_process=games) for games in options.sweep_games},
-        "start_method": {method: at(start_method=method) for method in ("fork", "exec")},
-        "workers": {str(count): at(workers=count) for count in workers},
-    }
-
-
-def _side(side: GymnasiumClass, script: Any) -> float:
-    steps = len(script[0])
-    spent = _spent(side, 0, steps)
-    side.close()
-    return steps * len(script) / spent
-
-
-def _spent(side: Bare | GymnasiumClass, start: int, stop: int) -> float:
+def _spent(side: Bare, start: int, stop: int) -> float:
     """Seconds of processor time from one step up to another."""
     before = time.process_time()
     side.play(start, stop)
@@ -321,27 +263,6 @@ def _parent(pool: ActorPool) -> tuple[float, float, float]:
         _seconds(copy) / steps,
         _seconds(lambda: jax.block_until_ready(jax.device_put(batch))) / steps,
     )
-
-
-def _together(seed: int) -> float:
-    """Seconds of the parent's processor time for a round, where the rounds of many groups lie ready when it looks."""
-    config = ActorsConfig(
-        env="Recall-v0", options={}, seed=seed, workers=_MANY_WORKERS, envs_per_group=1, rollout=32
-    )
-    spent, rounds = [], 0
-    with ActorPool(config, listeners=[lambda slot: pool.release(slot)]) as pool:
-        pool.start()
-        while rounds < _MANY_ROUNDS:
-            time.sleep(_PAUSE_SECONDS)
-            start = time.process_time()
-            ready = pool.ready(0.0)
-            for entry in ready:
-                pool.slots.action[entry.slot, entry.row] = 0
-            pool.act(ready)
-            if ready:
-                spent.append((time.process_time() - start) / len(ready))
-                rounds += len(ready)
-    return float(np.median(spent))
 
 
 def _seconds(call: Callable[[], Any]) -> float:

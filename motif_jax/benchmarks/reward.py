@@ -4,19 +4,9 @@ The yardstick is a jitted training step of the same network and optimiser that e
 pair, one step a call. Both sides see the same batches. Without `options.dataset_dir` the pairs come from random
 games that are played first.
 
-How far apart the parameters of both sides are after `parity_steps` steps, relative to how far they moved, is
-compared in two settings, each with the noise floor beside it: how far the yardstick is from itself when the pairs
-of every batch come in reverse order.
-
-* `parameter_change_apart`: batches of `parity_batch_size`, Adam's epsilon `parity_eps`. Here rounding decides
-  nothing, and a difference above about 1e-3 is a mistake.
-* `published_parameter_change_apart` (`options.published_parity`): `batch_size` and the published epsilon of 1e-8.
-  Adam then makes whole steps of gradients that are nothing but rounding, so that the floor itself is about 5e-3.
-  It takes 2 * `parity_steps` steps of the yardstick, four minutes on 2 cores at the defaults: it is off unless asked for.
-
-`options.epochs_pairs` (500,000 say) also trains from start to end: `epochs` epochs over so many pairs, drawn with
-replacement from the dataset's, evaluations and checkpoints included. `epochs_seconds` is what that takes from the
-reading of the data on, compiling included, `epochs_evaluation_seconds` the evaluations' part.
+`parameter_change_apart` says how far the parameters of both sides are from each other after `parity_steps` steps of batches of
+`parity_batch_size` with Adam's epsilon `parity_eps`, relative to how far they moved; a difference above about 1e-3 is a mistake.
+The noise floor stands beside it: the yardstick against itself with the pairs of every batch in reverse order.
 """
 
 from __future__ import annotations
@@ -44,11 +34,10 @@ from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.offline import reward_data
 from motif_jax.offline.reward_data import RewardData
 from motif_jax.offline.reward_task import RewardTask
-from motif_jax.offline.trainer import OfflineTrainer, Settings
+from motif_jax.offline.trainer import OfflineTrainer
 from motif_jax.rewards.trained import architecture_of
 from motif_jax.support import config as checks
-from motif_jax.support import metrics, nonfinite, seeds
-from motif_jax.support.errors import UserError
+from motif_jax.support import nonfinite, seeds
 from motif_jax.support.files import atomic_save_npy
 
 _LABELS = "coin"
@@ -68,9 +57,6 @@ def options() -> ConfigDict:
             "parity_steps": 100,  # steps after which the parameters are compared; 0: not
             "parity_batch_size": 128,
             "parity_eps": 1e-5,
-            "published_parity": False,  # also at batch_size and an epsilon of 1e-8: minutes on CPU
-            "epochs_pairs": 0,  # also train on so many resampled pairs from start to end
-            "epochs": 10,
             "message": "lt_cnn",
             "dtype": "float32",
         }
@@ -94,14 +80,6 @@ def random_games(folder: Path, num_pairs: int, seed: int) -> None:
     rng.shuffle(messages)
     write_pairs(folder, {"message": messages.reshape(num_pairs, 2, 1, 256)})
     atomic_save_npy(folder / "preference" / f"{_LABELS}.npy", rng.integers(0, 2, num_pairs).astype(np.int8))
-
-
-def resample(source: PairsDataset, annotator: str, folder: Path, num_pairs: int, seed: int) -> None:
-    """Writes a dataset of `num_pairs` pairs of `source`, drawn with replacement, with their labels and scores."""
-    chosen = np.sort(seeds.rng(seed, "resample").integers(0, source.num_pairs, num_pairs))
-    info = {"score": source.info["score"][chosen]} if "score" in source.info else {}
-    write_pairs(folder, {"message": source.data["message"][chosen]}, info)
-    atomic_save_npy(folder / "preference" / f"{annotator}.npy", source.preference(annotator)[chosen])
 
 
 def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> ConfigDict:
@@ -216,10 +194,9 @@ def _distance(one: Any, other: Any, start: Any) -> float:
 
 def check(config: ConfigDict) -> None:
     """Raises UserError for a bad number."""
-    for key in ("num_pairs", "batch_size", "steps", "baseline_steps", "parity_batch_size", "epochs"):
+    for key in ("num_pairs", "batch_size", "steps", "baseline_steps", "parity_batch_size"):
         checks.positive(config, f"options.{key}")
-    for key in ("parity_steps", "epochs_pairs"):
-        checks.positive(config, f"options.{key}", allow_zero=True)
+    checks.positive(config, "options.parity_steps", allow_zero=True)
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
@@ -241,42 +218,13 @@ def run(config: ConfigDict) -> dict[str, Any]:
             checks.require(settings[key] <= data.train.size, f"options.{key}", settings[key], allowed)
         parallel = DataParallel(jax.local_devices())
         line = _measure(config, settings, _Sides(training, data, parallel))
-        if settings.parity_steps and settings.published_parity:
-            line |= _parity(_Sides(training, data, parallel), settings.parity_steps, "published_")
-        if settings.epochs_pairs:
-            line |= _whole_training(
-                settings, training.copy_and_resolve_references(), Path(temporary), parallel
-            )
         if settings.parity_steps:
             training.batch_size, training.optimizer.eps = settings.parity_batch_size, settings.parity_eps
             line |= _parity(_Sides(training, data, parallel), settings.parity_steps)
         return line
 
 
-def _whole_training(
-    settings: ConfigDict, training: ConfigDict, temporary: Path, parallel: DataParallel
-) -> dict[str, Any]:
-    """Trains `epochs` epochs on `epochs_pairs` resampled pairs: what took how many seconds."""
-    source = PairsDataset.open(training.dataset_dir)
-    resample(source, training.annotator, temporary / "resampled", settings.epochs_pairs, training.seed)
-    training.dataset_dir, training.epochs = str(temporary / "resampled"), settings.epochs
-    started = time.perf_counter()
-    data = reward_data.load(training, architecture_of(training.network, training.compat))
-    trainer = OfflineTrainer(RewardTask(training, data, parallel), parallel, Settings.of(training))
-    if not trainer.run(temporary / "run"):
-        raise UserError("the benchmark was stopped before the end of its training")
-    seconds = time.perf_counter() - started
-    rows = metrics.read_metrics(temporary / "run")
-    return {
-        "epochs": settings.epochs,
-        "epochs_pairs": settings.epochs_pairs,
-        "epochs_distinct_messages": len(data.messages),
-        "epochs_seconds": seconds,
-        "epochs_evaluation_seconds": sum(row["evaluation/seconds"] for row in rows),
-    }
-
-
-def _parity(sides: _Sides, steps: int, prefix: str = "") -> dict[str, float]:
+def _parity(sides: _Sides, steps: int) -> dict[str, float]:
     """How far apart both sides are after `steps` steps, and how far the yardstick is from itself.
 
     The second number, of the same loop with the pairs of every batch in reverse order, says how much of the first
@@ -290,8 +238,8 @@ def _parity(sides: _Sides, steps: int, prefix: str = "") -> dict[str, float]:
     start = sides.start.params
     floor = "parameter_change_apart_of_baseline_with_reordered_batches"
     return {
-        f"{prefix}parameter_change_apart": _distance(state.state.params, plain[0], start),
-        f"{prefix}{floor}": _distance(other[0], plain[0], start),
+        "parameter_change_apart": _distance(state.state.params, plain[0], start),
+        floor: _distance(other[0], plain[0], start),
     }
 
 

@@ -29,8 +29,6 @@ def config(name: str, **options: Any) -> Any:
         ("actors", {"workers": 0}, "options.workers=0: must be a number above 0"),
         ("actors", {"envs_per_worker": 1}, "options.envs_per_worker=1: must be an even number"),
         ("actors", {"envs_per_worker": 7}, "options.envs_per_worker=7: must be an even number"),
-        ("actors", {"sweep_envs": (2, 3)}, "options.sweep_envs=.2, 3.: must be even numbers above 0"),
-        ("actors", {"sweep_steps": -1}, "options.sweep_steps=-1: must be a number above 0"),
         ("actors", {"env": "Recall-v0"}, "options.env='Recall-v0': must be one of NetHackScore-v1"),
         ("train", {"envs_per_worker": 3}, "options.envs_per_worker=3: must be an even number"),
         ("train", {"batch_size": 100}, "options.batch_size=100: must be a multiple of config.options.rollout=32"),
@@ -62,7 +60,7 @@ def test_defaults_are_allowed_and_repeats_are_needed(
 
 def test_every_number_of_a_benchmark_is_checked() -> None:
     """Those that zero means something to are listed here."""
-    zero = {"train.warmup_seconds", "reward.epochs_pairs"}
+    zero = {"train.warmup_seconds"}
     zero |= {"reward.parity_steps", "text_generation.advantage_weight", "text_play.large_games"}
     # Told where they are read, with the rest of a reward training's config.
     elsewhere = {"reward.parity_eps", "reward.learning_rate"}

@@ -16,7 +16,7 @@ def test_a_small_run_agrees_with_its_yardstick():
     options = reward.options()
     options.update(
         {"num_pairs": 300, "batch_size": 64, "steps": 4, "baseline_steps": 1, "message": "lt_cnn_small",
-         "parity_steps": 10, "parity_batch_size": 32, "published_parity": True, "epochs_pairs": 500, "epochs": 2}
+         "parity_steps": 10, "parity_batch_size": 32}
     )  # fmt: skip
     line = reward.run(ConfigDict({"seed": 3, "repeats": 1, "options": options}))
     assert line["benchmark"] == "reward"
@@ -27,11 +27,6 @@ def test_a_small_run_agrees_with_its_yardstick():
     assert line["parameter_change_apart"] < 1e-3
     floor = "parameter_change_apart_of_baseline_with_reordered_batches"
     assert 0 < line[floor] < 1e-3
-    assert 0 < line["published_parameter_change_apart"] < 0.1
-    assert 0 < line[f"published_{floor}"] < 0.1
-    assert (line["epochs"], line["epochs_pairs"]) == (2, 500)
-    assert 0 < line["epochs_evaluation_seconds"] < line["epochs_seconds"]
-    assert line["epochs_distinct_messages"] <= line["distinct_messages"]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +35,7 @@ def test_a_small_run_agrees_with_its_yardstick():
         ({"batch_size": 65}, "config.options.batch_size=65: must be at most the 64 labelled training pairs"),
         ({"batch_size": 32, "parity_batch_size": 65}, "config.options.parity_batch_size=65: must be at most"),
         ({"annotator": "absent"}, "must name annotations of the dataset"),
-        ({"epochs_pairs": -1}, "config.options.epochs_pairs=-1: must be"),
+        ({"parity_steps": -1}, "config.options.parity_steps=-1: must be"),
     ],
 )
 def test_what_cannot_be_measured_is_told_before(tmp_path, changes, words):

@@ -21,8 +21,7 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "text_play": {"games": 2, "plain_games": 1, "width": 16, "layers": 1, "num_words": 10, "large_games": 0},
     "text_train": {
-        "width": 16, "layers": 1, "vocabulary": 40, "length": 64, "batch_size": 2, "seconds": 0.01, "small_width": 16, "small_batch": 4,
-        "small_steps": 8, "shortest": 20, "longest": 20,
+        "width": 16, "layers": 1, "vocabulary": 40, "length": 64, "batch_size": 2, "seconds": 0.01,
     },
 }  # fmt: skip
 
@@ -55,8 +54,6 @@ def test_a_gradient_of_what_actions_need_is_that_of_everything() -> None:
     json.dumps(line)
     assert line["gradients_apart"] < 1e-4
     assert line["quarter"]["flops_ratio"] > line["flops_ratio"] > 1
-    assert line["buckets"]["value"] > 0
-    assert 0 <= line["waiting"] < 1
 
 
 @pytest.mark.parametrize(
@@ -66,7 +63,6 @@ def test_a_gradient_of_what_actions_need_is_that_of_everything() -> None:
         ("text_generation", "dtype", "int8"),
         ("text_play", "plain_games", 0),
         ("text_play", "games", 0),
-        ("text_train", "small_steps", 0),
         ("text_train", "length", 16),
         ("text_train", "batch_size", 0),
     ],
