@@ -157,10 +157,10 @@ def test_ctrl_c_in_a_stage_is_one_line(repository: Path, tmp_path: Path) -> None
     """Here in `report`, when it reads a file that never comes; nothing is left half-written."""
     (tmp_path / "reward").mkdir()
     (tmp_path / "reward/config.json").write_text(load_config("train_reward").to_json())
-    os.mkfifo(tmp_path / "reward/summary.json")
+    os.mkfifo(tmp_path / "reward/val_metrics.csv")
     flags = [f"--workdir={tmp_path / 'report'}", f"--config.reward.dir={tmp_path / 'reward'}"]
     process = interrupted(repository, "--config=configs/report.py:smoke", *flags)
-    with open(tmp_path / "reward/summary.json", "w"):  # returns when the stage reads
+    with open(tmp_path / "reward/val_metrics.csv", "w"):  # returns when the stage reads
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=240) == ("", f"{INTERRUPTED}\n")
     assert process.returncode == 130
