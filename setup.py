@@ -11,6 +11,7 @@ COPIED = (
     "configs/probes/*.json",
     "configs/prompts/**/*.yaml",
     "third_party/hack_font_tiles/*",
+    "third_party/minihack/*",
     "third_party/wordle_words/*",
 )
 

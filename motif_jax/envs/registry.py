@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.minihack.levels import LEVELS as MINIHACK
 from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.sequential import SingleEnvironments
 from motif_jax.envs.spec import Environment, EnvironmentGroup, EnvironmentSpec, Renderer
@@ -20,6 +21,7 @@ from motif_jax.support.errors import UserError
 _BABYAI_TEXT = "motif_jax.envs.babyai_text.environment:BabyAIText"
 _ENTRY_POINTS: dict[str, str] = {
     **dict.fromkeys(TASKS, "motif_jax.envs.nethack.environment:NetHackEnvironment"),
+    **dict.fromkeys(MINIHACK, "motif_jax.envs.minihack.environment:MiniHackEnvironment"),
     "Recall-v0": "motif_jax.envs.recall:Recall",
     **dict.fromkeys(catalogue.LEVELS, _BABYAI_TEXT),
 }
@@ -37,7 +39,8 @@ def check(name: str) -> None:
         if not hasattr(_load(name), "make_spec"):
             raise UserError(f"config.{_KEY}={name}: must be a class with make_spec, see motif_jax.envs.spec")
     elif not _is_level(name) and name not in _ENTRY_POINTS:
-        allowed = f"{', '.join(_ENTRY_POINTS)}, one of minigrid's own BabyAI levels, or module:Class"
+        listed = ", ".join(one for one in _ENTRY_POINTS if one not in MINIHACK)
+        allowed = f"{listed}, one of minigrid's own BabyAI levels, MiniHack-...-v0 (docs/environments.md), or module:Class"
         raise UserError(f"config.{_KEY}: there is no environment {name!r}; choose one of {allowed}")
 
 

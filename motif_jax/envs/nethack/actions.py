@@ -26,6 +26,16 @@ _KEY_NAMES = {
     ord("U"): "run north-east", ord("N"): "run south-east", ord("B"): "run south-west", ord("Y"): "run north-west",
     ord("<"): "up", ord(">"): "down", ord("."): "wait", 4: "kick", ord("e"): "eat", ord("s"): "search",
     CAST: "cast", ord("q"): "drink", 0x80 | ord("p"): "pray", ord(","): "pick up", ord("p"): "pay",
+    0xE1: "adjust", ord("a"): "apply", 24: "attributes", ord("C"): "call", 0xE3: "chat", ord("c"): "close", 0xE4: "dip",
+    ord("d"): "drop", ord("D"): "drop several", ord("E"): "engrave", 0xE5: "enhance", ESCAPE: "escape", ord("F"): "fight",
+    ord("f"): "fire", 0xE6: "force", ord("i"): "inventory", ord("I"): "inventory by type", 0xE9: "invoke", 0xEA: "jump",
+    ord(":"): "look", 0xEC: "loot", 0xED: "monster", ord("m"): "move", ord("M"): "move far", 0xEF: "offer",
+    ord("o"): "open", ord("P"): "put on", ord("Q"): "quiver", ord("r"): "read", ord("R"): "remove", 0xD2: "ride",
+    0xF2: "rub", ord("g"): "rush", ord("G"): "rush 2", ord("["): "see armor", ord("="): "see rings", ord("("): "see tools",
+    ord("^"): "see trap", ord(")"): "see weapon", ord("!"): "shell", 0xF3: "sit", ord("x"): "swap", ord("T"): "take off",
+    ord("A"): "take off all", ord("t"): "throw", 0xD4: "tip", 0xF4: "turn undead", ord("X"): "two weapons", 0xF5: "untrap",
+    ord("v"): "version", ord("W"): "wear", ord("w"): "wield", 0xF7: "wipe", ord("z"): "zap", ord("+"): "plus",
+    ord('"'): "quote", ord("$"): "dollar", SPACE: "space",
 }  # fmt: skip
 
 

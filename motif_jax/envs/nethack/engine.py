@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from nle import nethack
-from nle.nethack.nethack import DLPATH
+from nle.nethack.nethack import DLPATH, OBSERVATION_DESC
 
 from motif_jax.envs.nethack.actions import ESCAPE, SPACE
 from motif_jax.envs.nethack.buffers import Buffers
@@ -37,13 +40,27 @@ class NetHackEngine:
         buffers: where the game is written; memory of its own by default.
         shared_code: use one copy of the library's code for all games, and load its variables once, where that is to be had
             (see `motif_jax.envs.nethack.library`).
+        more_fields: names of nle's observations that `more` is to hold besides what `buffers` has.
+        game: options of nle's game, such as `playername` and `options`; its own defaults without them.
+
+    Attributes:
+        folder: the game's own, removed with it.
+        more: field -> array that the game writes.
     """
 
-    def __init__(self, buffers: Buffers | None = None, shared_code: bool = True) -> None:
+    def __init__(
+        self,
+        buffers: Buffers | None = None,
+        shared_code: bool = True,
+        more_fields: Iterable[str] = (),
+        **game: Any,
+    ) -> None:
         self.buffers = buffers if buffers is not None else Buffers()
+        self.more = {name: np.zeros(**OBSERVATION_DESC[name]) for name in more_fields}
         with own_folders():
-            self._game = nethack.Nethack(observation_keys=(), ttyrec=None, fix_moon_phase=True)
-        self._score_files = [Path(self._game._vardir, name) for name in _SCORE_FILES]
+            self._game = nethack.Nethack(observation_keys=(), ttyrec=None, fix_moon_phase=True, **game)
+        self.folder = Path(self._game._vardir)
+        self._score_files = [self.folder / name for name in _SCORE_FILES]
         self._library: KeptLibrary | None = None
         if shared_code and no_use_of_keeping() is None:
             self._library = KeptLibrary(DLPATH)
@@ -53,7 +70,7 @@ class NetHackEngine:
         self._close = weakref.finalize(self, _close, self._game, self._library)
         self._close.atexit = False
         engine = self._game._pynethack  # its public step adds tuples that nobody reads
-        engine.set_buffers(**self.buffers.engine_arrays())
+        engine.set_buffers(**self.buffers.engine_arrays(), **self.more)
         self._end, self._reset = engine.close, engine.reset
         self.step = engine.step
         self.done = engine.done
@@ -62,6 +79,8 @@ class NetHackEngine:
     def start(self, core: int, disp: int) -> None:
         """Starts the game of these two seeds (non-negative, 64 bits)."""
         self.buffers.clear()
+        for array in self.more.values():
+            array.fill(0)
         for file in self._score_files:
             if os.stat(file).st_size:
                 os.truncate(file, 0)

@@ -18,6 +18,21 @@ from motif_jax.envs.nethack.window import Windows
 from motif_jax.envs.spec import Row
 
 
+def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> Game:
+    """A game of `task` on `engine`, with the actions that belong to the task."""
+    kind = ExtendedGame if TASKS[task].extended else Game
+    return kind(task, engine, max_steps, compat)
+
+
+def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
+    """A game of nle's that is written into `buffers`; the same for every task."""
+    del task
+    # Imported here so that a spec can be had without loading the engine.
+    from motif_jax.envs.nethack.engine import NetHackEngine
+
+    return NetHackEngine(buffers)
+
+
 class NetHackEnvironment:
     """One of the tasks. See `motif_jax.envs.spec.Environment` for the calls.
 
@@ -42,6 +57,10 @@ class NetHackEnvironment:
         engine: the game; a new one by default.
     """
 
+    make_spec = staticmethod(make_spec)
+    new_game = staticmethod(new_game)
+    new_engine = staticmethod(new_engine)
+
     def __init__(
         self,
         name: str,
@@ -52,9 +71,10 @@ class NetHackEnvironment:
         engine: b.Engine | None = None,
     ) -> None:
         fields = tuple(fields)
-        self.spec = make_spec(name, fields=fields, max_episode_steps=max_episode_steps, compat=compat)
+        self.spec = self.make_spec(name, fields=fields, max_episode_steps=max_episode_steps, compat=compat)
         quirks = switches(compat)
-        self._game = new_game(name, engine if engine is not None else new_engine(), max_episode_steps, quirks)
+        engine = engine if engine is not None else self.new_engine(name, b.Buffers())
+        self._game = self.new_game(name, engine, max_episode_steps, quirks)
         buffers = self._game.buffers
         self._windows = Windows(buffers, quirks.get("crop_row_offset", False))
         self._window_cache = self._windows.cache
@@ -62,8 +82,6 @@ class NetHackEnvironment:
         self._message = buffers.message_memory
         self._counting = not quirks.get("message_count_off", False)
         self._extra = tuple((field, getattr(buffers, field)) for field in fields)
-
-    make_spec = staticmethod(make_spec)
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         """Starts the game of `seed` and writes its first observation into `out`."""
@@ -115,17 +133,3 @@ class NetHackEnvironment:
     def close(self) -> None:
         """Frees the game. Closing twice is allowed."""
         self._game.close()
-
-
-def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> Game:
-    """A game of `task` on `engine`, with the actions that belong to the task."""
-    kind = ExtendedGame if TASKS[task].extended else Game
-    return kind(task, engine, max_steps, compat)
-
-
-def new_engine(buffers: b.Buffers | None = None) -> b.Engine:
-    """A game of nle's that is written into `buffers`."""
-    # Imported here so that a spec can be had without loading the engine.
-    from motif_jax.envs.nethack.engine import NetHackEngine
-
-    return NetHackEngine(buffers)

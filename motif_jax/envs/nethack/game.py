@@ -18,7 +18,7 @@ from motif_jax.envs.nethack.actions import (
     YES,
     offered_letter,
 )
-from motif_jax.envs.nethack.tasks import HALLUCINATION, TASKS, make_rule
+from motif_jax.envs.nethack.tasks import HALLUCINATION, TASKS, Rule, make_rule
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from motif_jax.support.seeds import derive
 
@@ -110,7 +110,7 @@ class Game:
         self._message_bytes = engine.buffers.message_memory.tobytes
         self._now_memory = engine.buffers.now.memory
         self._before_memory = engine.buffers.before.memory
-        self._rule = make_rule(TASKS[task], engine.buffers, compat)
+        self._rule = self._make_rule(task, compat)
         self._judge = self._rule.judge
         self._always_judge = not self._rule.idle
         self._max_steps = max_steps
@@ -119,6 +119,9 @@ class Game:
         self._quit_at_end = False
         self.status: tuple[int, ...] = (0,) * 9
         self._clear()
+
+    def _make_rule(self, task: str, compat: Mapping[str, bool]) -> Rule:
+        return make_rule(TASKS[task], self.buffers, compat)
 
     def _clear(self) -> None:
         self._seen: dict[bytes, list] = {}

@@ -7,6 +7,7 @@ numpy is not needed. The observations are those of as many single environments, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -24,6 +25,10 @@ class NetHackGroup:
     Options as for `NetHackEnvironment`; `make_engine` makes an engine that writes into given buffers, nle's by default.
     """
 
+    make_spec = staticmethod(make_spec)
+    new_game = staticmethod(new_game)
+    new_engine = staticmethod(new_engine)
+
     def __init__(
         self,
         name: str,
@@ -35,12 +40,13 @@ class NetHackGroup:
         make_engine: Callable[[b.Buffers], b.Engine] | None = None,
     ) -> None:
         fields = tuple(fields)
-        self.spec = make_spec(name, fields=fields, max_episode_steps=max_episode_steps)
+        self.spec = self.make_spec(name, fields=fields, max_episode_steps=max_episode_steps)
         self.count = count
         quirks = switches(compat)
         self._memory = memory = b.Memory(count)
-        engines = [(make_engine or new_engine)(b.Buffers(memory, index)) for index in range(count)]
-        self._games = [new_game(name, engine, max_episode_steps, quirks) for engine in engines]
+        make_engine = make_engine or functools.partial(self.new_engine, name)
+        engines = [make_engine(b.Buffers(memory, index)) for index in range(count)]
+        self._games = [self.new_game(name, engine, max_episode_steps, quirks) for engine in engines]
         self._counting = not quirks.get("message_count_off", False)
         self._now, self._before = memoryview(memory.views), memoryview(memory.before)
         self._messages = memory.messages.reshape(-1).data

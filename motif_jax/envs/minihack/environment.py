@@ -1,0 +1,90 @@
+"""MiniHack's tasks as environments: NetHack's observation on levels of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from motif_jax.envs.minihack.levels import LEVELS
+from motif_jax.envs.nethack import buffers as b
+from motif_jax.envs.nethack import observation
+from motif_jax.envs.nethack.actions import action_names
+from motif_jax.envs.nethack.environment import NetHackEnvironment
+from motif_jax.envs.nethack.game import Game
+from motif_jax.envs.nethack.group import NetHackGroup
+from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.support.errors import UserError
+
+# Any NetHack task shows what these show.
+_SHOWS = "NetHackScore-v1"
+_QUIRKS = ("crop_row_offset", "message_count_off", "timeout_as_terminal")
+_NETHACK_OPTIONS = (
+    "color", "showexp", "nobones", "nolegacy", "nocmdassist", "disclose:+i +a +v +g +c +o", "runmode:teleport", "mention_walls",
+    "nosparkle", "showscore", "pettype:none",
+)  # fmt: skip
+
+
+def make_spec(
+    name: str,
+    *,
+    fields: Iterable[str] = (),
+    max_episode_steps: int = MAX_EPISODE_STEPS,
+    compat: Mapping[str, bool] | None = None,
+) -> EnvironmentSpec:
+    """The spec of the task `name` for these options. Raises UserError for options that are not possible."""
+    if name not in LEVELS:
+        raise UserError(f"there is no MiniHack task {name!r}; docs/environments.md has their names")
+    level = LEVELS[name]
+    shown = observation.make_spec(_SHOWS, fields=fields, max_episode_steps=max_episode_steps, compat=compat)
+    return dataclasses.replace(
+        shown,
+        num_actions=len(level.keys),
+        action_names=action_names(level.keys),
+        action_keys=level.keys,
+        family="minihack",
+        quirks=_QUIRKS,
+        group="motif_jax.envs.minihack.environment:MiniHackGroup",
+        modules=(*shown.modules, "motif_jax.envs.nethack.level_engine", *level.modules),
+    )
+
+
+def new_game(task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> Game:
+    """A game of `task` on an engine of `new_engine`."""
+    from motif_jax.envs.minihack.game import MiniHackGame
+    from motif_jax.envs.nethack.level_engine import LevelEngine
+
+    assert isinstance(engine, LevelEngine)
+    return MiniHackGame(task, engine, max_steps, {name: on for name, on in compat.items() if name in _QUIRKS})
+
+
+def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
+    """A game for `task` that is written into `buffers`, without monsters but those of its level."""
+    # Imported here so that a spec can be had without loading the engine.
+    from motif_jax.envs.minihack.game import INTERNAL, LETTERS, NAMES
+    from motif_jax.envs.nethack.level_engine import LevelEngine
+
+    level = LEVELS[task]
+    return LevelEngine(
+        buffers,
+        (INTERNAL, LETTERS, NAMES) if level.unlocks else (INTERNAL,),
+        playername=f"Agent-{level.character}",
+        options=_NETHACK_OPTIONS if level.autopickup else (*_NETHACK_OPTIONS, "!autopickup"),
+        spawn_monsters=False,
+    )
+
+
+class MiniHackEnvironment(NetHackEnvironment):
+    """A task of `levels.LEVELS`; see `NetHackEnvironment`. The step limit is the level's own, or `max_episode_steps` if that is less."""
+
+    make_spec = staticmethod(make_spec)
+    new_game = staticmethod(new_game)
+    new_engine = staticmethod(new_engine)
+
+
+class MiniHackGroup(NetHackGroup):
+    """Games of one MiniHack task played in step; see `NetHackGroup`."""
+
+    make_spec = staticmethod(make_spec)
+    new_game = staticmethod(new_game)
+    new_engine = staticmethod(new_engine)

@@ -1,0 +1,143 @@
+"""One game of a MiniHack task: what solves it, what a step earns, and the step that unlocks a door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from motif_jax.envs.minihack import levels
+from motif_jax.envs.nethack import buffers as b
+from motif_jax.envs.nethack.buffers import NOW_TIME
+from motif_jax.envs.nethack.game import Game, told
+from motif_jax.envs.nethack.level_engine import LevelEngine
+from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, Rule
+
+SUCCESS_REWARD = 1.0
+# nle's observations that the rules read: the engine's own numbers, and what the hero carries.
+INTERNAL, LETTERS, NAMES = "internal", "inv_letters", "inv_strs"
+_ON_STAIRS_DOWN = 4  # place in the engine's own numbers
+# key -> columns and rows to the square in its direction, by rows.
+_AROUND = dict(
+    zip(b"ykuhlbjn", [(-1, -1), (0, -1), (1, -1), (-1, 0), (1, 0), (-1, 1), (0, 1), (1, 1)], strict=True)
+)
+# So often a door that was unlocked is pulled at.
+_PULLS = 1000
+
+
+class LevelRule:
+    """MiniHack's rule, see `motif_jax.envs.nethack.tasks.Rule`.
+
+    The stairs down end an episode as a success whatever the task; they are paid where no event is. An event is paid on a deadly
+    step, too, which is no success. A step without game time costs 0.01. Nothing succeeds on the last step.
+
+    Attributes:
+        key: of the step's action.
+    """
+
+    ends = True
+    idle = False
+
+    def __init__(self, event: levels.Event | None, buffers: b.Buffers, internal: np.ndarray) -> None:
+        self.key = 0
+        self._event, self._glyphs, self._message = event, buffers.glyphs, buffers.message
+        self._internal = internal.data
+        self._asked = False
+
+    def reset(self) -> None:
+        """Forgets the last episode."""
+        self._asked = False
+
+    def judge(
+        self,
+        now: Sequence[int],
+        before: Sequence[int],
+        descended: bool,
+        limit: bool,
+        over: bool,
+        normal: bool,
+    ) -> tuple[float, bool]:
+        """See `Rule`."""
+        reward = FROZEN_PENALTY if now[NOW_TIME] == before[NOW_TIME] else 0.0
+        if limit:
+            return reward, False
+        happened = self._event is not None and self._happened(self._event)
+        success = not over and bool(happened or self._internal[_ON_STAIRS_DOWN])
+        paid = success if self._event is None else happened
+        return reward + paid * SUCCESS_REWARD, success
+
+    def _happened(self, event: levels.Event) -> bool:
+        if event.messages:
+            message = self._message.tobytes()
+            return any(text in message for text in event.messages)
+        asked = self._asked
+        self._asked = self.key == event.key and event.place not in self._glyphs
+        return asked and not self._asked and self.key == levels.NORTH_WEST
+
+
+class MiniHackGame(Game):
+    """A game of one of `levels.LEVELS` on an engine that takes levels."""
+
+    __slots__ = ("_goal", "_level", "_levels", "open_questions")
+
+    def __init__(self, task: str, engine: LevelEngine, max_steps: int, compat: Mapping[str, bool]) -> None:
+        self._level = level = levels.LEVELS[task]
+        self._levels = engine
+        self._goal = LevelRule(level.event, engine.buffers, engine.more[INTERNAL])
+        super().__init__(task, engine, min(max_steps, level.max_steps), compat)
+        self._keys = dict(enumerate(level.keys))
+        self.open_questions = (b"",) if level.asks else Game.open_questions
+        self.press = self._play
+
+    def _make_rule(self, task: str, compat: Mapping[str, bool]) -> Rule:
+        del task, compat
+        return self._goal
+
+    def start(self, seed: int) -> None:
+        """Starts the episode of `seed` on its level."""
+        self._levels.load(self._level.describe(seed))
+        super().start(seed)
+
+    def _describe(self, message: bytes) -> list:
+        """The `record` of a message: no question is answered for the agent."""
+        return [0, None, *told(message)]
+
+    def _play(self, key: int) -> None:
+        self._goal.key = key
+        if key == levels.APPLY and self._level.unlocks:
+            self._unlock()
+        self._send(key)
+
+    def _unlock(self) -> None:
+        """Unlocks and opens a door beside the hero when he has a key; the action's own key still follows, as published."""
+        letter, direction = self._letter_of_key(), self._way_to_door()
+        if letter is None or direction is None:
+            return
+        for key in (levels.APPLY, letter, direction, levels.NORTH_WEST):
+            self._send(key)
+        self.dismiss()
+        for _ in range(_PULLS):
+            if self._ask():
+                break
+            self._send(direction)
+            self.dismiss()
+            if self._way_to_door() is None:
+                break
+        self.status = b.read_status(self._now_memory)
+
+    def _letter_of_key(self) -> int | None:
+        """The inventory letter of the first thing with a key in its name."""
+        more = self._levels.more
+        carried = zip(more[LETTERS], more[NAMES], strict=True)
+        return next((int(letter) for letter, name in carried if b"key" in name.tobytes()), None)
+
+    def _way_to_door(self) -> int | None:
+        """The key towards the first closed door beside the hero, by rows."""
+        x, y, *_ = b.read_status(self._now_memory)
+        glyphs = self.buffers.glyphs
+        for key, (across, down) in _AROUND.items():
+            column, row = x + across, y + down
+            inside = 0 <= row < b.MAP_SHAPE[0] and 0 <= column < b.MAP_SHAPE[1]
+            if inside and glyphs[row, column] in levels.CLOSED_DOORS:
+                return key
+        return None

@@ -1,0 +1,76 @@
+"""Games that begin on a level of one's own, made from its description by NetHack's compilers, which come with nle."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from nle.nethack.nethack import HACKDIR
+
+from motif_jax.envs.nethack.buffers import Buffers
+from motif_jax.envs.nethack.engine import NetHackEngine
+from motif_jax.envs.spec import EngineError
+from motif_jax.support.scratch import own_folders
+
+# What a description calls its level.
+LEVEL = "mylevel"
+_DATA = "nhdat"
+# The first level of the dungeon is the one of that name; all else is as in the game.
+_DUNGEON_START = "ALIGNMENT:\tunaligned\n"
+_FIRST_LEVEL = f'LEVEL: "{LEVEL}" "none" @ (1,1)\n'
+
+
+class LevelEngine(NetHackEngine):
+    """A game whose first level is the one that was loaded last; arguments as of `NetHackEngine`."""
+
+    def __init__(self, buffers: Buffers, more_fields: Iterable[str] = (), **game: Any) -> None:
+        super().__init__(buffers, more_fields=more_fields, **game)
+        data = self.folder / _DATA
+        data.unlink()  # a link to the installed one
+        data.write_bytes(data_library())
+        self._description = ""
+
+    def load(self, description: str) -> None:
+        """Makes the level that `description` (a .des file's text) describes the first of games to come.
+
+        Raises EngineError for one that the compiler refuses.
+        """
+        if description != self._description:
+            (self.folder / "level.des").write_text(description, encoding="latin-1")
+            # The game looks for a level beside its data file where that does not have it.
+            _run("lev_comp", "level.des", folder=self.folder)
+            self._description = description
+
+
+@functools.cache
+def data_library() -> bytes:
+    """The data file of games that begin on `LEVEL`, with what MiniHack's holds: the dungeon and the quest's texts."""
+    source = Path(HACKDIR, "dat", "dungeon.def").read_text(encoding="latin-1")
+    if _DUNGEON_START not in source:
+        raise EngineError("nle's dungeon.def has another form than that of NetHack 3.6")
+    with own_folders(), tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        changed = source.replace(_DUNGEON_START, _DUNGEON_START + _FIRST_LEVEL, 1)
+        (folder / "dungeon.pdf").write_text(changed, encoding="latin-1")
+        _run("dgn_comp", "dungeon.pdf", folder=folder)
+        _run("dlb", "xf", str(Path(HACKDIR, _DATA)), "quest.dat", folder=folder)
+        _run("dlb", "cf", _DATA, "dungeon", "quest.dat", folder=folder)
+        return (folder / _DATA).read_bytes()
+
+
+def _run(tool: str, *arguments: str, folder: Path) -> None:
+    command = [str(Path(HACKDIR, tool)), *arguments]
+    try:
+        # One pipe, and nothing else: a level is compiled for each episode of some tasks.
+        done = subprocess.run(
+            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
+        )
+    except OSError as error:
+        raise EngineError(f"nle's {tool} does not start: {error.strerror}") from None
+    if done.returncode:
+        said = " ".join(done.stderr.decode(errors="replace").split())
+        raise EngineError(f"nle's {tool} {arguments[0]}: {said or f'exit code {done.returncode}'}")

@@ -1,0 +1,136 @@
+"""MiniHack's tasks: against the published classes, seeds, rules, stages' names, and what a level leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import gymnasium
+import numpy as np
+import pytest
+
+from motif_jax.envs import registry
+from motif_jax.envs.minihack import descriptions
+from motif_jax.envs.minihack.levels import LEVELS
+from motif_jax.envs.nethack.buffers import Buffers
+from motif_jax.envs.nethack.level_engine import LevelEngine
+from motif_jax.envs.spec import RUNNING, TRUNCATED, EngineError, empty_observation
+from motif_jax.playing.episodes import How, play_episodes
+from motif_jax.playing.policies import RandomPolicy
+from motif_jax.support.errors import UserError
+from tests.conftest import GOLDEN
+from tests.envs.minihack import published
+
+EPISODES = json.loads((GOLDEN / "minihack.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("play", [published.play_ours, published.play_theirs], ids=["ours", "published"])
+def test_episodes_of_recorded_keys_are_the_published_ones(play):
+    """Observations, rewards and end of 50 episodes; with the package `minihack`, the file is checked as well."""
+    if play is published.play_theirs:
+        pytest.importorskip("minihack")
+    assert len(EPISODES) == 50
+    assert {episode["end"] for episode in EPISODES} == {-1, 1, 2}
+    for episode in EPISODES:
+        assert set(episode) == {"name", "seed", "keys", "observations", "rewards", "end"}
+        assert play(episode["name"], episode["seed"], bytes.fromhex(episode["keys"])) == episode
+
+
+def test_every_level_compiles_and_starts():
+    engine = LevelEngine(Buffers(), options=("pettype:none",), spawn_monsters=False)
+    for name, level in LEVELS.items():
+        assert len(set(level.keys)) == len(level.keys), name
+        engine.load(level.describe(1))
+        engine.start(1, 2)
+        assert engine.buffers.program_state[3], name
+    engine.close()
+    assert len(LEVELS) == 93
+
+
+def _group_of(name, count, seeds, steps=60):
+    group = registry.make_group(name, count)
+    rows = empty_observation(group.spec, (count,))
+    for column, seed in enumerate(seeds):
+        group.start(column, seed)
+    seen = {seed: [] for seed in seeds}
+    actions = {seed: iter(np.random.default_rng(seed).integers(0, 8, steps).tolist()) for seed in seeds}
+    ends = [RUNNING] * count
+    for _ in range(steps):
+        running = [column for column in range(count) if ends[column] == RUNNING]
+        chosen = [next(actions[seed]) for seed in seeds]
+        _, now = group.step(chosen, running)
+        group.observe(rows)
+        for column in running:
+            ends[column] = now[column]
+            seen[seeds[column]].append(b"".join(rows[field][column].tobytes() for field in sorted(rows)))
+    group.close()
+    return seen
+
+
+@pytest.mark.parametrize("name", ["MiniHack-MultiRoom-N2-v0", "MiniHack-Room-Ultimate-15x15-v0"])
+def test_an_episode_is_a_function_of_its_seed_in_a_group(name):
+    together, alone = _group_of(name, 2, [4, 5]), _group_of(name, 1, [5])
+    assert together[5] == alone[5]
+    assert together[4][0] != together[5][0]
+
+
+def test_an_episode_is_a_function_of_its_seed_with_any_number_of_workers():
+    def play(workers):
+        how = How(workers=workers, keep_fields=("window_chars",))
+        played = play_episodes("MiniHack-MultiRoom-N4-v0", {}, [1, 2, 3], RandomPolicy(), how)
+        return [(one.actions.tolist(), one.info, one.fields["window_chars"].tobytes()) for one in played]
+
+    assert play(1) == play(2)
+
+
+def test_the_step_limit_is_the_levels_or_a_shorter_one():
+    def length(**options):
+        env = gymnasium.make("motif_jax/MiniHack-Room-5x5-v0", **options)
+        env.reset(seed=1)
+        for step in range(1, 1000):
+            if env.step(0)[3]:
+                return step
+        return None
+
+    assert length() == 100
+    assert length(max_episode_steps=10) == 10
+    assert length(max_episode_steps=5000) == 100
+
+
+def test_a_success_on_the_last_step_is_none():
+    env = registry.make("MiniHack-Room-5x5-v0", max_episode_steps=4)
+    out = empty_observation(env.spec)
+    env.reset(0, out)
+    diagonal = env.spec.action_names.index("south-east")
+    assert [env.step(diagonal, out) for _ in range(4)][-1] == (0.0, TRUNCATED)
+    assert env.episode_info()["success"] == 0
+    env.close()
+
+
+def test_what_the_compiler_refuses_is_one_line_and_the_old_level_stays():
+    engine = LevelEngine(Buffers(), spawn_monsters=False)
+    engine.load(descriptions.room(5))
+    with pytest.raises(EngineError, match=r"lev_comp level.des: level.des: line 1.*nonsense"):
+        engine.load("MAZE: nonsense")
+    engine.start(1, 2)
+    engine.close()
+
+
+def test_games_leave_no_descriptors_and_no_files():
+    env = registry.make("MiniHack-MultiRoom-N2-v0")
+    out = empty_observation(env.spec)
+    folder = env._game._levels.folder
+    env.reset(0, out)
+    before = len(os.listdir("/proc/self/fd")), sorted(path.name for path in folder.iterdir())
+    for seed in range(1, 30):
+        env.reset(seed, out)
+        env.step(0, out)
+    assert (len(os.listdir("/proc/self/fd")), sorted(path.name for path in folder.iterdir())) == before
+    env.close()
+    assert not folder.exists()
+
+
+def test_an_unknown_task_is_one_line():
+    with pytest.raises(UserError, match=r"environment\.name: there is no environment 'MiniHack-Room-7x7-v0'"):
+        registry.check("MiniHack-Room-7x7-v0")
+    assert registry.spec("MiniHack-KeyRoom-S5-v0").action_names[-2:] == ("pick up", "apply")
