@@ -106,6 +106,8 @@ class MiniHackGame(Game):
         self._goal.key = key
         if key == levels.APPLY and self._level.unlocks:
             self._unlock()
+            if self._ask():
+                return
         self._send(key)
 
     def _unlock(self) -> None:

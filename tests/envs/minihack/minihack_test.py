@@ -17,6 +17,7 @@ from motif_jax.envs.nethack.level_engine import LevelEngine
 from motif_jax.envs.spec import RUNNING, TRUNCATED, EngineError, empty_observation
 from motif_jax.playing.episodes import How, play_episodes
 from motif_jax.playing.policies import RandomPolicy
+from motif_jax.support import scratch
 from motif_jax.support.errors import UserError
 from tests.conftest import GOLDEN
 from tests.envs.minihack import published
@@ -120,6 +121,9 @@ def test_games_leave_no_descriptors_and_no_files():
     env = registry.make("MiniHack-MultiRoom-N2-v0")
     out = empty_observation(env.spec)
     folder = env._game._levels.folder
+    assert scratch.has_lock(
+        folder.parent
+    )  # which goes with the process, or with the next one after a SIGKILL
     env.reset(0, out)
     before = len(os.listdir("/proc/self/fd")), sorted(path.name for path in folder.iterdir())
     for seed in range(1, 30):
