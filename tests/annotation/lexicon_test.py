@@ -163,6 +163,23 @@ def test_goals_agree_on_little_but_harm(lexicon):
     assert agreed < 0.2
 
 
+def test_minihacks_lexicon_pays_for_what_gets_on_and_for_nothing_else(repository):
+    lexicon = load_lexicon(repository / "motif_jax/annotation/lexicons/minihack.yaml")
+    worth = Judge(lexicon, "defaultgoal").worth
+    paid = {
+        "door_opened": "As you kick the door, it crashes open!",
+        "water_crossed": "You push the boulder into the water.  Now you can cross it!",
+        "thing_used": "b - an amulet of life saving (being worn).",
+        "thing_taken": "g - a key named The Master Key of Thievery.",
+        "kill": "You kill the giant rat!",
+    }
+    assert [lexicon.event(sentences(text)[-1]) for text in paid.values()] == list(paid)
+    assert min(map(worth, paid.values())) >= 2
+    again_and_again = ["", "It's a wall.", "You see here a key named The Master Key of Thievery.", "WHAMM!", "Never mind."]
+    assert {worth(text) for text in again_and_again} == {0.0}
+    assert worth("The giant rat bites!") < 0
+
+
 def test_sentences():
     assert sentences("") == []
     assert sentences("It's a wall. (x3)\nThe jackal bites!  You miss it. [Dlvl:1 $:0 HP:12 (13) Xp:1]") == [
