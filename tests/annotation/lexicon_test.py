@@ -175,7 +175,13 @@ def test_minihacks_lexicon_pays_for_what_gets_on_and_for_nothing_else(repository
     }
     assert [lexicon.event(sentences(text)[-1]) for text in paid.values()] == list(paid)
     assert min(map(worth, paid.values())) >= 2
-    again_and_again = ["", "It's a wall.", "You see here a key named The Master Key of Thievery.", "WHAMM!", "Never mind."]
+    again_and_again = [
+        "",
+        "It's a wall.",
+        "You see here a key named The Master Key of Thievery.",
+        "WHAMM!",
+        "Never mind.",
+    ]
     assert {worth(text) for text in again_and_again} == {0.0}
     assert worth("The giant rat bites!") < 0
 
