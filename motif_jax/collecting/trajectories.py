@@ -11,14 +11,12 @@ from motif_jax.datasets.trajectories.parquet import Episode
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.episode import given_actions, play
-
-# Options that are of a network's tokens, or of what else an environment shows.
-_NETWORKS = ("tokenizer", "prompt_tokens", "special_tokens", "fields")
+from motif_jax.envs.spec import OBSERVED
 
 
 def text_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """`options` of BabyAI-Text without those that a network asked for."""
-    return {name: value for name, value in options.items() if name not in _NETWORKS}
+    return {name: value for name, value in options.items() if name not in OBSERVED}
 
 
 def actions_of(environment: str, options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ import numpy as np
 RUNNING = 0
 TERMINATED = 1
 TRUNCATED = 2
+# Options that change what a network reads of a game, not the game.
+OBSERVED = ("fields", "tokenizer", "prompt_tokens", "special_tokens")
 # The logit of an action that `EnvironmentSpec.mask_field` rules out: far below any other, and finite.
 MASKED = -1e9
 

@@ -246,7 +246,7 @@ def _tokenised(
 
 
 def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
-    """The items that are learned from, int64 [N]: the best or the worst part by their dialogue's return, or those that are good enough.
+    """The items of a part that `config.filter` keeps, int64 [N]: a share by return, at least one dialogue, or those above a cutoff.
 
     Raises:
       UserError: the filter leaves none.
@@ -257,11 +257,13 @@ def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
     if wanted.top < 1 or wanted.bottom < 1:
         order = np.argsort(-returns if wanted.top < 1 else returns, kind="stable")
         share = wanted.top if wanted.top < 1 else wanted.bottom
-        kept = np.sort(order[: int(len(returns) * share)])
+        kept = np.sort(order[: max(1, int(len(returns) * share))])
     if wanted.cutoff is not None:
         kept = kept[returns[kept] >= wanted.cutoff]
     if not len(kept):
-        raise UserError(f"config.filter={wanted.to_dict()}: leaves no dialogue of {len(returns):,}")
+        raise UserError(
+            f"config.filter={wanted.to_dict()}: leaves no dialogue of {len(returns):,} in {dataset.folder}"
+        )
     return kept
 
 
@@ -360,30 +362,29 @@ def open_data(
 
         reward = token_reward_of(config)
 
-        def drawn(part: str, rule: Callable[[Dialogue], bool] | None) -> StreamBatches:
+        def drawn(part: str) -> StreamBatches:
             seed = seeds.derive(config.seed, part)
-            return StreamBatches(stream, tokenizer, reward, plan, config.batch_size, seed, rule)
+            return StreamBatches(stream, tokenizer, reward, plan, config.batch_size, seed, wanted)
 
-        batches = (drawn(TRAIN, wanted if cutoff is not None else None), drawn(HELD_OUT, None))
         actions = zip(some.texts, some.actions, strict=True)
         longest = max(len(tokenizer.encode(str(text))) + 1 for text, action in actions if action)
-        return Data(*batches, said, f"a stream of {config.kind} of {config.task}", longest), options
+        told = f"a stream of {config.kind} of {config.task}"
+        return Data(drawn(TRAIN), drawn(HELD_OUT), said, told, longest), options
     found = split_tokens(config, source, tokenizer, workdir / TOKENS, stopped)
     if found is None:
         return None
     train, held_out = found
+    parts = {TRAIN: train, HELD_OUT: held_out}
     if train.manifest["tokenizer"] != said["vocabulary"]:
         raise UserError(f"{train.folder} was tokenised by another tokenizer: choose another --workdir")
 
-    def listed(dataset: TokensDataset, part: str, kept: np.ndarray) -> ListBatches:
-        seed, group = seeds.derive(config.seed, part), config.chunk_steps if part == TRAIN else 1
-        return ListBatches(dataset, kept, plan, config.batch_size, seed, group, config.length_buckets)
+    chosen = {part: chosen_items(config, dataset) for part, dataset in parts.items()}
 
-    chosen = chosen_items(config, train)
-    batches_of = (
-        listed(train, TRAIN, chosen),
-        listed(held_out, HELD_OUT, np.arange(held_out.num_items)),
-    )
-    said |= {part: each.manifest["content"] for part, each in ((TRAIN, train), (HELD_OUT, held_out))}
-    told = f"{len(chosen):,} dialogues to learn from, {held_out.num_items:,} held out"
-    return Data(*batches_of, said, told, token_columns.longest_action(train)), source.options
+    def listed(part: str) -> ListBatches:
+        seed, group = seeds.derive(config.seed, part), config.chunk_steps if part == TRAIN else 1
+        given = (parts[part], chosen[part], plan, config.batch_size, seed, group, config.length_buckets)
+        return ListBatches(*given)
+
+    said |= {part: dataset.manifest["content"] for part, dataset in parts.items()}
+    told = f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out"
+    return Data(listed(TRAIN), listed(HELD_OUT), said, told, token_columns.longest_action(train)), source.options

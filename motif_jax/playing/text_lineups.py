@@ -201,6 +201,7 @@ def open_lineup(config: ConfigDict) -> TextLineup:
     name, options = named_task(config, about)
     task = text_scores.attach(registry.make(name, options))
     plan: dict[str, Any] = {"environment": name, "options": options, "seed": config.seed}
+    plan["drawn_from"] = registry.drawn_from(task)
     if config.policy:
         talker: Talker = PolicyTalker(task.policy(config.policy), config.seed)
         plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.envs.spec import TRUNCATED
+from motif_jax.envs.spec import OBSERVED, TRUNCATED
 from motif_jax.playing.episode_worker import PlayedEpisode
 from motif_jax.reports import measures
 from motif_jax.reports.messages import MessageTally, from_rows
@@ -223,11 +223,10 @@ def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
 
 
 def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
-    """Returns the number `key` of every episode that has it, by game: the environment with its options, and the seed."""
+    """Returns the number `key` of every episode that has it, by game: the environment, what it is drawn from, and the seed."""
     plan = evaluation["plan"]
-    # What is observed besides changes no game.
-    options = {name: value for name, value in (plan.get("options") or {}).items() if name != "fields"}
-    where = json.dumps([plan["environment"], options], sort_keys=True)
+    options = {name: value for name, value in (plan.get("options") or {}).items() if name not in OBSERVED}
+    where = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)
     return {(where, row["seed"]): float(row[key]) for row in evaluation["rows"] if row.get(key) is not None}
 
 

@@ -90,6 +90,28 @@ def test_a_list_is_filtered_by_what_a_stream_is_without_the_rewards_of_tokens(tm
     assert np.asarray(found[0].token_columns["rewards"]).max() == 5
 
 
+@pytest.mark.parametrize(
+    ("listed", "changes"), [(True, {"filter.top": 0.2}), (True, {"filter.cutoff": -5.0}), (False, {"filter.cutoff": -5.0})]
+)  # fmt: skip
+def test_held_out_dialogues_are_filtered_as_those_that_are_learned_from(
+    tmp_path: Path, listed: bool, changes: dict[str, float]
+) -> None:
+    """Else the best parameters are those of the smallest loss on what is not imitated."""
+    given: dict[str, Any] = {"options": json.dumps({"num_words": 30}), "policy": "random", "batch_size": 4}
+    if listed:
+        played = registry.make("wordle", {"num_words": 30}).stream("games", "random")
+        parquet.write(tmp_path / "dialogues.parquet", [played.sample(np.random.default_rng(0), 60)], {})
+        given |= {"data": str(tmp_path), "held_out.share": 0.5}
+    config = load_config("train_text", "wordle_bc")
+    config.update_from_flattened_dict({**given, **changes})
+    source = dialogue_data.source_of(config)
+    pad = registry.make(source.task, source.options).tokenizer().delimiters.pad
+    opened = dialogue_data.open_data(config, source, tmp_path, Layout(pad), lambda: False)
+    assert opened is not None
+    returns = [opened[0].held_out.batches(step, 1).returns for step in range(8)]
+    assert np.concatenate(returns, axis=None).min() >= -5
+
+
 def test_a_batch_of_a_stream_of_groups_is_drawn_from_all_of_them() -> None:
     """Steps of episodes, games with their branches: the first ones alone are far more than a batch."""
     rows, tokenizer, chosen = 8, Task({}).tokenizer(), set[float]()

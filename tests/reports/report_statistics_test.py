@@ -158,8 +158,17 @@ def test_games_are_the_same_whatever_is_observed_besides():
     plan = {"environment": "NetHackScore-v1", "options": {"max_episode_steps": 50}}
     rows = [{"seed": seed, "score": seed} for seed in range(3)]
     plain = games({"plan": plan, "rows": rows}, "score")
-    more = plan | {"options": {"max_episode_steps": 50, "fields": ["glyphs"]}}
+    read = {
+        "fields": ["glyphs"],
+        "tokenizer": "runs/a/tokenizer.json",
+        "prompt_tokens": 9,
+        "special_tokens": True,
+    }
+    more = plan | {"options": {"max_episode_steps": 50, **read}}
     assert games({"plan": more, "rows": rows}, "score") == plain
+    drawn = [plan | {"options": {"folder": run}, "drawn_from": {"folder": "0f"}} for run in "ab"]
+    first, second = (games({"plan": one, "rows": rows}, "score") for one in drawn)
+    assert first == second != plain
     longer = plan | {"options": {"max_episode_steps": 60}}
     assert not set(games({"plan": longer, "rows": rows}, "score")) & set(plain)
 

@@ -112,6 +112,7 @@ def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
     expert = evaluate(tmp_path / "evaluate_expert", agent=str(agent), policy="optimal")
     found = evaluation_files.read_evaluation(expert)
     assert found["plan"]["options"] == {"num_words": 20}
+    assert found["plan"]["drawn_from"]["num_words"] == 20
     assert found["measures"]["success"]["mean"]["value"] == 1.0
     config = load_config("report")
     config.update_from_flattened_dict({"evaluations": f"{expert},{evaluated}", "plots": False})

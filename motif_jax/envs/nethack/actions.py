@@ -53,8 +53,8 @@ OPEN_QUESTIONS = (b"eat", b"attack", b"direction?", b"pray")
 EXTENDED_OPEN_QUESTIONS = (*OPEN_QUESTIONS, b"drink")
 # Says that a skill can be improved.
 SKILL_SENTENCE = b"You feel more confident in"
-# Says that the hero killed something, in whatever case.
-KILL_PHRASE = b"you kill"
+# Says that the hero killed something, in whatever case; as published, "You killed it." does not.
+KILL_PHRASE = b"you kill "
 
 _LETTERS = re.compile(rb"\[([A-Za-z]+)")
 

@@ -30,11 +30,11 @@ class ExtendedGame(Game):
       is answered that the step left open.
     * "yes" to the question what to drink means the first thing that is offered, as for eating.
 
-    With the switch `oni_extended_steps` three things are as published. A message of a skill is missed where it is the
+    With the switch `oni_extended_steps` four things are as published. A message of a skill is missed where it is the
     result of a cast, or lies under the sentence of the stairs that was kept over a prompt: what is looked at after a
     cast is the screen before the spell's letter, and only where a prompt follows. Improving a skill on the stairs hides
     their sentence, and with it the success. A kill is counted on the step after its message, and again on each step on
-    which the message stays.
+    which the message stays. Prompts are dismissed in one pass: what an escaped question leaves open is left for the next step.
     """
 
     __slots__ = ("_as_published", "_looks_away", "_skill_waits")
@@ -55,18 +55,17 @@ class ExtendedGame(Game):
 
     def _play(self, key: int) -> None:
         """Presses the key of an action, and what follows it without being asked for."""
-        misc = self._misc
         self._send(key)
         if key == CAST and not self._ask():
             self._name_spell()
         if self._ask():
             return
-        if misc[0] or misc[1] or misc[2]:
+        if any(self._misc):
             self.dismiss()
         elif self._as_published:
             self._look()
         self._looks_away = False
-        if self._skill_waits and not misc[0] and not self._ask():
+        if self._skill_waits and not any(self._misc) and not self._ask():
             self._improve_skill()
 
     def _name_spell(self) -> None:
@@ -95,6 +94,11 @@ class ExtendedGame(Game):
         if self._as_published and not self._looks_away:
             self._skill_waits |= SKILL_SENTENCE in self.buffers.message_memory.tobytes()
         self._looks_away = False
+
+    def _settle(self) -> tuple[bool, bool]:
+        if self._as_published:
+            return self._ask(), bool(self._engine.in_normal_game())
+        return super()._settle()
 
     def act(self, action: int) -> None:
         """See `Game.act`."""

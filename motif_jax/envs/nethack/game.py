@@ -174,6 +174,10 @@ class Game:
             raise EngineError(f"{_MAX_PROMPTS} prompts in a row")
         return self._ask(), bool(self._engine.in_normal_game())
 
+    def _settle(self) -> tuple[bool, bool]:
+        """Gets rid of what a step leaves open, and returns what `dismiss` does."""
+        return self.dismiss()
+
     def _look(self) -> None:
         """Sees each screen while prompts are dismissed."""
 
@@ -213,7 +217,7 @@ class Game:
         over, normal = False, True
         # The game's end zeroes the clock, so the engine need not be asked on every step whether it is over.
         if now[7] or now[8] or not now[3]:
-            over, normal = self.dismiss()
+            over, normal = self._settle()
             now = b.read_status(memory)
         before = self.status
         self.status = now

@@ -164,7 +164,7 @@ class TextTask(ABC):
         """Raises UserError where episodes cannot be played as the task is, without `prepare`, for want of files; they are read."""
 
     def files(self) -> dict[str, Path]:
-        """Files that its dialogues follow from, by the options that name them."""
+        """Files that its dialogues follow from, by the options that name them; 'OPTION (FILE)' of a folder's."""
         named = {key: value for key, value in self.options.items() if isinstance(value, str)}
         return {key: Path(value) for key, value in named.items() if os.path.isfile(value)}
 

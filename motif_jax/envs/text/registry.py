@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from motif_jax.envs.spec import OBSERVED
 from motif_jax.envs.text.contract import TextTask
-from motif_jax.support import entry_points
+from motif_jax.support import digests, entry_points
 from motif_jax.support.errors import UserError
 
 _TASKS = {
@@ -22,6 +23,8 @@ _KEY = "task"
 ADDRESSES = ("url", "server", "timeout_seconds", "attempts")
 # Those of them that can mean nothing else, of a task from outside either.
 FREE_OPTIONS = ("options.url", "options.server", "options.timeout_seconds")
+# Options that change no game: addresses, an agent's tokens, and where answers are kept.
+_NOT_DRAWN = (*ADDRESSES, *OBSERVED, "vocab_size", "store")
 
 
 def names() -> tuple[str, ...]:
@@ -66,6 +69,13 @@ def overlaid(name: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> d
     other = [key for key in given if given[key] != found.get(key, task.defaults.get(key))]
     stale = {option for key in other for option in task.follow.get(key, ())}
     return {**{key: value for key, value in found.items() if key not in stale}, **given}
+
+
+def drawn_from(task: TextTask) -> dict[str, Any]:
+    """What decides the task's games, JSON-able: its options, with a digest in place of each file that they name."""
+    files = {key: digests.of_input(path) for key, path in task.files().items() if key not in _NOT_DRAWN}
+    apart = {*_NOT_DRAWN, *(key.partition(" ")[0] for key in files)}
+    return {**{key: value for key, value in task.options.items() if key not in apart}, **files}
 
 
 def make(name: str, options: Mapping[str, Any]) -> TextTask:

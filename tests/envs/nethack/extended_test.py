@@ -140,6 +140,14 @@ def test_prompts_after_improving_a_skill(compat):
     assert keys == [107, *ENHANCE, 32]
 
 
+@pytest.mark.parametrize(("compat", "first"), [(None, [107, 27, 32]), (PUBLISHED, [107, 27])])
+def test_what_an_escaped_question_leaves_open_is_left_for_the_next_step_as_published(compat, first):
+    asked = {"msg": f"{SKILL}  Shall I remove your armour?", "yn": 1}
+    frames = [asked, {"msg": "You stop.", "more": 1}, {"time": 2}, *IMPROVED]
+    ((_, _, keys, *_),) = play(SCORE, {}, [(NORTH, frames)], compat=compat)
+    assert keys == first
+
+
 def test_a_skill_waits_for_the_answer_to_an_open_question_and_no_longer_than_its_episode():
     asked = {"msg": f"{SKILL}  Really attack the gnome?", "yn": 1}
     results = play(SCORE, {}, [(NORTH, [asked]), (YES, [{"msg": "You hit it.", "time": 2}, *IMPROVED])])
@@ -175,6 +183,13 @@ def test_the_kill_of_an_episodes_last_step_counts():
     ((_, end, _, _, info),) = play(SCORE, {}, [(NORTH, [{**KILL, "time": 2, "points": 1}])], max_steps=1)
     assert end != RUNNING
     assert info["kills"] == 1
+
+
+@pytest.mark.parametrize("task", ["NetHackScore-v1", SCORE])
+def test_a_kill_of_something_unseen_does_not_count(task):
+    frames = [{"msg": "You killed it.", "time": 2, "points": 1}]
+    ((*_, info),) = play(task, {}, [(NORTH, frames)])
+    assert info["kills"] == 0
 
 
 @pytest.mark.parametrize("action", [28, -1])

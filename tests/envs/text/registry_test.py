@@ -27,6 +27,22 @@ def test_dialogues_that_a_training_draws_are_of_its_task(name):
         task({}).policy(config.policy)
 
 
+def test_a_game_is_known_by_what_it_is_drawn_from_and_not_by_an_agents_files(tmp_path):
+    def drawn(run, **options):
+        made = {"scores": tmp_path / run / "scores.json", "tokenizer": tmp_path / run / "tokenizer.json"}
+        for path in made.values():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("{}" if path.name == "scores.json" else run)
+        given = {key: str(path) for key, path in made.items()} | options
+        return registry.drawn_from(registry.make("reddit", given))
+
+    first = drawn("a")
+    assert drawn("b", server="http://127.0.0.1:1", store="c", vocab_size=300) == first
+    assert drawn("b", data_seed=7) != first
+    (tmp_path / "words.json").write_text('{"thanks": 1}')
+    assert drawn("b", scores=str(tmp_path / "words.json")) != first
+
+
 def test_only_the_switches_of_a_task_are_among_its_options():
     config = collect_text.get_config("wordle").to_dict()
     config["compat"]["wordle_branch_restarts"] = True
