@@ -36,7 +36,8 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.text = ConfigDict({"dir": placeholder(str)})  # run folder of train_text
     config.evaluations = ""  # folders of evaluations with commas between, the agent's first
     config.tests = ""  # folders of test_language_agent, with commas between
-    # Of BabyAI-Text: ends with exit code 1 unless the interval of the first one's success lies wholly above all others.
+    config.yardsticks = ""  # further evaluations, shown beside the first one, which is not judged by them
+    # Of BabyAI-Text and text tasks: exit code 1 unless the interval of the first one's success (return) lies wholly above all others.
     config.first_must_lead = False
     config.replays = (
         ""  # folders of `replay` with players of the training's recorded games, with commas between

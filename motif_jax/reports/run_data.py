@@ -46,6 +46,7 @@ class RunData:
       recorded: episodes of the training with a recording, as `recorded_games.read_recorded` returns them.
       recorded_players: relative links to players of them, by stem.
       evaluations: by name, as `evaluation_files.read_evaluation` returns them; the first is the agent.
+      yardsticks: names of those that the first one is shown beside and not judged by.
       seen: by evaluation name, the messages met in play.
       replays: (title, relative link) of recorded episodes.
       probes: what a language agent would do in fixed situations; None for any other.
@@ -72,6 +73,7 @@ class RunData:
     recorded: list[dict[str, Any]] = field(default_factory=list)
     recorded_players: dict[str, str] = field(default_factory=dict)
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    yardsticks: list[str] = field(default_factory=list)
     seen: dict[str, list[MessageTally]] = field(default_factory=dict)
     replays: list[tuple[str, str]] = field(default_factory=list)
     probes: Probes | None = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from motif_jax.envs.babyai_text.catalogue import PREFIX
 from motif_jax.reports.evaluation_sections import summaries
 from motif_jax.reports.measures import format_estimate
@@ -9,10 +12,14 @@ from motif_jax.reports.run_data import RunData
 from motif_jax.reports.statistics import Estimate
 
 
+def is_of_babyai(evaluation: Mapping[str, Any]) -> bool:
+    """Whether it is one of a level of BabyAI-Text."""
+    return str(evaluation["plan"]["environment"]).startswith(PREFIX)
+
+
 def rates(data: RunData) -> dict[str, Estimate]:
     """The success rate of each evaluation; empty unless all are of levels of BabyAI-Text."""
-    plans = [evaluation["plan"]["environment"] for evaluation in data.evaluations.values()]
-    if not all(name.startswith(PREFIX) for name in plans):
+    if not all(map(is_of_babyai, data.evaluations.values())):
         return {}
     found = {name: summaries(evaluation) for name, evaluation in data.evaluations.items()}
     return {name: summary["success"].mean for name, summary in found.items() if "success" in summary}
@@ -25,10 +32,16 @@ def task_alone(data: RunData) -> bool:
     return bool(rates(data)) and not paid and not rewarded
 
 
-def leads(data: RunData) -> bool:
-    """Whether the interval of the first evaluation's success lies wholly above those of all others."""
-    first, *others = rates(data).values()
-    return all(first.low > other.high for other in others)
+def standing(found: Mapping[str, Estimate]) -> tuple[list[str], list[str], str]:
+    """Whose intervals lie wholly below that of the first, whose wholly above it, and the kind of the verdict.
+
+    It is good where the first lies above all others, bad where it lies below some and above none, else ''.
+    """
+    first, *others = found
+    below = [name for name in others if found[first].low > found[name].high]
+    above = [name for name in others if found[first].high < found[name].low]
+    good = bool(others) and len(below) == len(others)
+    return below, above, "good" if good else "bad" if above and not below else ""
 
 
 def headline(data: RunData) -> tuple[str, str]:
@@ -40,14 +53,13 @@ def headline(data: RunData) -> tuple[str, str]:
         f"{name} {format_estimate(rate)} (n = {data.evaluations[name]['episodes']})"
         for name, rate in found.items()
     )
-    below = [name for name in others if found[first].low > found[name].high]
-    above = [name for name in others if found[first].high < found[name].low]
+    below, above, kind = standing({name: found[name] for name in found if name not in data.yardsticks})
     said = []
     if below:
         said.append(f"{first} succeeds more often than {' and '.join(below)}")
     if above:
         said.append(f"{first} succeeds LESS often than {' and '.join(above)}")
-    if unclear := [name for name in others if name not in (*below, *above)]:
+    if unclear := [name for name in others if name not in (*below, *above, *data.yardsticks)]:
         said.append(f"no clear difference to {' and '.join(unclear)}: the intervals overlap")
     text = f"Success rate: {rows}; {level} intervals: {'; '.join(said)}."
-    return text, "bad" if above else "good" if len(below) == len(others) else ""
+    return text, kind

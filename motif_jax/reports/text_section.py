@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.reports import charts, html, language_section
+from motif_jax.reports import charts, html, language_section, success
 from motif_jax.reports.charts import Series
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.measures import format_estimate
@@ -27,17 +27,18 @@ def headline(data: RunData) -> tuple[str, str] | None:
     if not data.evaluations or not all(map(is_text, data.evaluations.values())):
         return None
     row = next(row for row in rows_of(data) if row.what.key == "return")
-    first, *others = row.of
+    first = next(iter(row.of))
     means = ", ".join(f"{name} {format_estimate(row.of[name].mean)}" for name in row.of)
-    own = row.of[first].mean
-    above = [name for name in others if own.low > row.of[name].mean.high]
-    below = [name for name in others if own.high < row.of[name].mean.low]
+    judged = {name: summary.mean for name, summary in row.of.items() if name not in data.yardsticks}
+    below, above, kind = success.standing(judged)
     parts = [f"Mean return of {row.of[first].n:,} episodes each: {means}."]
-    if above:
-        parts.append(f"The interval of {first} lies wholly above that of {', '.join(above)}.")
     if below:
-        parts.append(f"It lies wholly below that of {', '.join(below)}.")
-    return " ".join(parts), "good" if above else "bad" if below else ""
+        parts.append(f"The interval of {first} lies wholly above that of {', '.join(below)}.")
+    if above:
+        parts.append(f"The interval of {first} lies wholly below that of {', '.join(above)}.")
+    if data.yardsticks:
+        parts.append(f"Not judged by: {', '.join(data.yardsticks)}.")
+    return " ".join(parts), kind
 
 
 def facts(curves: Mapping[str, Curve]) -> list[tuple[str, str, str]]:

@@ -115,9 +115,12 @@ def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
     assert found["plan"]["drawn_from"]["num_words"] == 20
     assert found["measures"]["success"]["mean"]["value"] == 1.0
     config = load_config("report")
-    config.update_from_flattened_dict({"evaluations": f"{expert},{evaluated}", "plots": False})
+    folders = {"evaluations": f"{evaluated},{expert}", "yardsticks": "", "first_must_lead": True}
+    config.update_from_flattened_dict({**folders, "plots": False})
     report.check(config, tmp_path / "report")
-    report.run(config, tmp_path / "report")
+    assert report.run(config, tmp_path / "report") == 1
+    config.evaluations = f"{expert},{evaluated}"
+    assert report.run(config, tmp_path / "report") is None
     text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert "The interval of expert lies wholly above that of ilql" in text
     assert 'id="divergence"' in text
