@@ -87,7 +87,7 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
     # A run folder's versions.json tells the command; so it names the config file that was read.
     sys.argv = arguments = _with_found_configs(arguments)
     sys.argv, trusted = split_trusted(arguments)  # which the config's flags are read from
-    _check_config_file(sys.argv)
+    stage = _check_config_file(sys.argv)
     valued, cleared = split_none(sys.argv)
     try:
         entry_points.trust(trusted)
@@ -97,6 +97,11 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
         set_none(_CONFIG.value, cleared)
         entry_points.trust(entry_points.named(_CONFIG.value.to_dict()))
         sys.argv = arguments
+        if (given := _CONFIG.value.get("stage")) != stage:
+            _fail(
+                f"--config.stage={given}: this config file is of the stage {stage}, another stage has its own"
+            )
+        _check_lora(valued, _CONFIG.value)
     except SystemExit:
         raise
     except (flags.Error, UserError, AttributeError, LookupError, ValueError, TypeError, OSError) as error:
@@ -180,10 +185,12 @@ def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
         holder[name] = None
 
 
-def _check_config_file(arguments: Sequence[str]) -> None:
-    """Tells a missing config file, a variant it does not have, and flags of what is no key of it, by name."""
+def _check_config_file(arguments: Sequence[str]) -> str | None:
+    """Tells a missing config file, a variant it does not have, and flags of what is no key of it, by name; returns its stage."""
+    stage = None
     for value in _config_files(arguments).values():
         path, config = value.partition(":")[0], _read_config_file(value)
+        stage = config.get("stage")
         keys = [*flat(config.to_dict())]
         sections = {name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)}
         for argument in arguments:
@@ -194,6 +201,14 @@ def _check_config_file(arguments: Sequence[str]) -> None:
                 _fail(f"--config.{given.group(1)} is not a key of {path}{hint}")
             if given:
                 _check_extent(argument, given.group(1), config)
+    return stage
+
+
+def _check_lora(arguments: Sequence[str], config: ConfigDict) -> None:
+    """Refuses a size of low-rank additions where no layer has any."""
+    given = [each for each in arguments if re.match(r"--?config\.lora\.(rank|alpha)\b", each)]
+    if given and not config.lora.patterns:
+        _fail(f"{given[0]}: has no effect without --config.lora.patterns, the layers with low-rank additions")
 
 
 def _check_extent(argument: str, key: str, config: ConfigDict) -> None:

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict, FieldReference
 
 from motif_jax.support.config import check_values, dotted
 from motif_jax.support.errors import UserError
-from tests.stage_inputs import CONFIGS, Inputs, ready, variants
+from tests.stage_inputs import CONFIGS, LEVEL, Inputs, ready, variants
 
 # What a value of a type is tried with; what no key of any config can mean is tried once, below.
 TRIED: dict[type, tuple[Any, ...]] = {
@@ -33,7 +33,7 @@ NEGATIVE = set(
 ZERO = NEGATIVE | set(
     """flush_seconds shard_index minimum patience distractors b1 b2 final_fraction max_gradient_norm warmup_steps warmup_share start
     agents descender eater kicker runner searcher uniform walker num_dialogues num_words vocab_size record_every show_best show step
-    heads discount quantile page port latency_seconds epochs smoothing dropout cql margin q v policy expectile beta context_weight polyak
+    heads discount quantile page port latency_seconds epochs smoothing dropout cql margin q v policy beta context_weight polyak
     weight_decay seconds_per_step warmup_seconds exploration_coefficient entropy_coefficient value_coefficient gamma gae_lambda
     value_statistics_rate count_exponent extrinsic_coefficient intrinsic_coefficient wait_seconds clauses_every variance temperature
     deviations refresh_seconds retries prompt cached completion minimum_mass every_seconds decay smallest""".split()
@@ -183,6 +183,25 @@ def test_what_no_key_can_mean_is_refused_for_all(value: Any, said: str) -> None:
         check_values(config)
     config.some.key = None
     check_values(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("train_text", "optimizer.learning_rate", 1e30), ("evaluate", "lanes", 10**11), ("train_agent", "network.hidden_size", 10**11),
+        ("train_text", "network.max_length", 10**9), ("train_text", "method.expectile", 0.0), ("train_text", "method.expectile", 1.0),
+        ("oni", "environment.name", LEVEL),
+        ("train_language_agent", "environment.name", "NetHackScore-v1"), ("collect_trajectories", "policy", "json:JSONDecoder"),
+    ],
+)  # fmt: skip
+def test_values_that_were_taken_without_a_word(
+    inputs: Inputs, tmp_path: Path, name: str, key: str, value: Any
+) -> None:
+    config = ready(name, plain_variant(name), inputs)
+    config.update_from_flattened_dict({key: value})
+    said = check(config, tmp_path / "run")
+    assert said is not None
+    assert said.startswith(f"config.{key}=")
 
 
 # Variants that want more than a small machine has, and what their refusal names.

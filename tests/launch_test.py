@@ -56,6 +56,14 @@ def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str
         (["--config=tests/processes.py"], ["tests/processes.py", "no function get_config"]),
         (["--config=configs/collect.py", "--config.seed=None"], ["--config.seed=None", "needs a value"]),
         (["--config=configs/train_agent.py", "--config.reward=None"], ["--config.reward=None"]),
+        (
+            ["--config=configs/train_agent.py", "--config.stage", "evaluate"],
+            ["config.stage=evaluate", "train_agent"],
+        ),
+        (
+            ["--config=configs/train_text.py", "--config.lora.rank=4"],
+            ["config.lora.rank=4", "config.lora.patterns"],
+        ),
         (["--config=configs/collect.py", f"--workdir={TOO_LONG}"], ["longer than this system allows"]),
         ([f"--config={TOO_LONG}"], ["no file"]),
         ([f"--config=configs/{TOO_LONG}"], ["no file"]),

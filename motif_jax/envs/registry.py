@@ -80,8 +80,14 @@ def make_group(
 
 
 def spec(name: str, **options: Any) -> EnvironmentSpec:
-    """The spec that `make(name, **options).spec` would be, without starting an engine."""
-    return _load(name).make_spec(name, **options)
+    """The spec that `make(name, **options).spec` would be, without starting an engine.
+
+    Raises:
+      UserError: the environment has no such option, as a task without text has no `tokenizer`.
+    """
+    made = _load(name)
+    entry_points.require_signature(_KEY, name, made.make_spec, name, **options)
+    return made.make_spec(name, **options)
 
 
 def renderer(of: EnvironmentSpec) -> Renderer | None:

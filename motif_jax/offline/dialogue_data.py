@@ -387,4 +387,6 @@ def open_data(
 
     said |= {part: dataset.manifest["content"] for part, dataset in parts.items()}
     told = f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out"
-    return Data(listed(TRAIN), listed(HELD_OUT), said, told, token_columns.longest_action(train)), source.options
+    return Data(
+        listed(TRAIN), listed(HELD_OUT), said, told, token_columns.longest_action(train)
+    ), source.options

@@ -43,6 +43,10 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
             switches["message_count_off"] &= config.reward.intrinsic_coefficient == 0
         options["compat"] = switches
     if spec.section is not None:
+        allowed = f"a task of this config, which has no section environment.{spec.section}"
+        checks.require(
+            spec.section in config.environment, "environment.name", config.environment.name, allowed
+        )
         options |= config.environment[spec.section].to_dict()
     return options | agent_networks.environment_options(config)
 

@@ -234,6 +234,8 @@ def is_outside(policy: str) -> bool:
 def from_outside(name: str, spec: EnvironmentSpec) -> Any:
     """Makes the policy 'module:Class'; UserError when it is none of either kind."""
     made: Any = entry_points.load("policy", name)
+    if callable(made):
+        entry_points.require_signature("policy", name, made, spec)
     policy = made(spec) if callable(made) else made
     in_workers = getattr(policy, "in_workers", None)
     needed = ("player", "probabilities") if in_workers else ("initial_state", "act")

@@ -38,8 +38,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for key in ("record_every", "show_best"):
         checks.positive(config, key, allow_zero=True)
     film_files.check(config)
-    good = isinstance(config.confidence, float) and 0 < config.confidence < 1
-    checks.require(good, "confidence", config.confidence, "a number between 0 and 1, neither of them")
+    checks.fraction(config, "confidence", inside=True)
     checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
     who = lineups.check(config, _pinned(workdir))
     if config.show_best or config.record_every:

@@ -34,8 +34,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     for key in ("episodes", "lanes", "threads", "resamples"):
         checks.positive(config, key)
     checks.positive(config, "show", allow_zero=True)
-    good = isinstance(config.confidence, float) and 0 < config.confidence < 1
-    checks.require(good, "confidence", config.confidence, "a number between 0 and 1, neither of them")
+    checks.fraction(config, "confidence", inside=True)
     if recorded_texts.wanted(config):
         recorded_texts.check(config)
     else:

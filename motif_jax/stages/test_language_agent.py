@@ -30,8 +30,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.positive(config, key)
     checks.positive(config, "prompt_tokens", allow_none=True)
     capacity.require_workers("workers", min(config.workers, config.episodes))
-    good = isinstance(config.confidence, float) and 0 < config.confidence < 1
-    checks.require(good, "confidence", config.confidence, "a number between 0 and 1, neither of them")
+    checks.fraction(config, "confidence", inside=True)
     checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
     named = tuple(config.action_names)
     good = len(set(named)) == len(named) and all(isinstance(name, str) and name for name in named)

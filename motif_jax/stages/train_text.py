@@ -49,8 +49,9 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     zero = "early_stopping.patience optimizer.weight_decay method.margin method.policy.beta method.policy.context_weight"
     for key in [*zero.split(), *(f"loss.{name}" for name in config.loss)]:
         checks.positive(config, key, allow_zero=True)
-    for key in "method.discount method.expectile method.polyak filter.top filter.bottom".split():
+    for key in "method.discount method.polyak filter.top filter.bottom".split():
         checks.fraction(config, key)
+    checks.fraction(config, "method.expectile", inside=True)
     checks.require(0 <= config.dropout < 1, "dropout", config.dropout, "at least 0 and below 1")
     checks.require(0 <= config.seed < 2**32, "seed", config.seed, "between 0 and 2**32 - 1")
     share = config.held_out.share

@@ -15,6 +15,19 @@ from motif_jax.support.errors import UserError
 
 _PORTS = 65_536
 _TOO_LARGE = 1 << 63
+# The most that a key of such a name may be, in whatever section: what is larger is a slip, and takes all memory before it fails.
+_MOST: dict[str, float] = {
+    "learning_rate": 100.0,
+    **dict.fromkeys(
+        """core_layers embedding embedding_dim feed_forward heads hidden_dim hidden_size image_features layers members
+        message_features num_layers rank target_tokens threads vector_features width""".split(),
+        1 << 16,
+    ),
+    **dict.fromkeys(
+        "candidate_tokens envs_per_worker lanes length max_len max_length max_tokens prompt_tokens rollout".split(), 1 << 20
+    ),
+    **dict.fromkeys("accumulate batch_size chunk_steps microbatch_size minibatch_size".split(), 1 << 24),
+}  # fmt: skip
 # Quirks of the published code, each off unless a config turns it on.
 COMPAT_SWITCHES = frozenset(
     """sober_mask oracle_patch_edge crop_row_offset seed_noop message_count_off vtrace_bootstrap
@@ -119,7 +132,7 @@ def positive(config: ConfigDict, key: str, allow_zero: bool = False, allow_none:
 
 
 def check_values(config: ConfigDict) -> None:
-    """Refuses what no key of any config can mean: numbers that are not finite or have no end, and text that cannot be written.
+    """Refuses what no key of any config can mean: numbers that are not finite or too large, and text that cannot be written.
 
     Stages ask for more of each key; this is asked for all of them before.
 
@@ -132,6 +145,8 @@ def check_values(config: ConfigDict) -> None:
                 require(math.isfinite(each), key, value, "a finite number")
             elif isinstance(each, int):
                 require(abs(each) < _TOO_LARGE, key, value, "below 2^63")
+            if isinstance(each, float | int) and (most := _MOST.get(key.rpartition(".")[2])) is not None:
+                require(each <= most, key, value, f"at most {most:,}")
             elif isinstance(each, str):
                 written = each.isprintable() or _can_be_written(each)
                 require(written, key, ascii(value), "text in UTF-8 without zeros")
@@ -160,12 +175,13 @@ def port(config: ConfigDict, key: str) -> None:
     require(inside, key, value, f"from 0 (any that is free) to {_PORTS - 1}")
 
 
-def fraction(config: ConfigDict, key: str, allow_none: bool = False) -> None:
-    """Requires that the value of `key` lies in [0, 1]."""
+def fraction(config: ConfigDict, key: str, allow_none: bool = False, inside: bool = False) -> None:
+    """Requires that the value of `key` lies in [0, 1]; with `inside` in (0, 1)."""
     value = dotted(config, key)
     if value is None and allow_none:
         return
-    require(isinstance(value, int | float) and 0 <= value <= 1, key, value, "a number between 0 and 1")
+    good = isinstance(value, int | float) and (0 < value < 1 if inside else 0 <= value <= 1)
+    require(good, key, value, f"a number between 0 and 1{', neither of them' if inside else ''}")
 
 
 def is_natural(text: str) -> bool:

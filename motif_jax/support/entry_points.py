@@ -7,9 +7,10 @@ in `trust=[...]` of a Python call. Names that a folder or file of data gives (`c
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -128,3 +129,11 @@ def _missing(key: str, name: str, error: Exception) -> UserError:
     return UserError(
         f"config.{key}={name}: no such class ({error}); must be module:Class with a module that Python finds"
     )
+
+
+def require_signature(key: str, name: str, made: Callable[..., Any], *given: Any, **options: Any) -> None:
+    """Raises UserError, for the value `name` of the config's `key`, where `made` takes other arguments than these."""
+    try:
+        inspect.signature(made).bind(*given, **options)
+    except (TypeError, ValueError) as error:  # ValueError: a built-in that does not say what it takes
+        raise UserError(f"config.{key}={name}: does not fit here ({error}): choose another") from None
