@@ -65,6 +65,10 @@ class Agent:
         self._policy = lineup.policy
         self._rng = seeds.rng(seed, "agents.act")
 
+    def __repr__(self) -> str:
+        """Which agent it is, and where it plays."""
+        return f"Agent({str(self.folder)!r}, checkpoint={self.checkpoint}, environment={self.environment!r})"
+
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
         """The environment that the agent was trained in, or that `load` was asked for, in gymnasium's form."""
         from motif_jax.envs.gymnasium_env import RegisteredEnv

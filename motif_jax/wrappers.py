@@ -138,10 +138,19 @@ class _Reader:
     Args:
       text: field with the text, or a function of an observation (a batch of them: that gives a sequence).
       count: field with the text's count in the episode, or None.
+      space: of the observations.
+
+    Raises:
+      UserError: they have no such field.
     """
 
-    def __init__(self, text: str | Callable[[Any], Any], count: str | None) -> None:
+    def __init__(
+        self, text: str | Callable[[Any], Any], count: str | None, space: gymnasium.Space | None
+    ) -> None:
         self._text, self._count = text, count
+        for name in (text, count):
+            if isinstance(name, str):
+                self._field(space, name)
 
     def _field(self, observation: Any, name: str) -> Any:
         if not isinstance(observation, Mapping) or name not in observation:
@@ -192,7 +201,7 @@ class IntrinsicReward(gymnasium.Wrapper):
       count: observation field with the count of the text in the episode; None: the wrapper counts.
 
     Raises:
-      UserError: no reward there, or one that reads more than the text; later, an observation without the text.
+      UserError: no reward there, one that reads more than the text, or observations without the text.
     """
 
     def __init__(
@@ -205,7 +214,7 @@ class IntrinsicReward(gymnasium.Wrapper):
     ) -> None:
         super().__init__(env)
         self._accounts = _Accounts(_payment(reward, terms), terms, 1)
-        self._reader = _Reader(text, count)
+        self._reader = _Reader(text, count, env.observation_space)
 
     @classmethod
     def of_agent(cls, env: gymnasium.Env, folder: str | Path, trust: Iterable[str] = ()) -> Self:
@@ -265,7 +274,7 @@ class VectorIntrinsicReward(VectorWrapper):
     ) -> None:
         super().__init__(env)
         self._accounts = _Accounts(_payment(reward, terms), terms, env.num_envs)
-        self._reader = _Reader(text, count)
+        self._reader = _Reader(text, count, env.observation_space)
         self._ended = np.zeros(env.num_envs, bool)
         mode = (env.metadata or {}).get("autoreset_mode", "NextStep")
         self._mode = getattr(mode, "value", mode)

@@ -137,9 +137,13 @@ def test_a_vector_of_environments_is_paid_as_each_by_itself(mode: AutoresetMode)
 
 
 def test_what_it_cannot_read_is_told() -> None:
-    env = wrappers.IntrinsicReward(Talking(), worth, text="prompt")
     with pytest.raises(UserError, match="no field 'prompt' but message"):
-        env.reset()
+        wrappers.IntrinsicReward(Talking(), worth, text="prompt")
+    with pytest.raises(UserError, match="no field 'message' but Box"):
+        wrappers.IntrinsicReward(gymnasium.make("CartPole-v1"), worth)
+    vector = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")])
+    with pytest.raises(UserError, match="no field 'message' but Box"):
+        wrappers.VectorIntrinsicReward(vector, worth)
     with pytest.raises(UserError, match=r"rewards\.load"):
         wrappers.IntrinsicReward(Talking(), 3)
     spoken = wrappers.IntrinsicReward(Talking(), worth, text=lambda observation: "You win.")

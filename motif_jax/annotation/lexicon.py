@@ -255,7 +255,8 @@ class LexiconAnnotator(Annotator):
             "lexicon_digest": lexicon.digest,
             **({} if form is PAIR else {"form": form.name, "threshold": lexicon.threshold}),
         }
-        self.short_name = f"lexicon_msg_{config.goal}"
+        own = re.sub(r"[^A-Za-z0-9-]+", "-", lexicon.name)
+        self.short_name = f"{'lexicon' if lexicon.name == load_lexicon().name else own}_msg_{config.goal}"
         self._judge = Judge(lexicon, config.goal)
 
     @classmethod

@@ -143,21 +143,18 @@ def _over_games(difference: Difference | None) -> str:
 
 def tables(data: ComparisonData) -> dict[str, str]:
     """Returns the texts of comparison.md and comparison.tex."""
-    if data.comparison is None:
-        return {}
-    result = data.comparison
-    over_all, of_task = method_note(result), task_note(result)
-    parts = (
-        ("aggregates", f"{data.measure}, aggregated over runs and tasks", over_all, aggregate_table(result)),
-        ("tasks", f"{data.measure}, mean over runs", of_task, task_table(result)),
-        ("differences", f"{data.measure}, differences", contrast_note(result), contrast_table(result)),
-        (
-            "improvement",
-            "Probability of improvement",
-            method_note(result, statistics=False),
-            improvement_table(result),
-        ),
-    )
+    parts: list[tuple[str, str, str, tuple[Sequence[str], Sequence[tuple[str, ...]]]]] = []
+    if (result := data.comparison) is not None:
+        over_all, of_task = method_note(result), task_note(result)
+        parts = [
+            ("aggregates", f"{data.measure}, aggregated over runs and tasks", over_all, aggregate_table(result)),
+            ("tasks", f"{data.measure}, mean over runs", of_task, task_table(result)),
+            ("differences", f"{data.measure}, differences", contrast_note(result), contrast_table(result)),
+            ("improvement", "Probability of improvement", method_note(result, statistics=False), improvement_table(result)),
+        ]  # fmt: skip
+    if data.learned:
+        learned = efficiency.text_table(data.learned, data.efficiency_steps)
+        parts.append(("efficiency", "Sample efficiency", efficiency.note(data.curve_label), learned))
     markdown = [f"# {data.title}", ""]
     latex = []
     for label, caption, note, (header, rows) in parts:

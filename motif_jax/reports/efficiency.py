@@ -17,7 +17,7 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.reports import charts, html
 from motif_jax.reports.charts import Series
 from motif_jax.reports.html import Cell
-from motif_jax.reports.measures import format_interval, format_value
+from motif_jax.reports.measures import format_estimate, format_interval, format_value
 from motif_jax.reports.smoothing import smooth
 from motif_jax.reports.statistics import Estimate, bootstrap
 from motif_jax.support.curves import Curve
@@ -26,6 +26,7 @@ from motif_jax.support.errors import UserError
 ACTIONS, DISTRACTORS = "actions", "distractors"
 _POINTS = 200
 _PUBLISHED = re.compile(r"_nbr_actions_(\d+)_")
+HEADER = ("task", "method", "runs", "up to step", "efficiency")
 
 
 @dataclass(frozen=True)
@@ -177,8 +178,22 @@ def section(runs: Sequence[Learned], steps: int | None, label: str) -> str:
     return html.section(
         "Sample efficiency",
         "efficiency",
-        html.table(("task", "method", "runs", "up to step", "efficiency"), rows, "efficiency-table"),
+        html.table(HEADER, rows, "efficiency-table"),
         *([html.grid(*drawn)] if drawn else []),
-        note=f"Mean over the steps of the smoothed curve of {label}, up to the end of a task's shortest run or "
-        "config.efficiency_steps; brackets: 95 % bootstrap interval over runs, which one run does not have.",
+        note=note(label),
     )
+
+
+def note(label: str) -> str:
+    """Says how the efficiency of curves of `label` is made."""
+    return (
+        f"Mean over the steps of the smoothed curve of {label}, up to the end of a task's shortest run or config.efficiency_steps; "
+        "brackets: 95 % bootstrap interval over runs, which one run does not have."
+    )
+
+
+def text_table(runs: Sequence[Learned], steps: int | None) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    """Header and rows of `table` as texts."""
+    return HEADER, [
+        (t, m, f"{n}", f"{end:,.0f}", format_estimate(e)) for t, m, n, end, e in table(runs, steps)
+    ]

@@ -21,6 +21,8 @@ def headline(data: RunData) -> tuple[str, str]:
         return found
     if len(success.rates(data)) > 1:
         return success.headline(data)
+    if success.task_alone(data) and len(data.evaluations) < 2:
+        return "Nothing can be said yet: no two evaluations were given.", ""
     text, sign = _result(data)
     verdicts = hacking.judge_run(data)
     warnings = [verdict.fallen for verdict in verdicts if verdict.kind == "bad"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,15 +30,18 @@ from motif_jax.reports.training_sections import (
 )
 from motif_jax.support.files import atomic_write_bytes
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 # Of labels and file names, in characters.
-_LONGEST_LABEL, _LONGEST_STEM, _NOTE_WIDTH = 60, 100, 90
+_LONGEST_LABEL, _LONGEST_STEM, _NOTE_WIDTH = 60, 100, 120
 # Told apart in print and by colour-blind readers (Okabe and Ito 2008), dark enough on white.
 COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One picture: lines over x, or intervals by name; `note` above it says how it was made."""
+    """One picture: lines over x, or intervals by name; `note` below it says how it was made."""
 
     x_label: str
     y_label: str
@@ -47,10 +52,25 @@ class Plot:
 
 def draw(plot: Plot) -> dict[str, bytes]:
     """Returns the picture as {'png': bytes, 'pdf': bytes}."""
+    figure, pictures = picture(plot), {}
+    for kind in ("png", "pdf"):
+        buffer = io.BytesIO()
+        # Without dates two runs write the same bytes.
+        figure.savefig(
+            buffer, format=kind, dpi=200, metadata={"CreationDate": None} if kind == "pdf" else None
+        )
+        pictures[kind] = buffer.getvalue()
+    return pictures
+
+
+def picture(plot: Plot) -> Figure:
+    """The picture: a legend above the axes, and the note below them."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.8, 3.0), layout="constrained")
+    named = [len(line.name) for line in plot.lines if line.name]
+    columns = 2 if max(named, default=0) < _LONGEST_LABEL // 2 else 1
+    figure = Figure(figsize=(4.8, 2.8 + 0.2 * math.ceil(len(named) / columns)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for number, line in enumerate(plot.lines):
@@ -72,20 +92,12 @@ def draw(plot: Plot) -> dict[str, bytes]:
     axes.set_ylabel(_plain(plot.y_label))
     if plot.note:
         note = textwrap.fill(plot.note, _NOTE_WIDTH).replace("$", r"\$")
-        axes.set_title(note, fontsize=5.5, color="0.35", loc="left")
+        figure.supxlabel(note, fontsize=5, color="0.35", x=0.01, ha="left", multialignment="left")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    if any(line.name for line in plot.lines):
-        axes.legend(frameon=False, fontsize="small")
-    pictures = {}
-    for kind in ("png", "pdf"):
-        buffer = io.BytesIO()
-        # Without dates two runs write the same bytes.
-        figure.savefig(
-            buffer, format=kind, dpi=200, metadata={"CreationDate": None} if kind == "pdf" else None
-        )
-        pictures[kind] = buffer.getvalue()
-    return pictures
+    if named:
+        figure.legend(loc="outside upper left", ncols=columns, frameon=False, fontsize="small")
+    return figure
 
 
 def _plain(text: str) -> str:

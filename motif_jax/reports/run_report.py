@@ -33,8 +33,9 @@ from motif_jax.support.files import read_json
 def render(data: RunData, written: str) -> str:
     """Returns the page of a run."""
     (said, kind), items = headline(data), facts(data)
-    text = text_section.headline(data) is not None  # what other runs are made of is not missed then
-    plain = text or success.task_alone(data)
+    # What other runs are made of is not missed then.
+    text = text_section.headline(data) is not None or bool(data.text and not data.metrics)
+    plain = success.task_alone(data)
     # (name, text of the menu, the section or '')
     parts = [
         ("glance", "", html.section("At a glance", "glance", html.verdict(said, kind), html.tiles(items) if items else "")),

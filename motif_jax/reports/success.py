@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from motif_jax.envs.babyai_text.catalogue import PREFIX
+from motif_jax.reports import hacking
 from motif_jax.reports.evaluation_sections import summaries
 from motif_jax.reports.measures import format_estimate
 from motif_jax.reports.run_data import RunData
@@ -26,10 +27,11 @@ def rates(data: RunData) -> dict[str, Estimate]:
 
 
 def task_alone(data: RunData) -> bool:
-    """Whether all evaluations are of BabyAI-Text, and no reward but the task's has any part in them or in what was trained."""
+    """Whether no reward but the task's has any part in what was played or trained."""
     paid = any(evaluation["plan"].get("reward") for evaluation in data.evaluations.values())
-    rewarded = bool(data.reward_train or data.dataset or data.learned is not None)
-    return bool(rates(data)) and not paid and not rewarded
+    rewarded = data.reward_train or data.dataset or data.learned is not None or data.reward_reads
+    known = bool(data.evaluations or data.episodes or data.metrics or data.text)
+    return known and not paid and not rewarded and not hacking.recorded(data.episodes)
 
 
 def standing(found: Mapping[str, Estimate]) -> tuple[list[str], list[str], str]:

@@ -279,15 +279,18 @@ def hacking_section(data: RunData) -> str:
         empty = "no message paid anything"
         table = html.table(*_own(data, _REPEATED, rows), f"repeated-{len(repeated)}", empty=empty)
         repeated.append(heading + table)
+    measured = [data.episodes, *(evaluation["measures"] for evaluation in data.evaluations.values())]
     shares = [
         f"{name}: {100 * evaluation['measures']['hallucination']['mean']['value']:.2g} %"
         for name, evaluation in data.evaluations.items()
         if "hallucination" in evaluation["measures"]
     ]
     confused = f"<p>Steps under hallucination: {html.escape(', '.join(shares))}.</p>" if shares else ""
+    progress = [measure(key).title for key in hacking.PROGRESS if any(key in of for of in measured)]
+    shown = f" ({', '.join(progress)})" if progress else ""
     note = (
-        "A reward can be collected without playing better. This compares the intrinsic return with progress in the "
-        "game (depth, score, experience level, map seen); intervals decide what rises or falls: of 95 % for the reward, and for "
+        f"A reward can be collected without playing better. This compares the intrinsic return with progress in the game{shown}; "
+        "intervals decide what rises or falls: of 95 % for the reward, and for "
         "each measure of progress of 100 % - 5 % / (how many there are), since any of them could fall by chance. Evaluations "
         "are compared game by game where both played the same ones."
     )

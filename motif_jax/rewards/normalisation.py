@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 # Levels of the quantiles that go with every evaluation of a reward model.
@@ -52,7 +53,9 @@ class Normalisation:
         value = self.normalise(raw)
         if self.threshold is None:
             return value
-        return value * (value > np.float32(self.threshold))
+        # A product with False would be -0.0 of a negative value.
+        where = np.where if isinstance(value, np.ndarray | np.generic) else jnp.where
+        return where(value > np.float32(self.threshold), value, np.float32(0))
 
 
 def two_decimals(values: Sequence[float] | np.ndarray) -> list[float]:

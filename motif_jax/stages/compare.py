@@ -279,16 +279,20 @@ def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
     shutil.rmtree(workdir / "plots", ignore_errors=True)
     for kind in ("json", "md", "tex"):
         (workdir / f"comparison.{kind}").unlink(missing_ok=True)
+    for name, text in comparison_page.tables(data).items():
+        atomic_write_text(workdir / name, text)
     if data.comparison is not None:
         atomic_write_json(workdir / "comparison.json", as_json(data.comparison))
-        for name, text in comparison_page.tables(data).items():
-            atomic_write_text(workdir / name, text)
         header, rows = comparison_page.aggregate_table(data.comparison)
         note = comparison_page.method_note(data.comparison)
         Console().print(text_tables.terminal(header, rows, data.measure, note))
         header, rows = comparison_page.contrast_table(data.comparison)
         if rows:
             Console().print(text_tables.terminal(header, rows, "differences"))
+    if data.learned:
+        header, rows = efficiency.text_table(data.learned, config.efficiency_steps)
+        note = efficiency.note(data.curve_label)
+        Console().print(text_tables.terminal(header, rows, "sample efficiency", note))
     atomic_write_text(workdir / PAGE, comparison_page.render(data, time.strftime("%Y-%m-%d %H:%M")))
     if config.plots:
         plots.write(workdir / "plots", comparison_page.plots(data))

@@ -89,5 +89,6 @@ def test_numbers_that_would_quietly_pay_nothing_are_refused(numbers):
 def test_threshold_is_strict_and_optional():
     values = np.array([0.0, 0.5, 0.50001], np.float32)
     np.testing.assert_array_equal(Normalisation(threshold=0.5)(values), [0, 0, np.float32(0.50001)])
+    assert not np.signbit(Normalisation(threshold=0.5)(values - 1)).any()  # no -0.0
     np.testing.assert_array_equal(Normalisation(threshold=None)(values - 1), values - 1)
     np.testing.assert_array_equal(Normalisation(2.0, 0.0).normalise(values), values - 2)

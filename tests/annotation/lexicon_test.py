@@ -257,6 +257,7 @@ def test_own_lexicon(tmp_path):
     def label(*items, form=PAIR):
         return dict(annotator(form).annotate([Question("a", items, form)]))[0].label
 
+    assert annotator().short_name == f"{small()['name']}_msg_win"  # the built-in one's are lexicon_msg_GOAL
     assert label("Hello.", "Bye.") == FIRST
     assert label("Hello.", form=SINGLE) == NO
     first = annotator().identity["lexicon_digest"]

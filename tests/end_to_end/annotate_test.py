@@ -215,7 +215,7 @@ def test_a_default_name_with_a_dot_is_refused(dataset, run, tmp_path):
     event = {"event": "kill", "weights": weights, "patterns": ["kill"]}
     tree = {"name": "mine", "goals": ["a.b"], "margin": 0, "scale": 1, "unmatched": weights, "blank": weights}
     path.write_text(json.dumps({**tree, "events": [event]}))
-    with pytest.raises(UserError, match=r"config.name='lexicon_msg_a.b': must be"):
+    with pytest.raises(UserError, match=r"config.name='mine_msg_a.b': must be"):
         run(dataset, goal="a.b", lexicon__file=str(path))
     assert not (dataset / "annotations").exists()
     run(dataset, goal="a.b", lexicon__file=str(path), name="mine")

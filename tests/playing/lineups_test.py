@@ -120,7 +120,9 @@ def test_a_folder_with_the_name_of_a_policy_is_a_folder(runs, tmp_path, monkeypa
     for name in ("random", "bot"):
         (tmp_path / name).symlink_to(folder)
     for name in ("agent", "random", "bot"):
-        assert agents.load(name).checkpoint == 100
+        agent = agents.load(name)
+        assert agent.checkpoint == 100
+        assert repr(agent) == f"Agent({name!r}, checkpoint=100, environment={agent.environment!r})"
         who = lineups.open_lineup(lineups.of_folder(name))
         assert (who.checkpoint, who.plan["policy"], who.reward.quantile) == (100, name, 0.3)
         assert not who.policy.in_workers

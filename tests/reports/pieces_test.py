@@ -210,6 +210,18 @@ def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
     assert written[0].read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_pictures_legend_and_note_lie_beside_its_curves():
+    x = np.arange(5.0)
+    lines = tuple(plots.Series(name, x, x) for name in ("one", "two"))
+    figure = plots.picture(plots.Plot("x", "y", lines, note="means over windows " * 20))
+    figure.canvas.draw()
+    (axes,), (legend,) = figure.axes, figure.legends
+    curves = axes.get_window_extent()
+    assert legend.get_window_extent().y0 >= curves.y1
+    assert axes.get_title(loc="left") == ""
+    assert figure._supxlabel.get_window_extent().y1 <= curves.y0
+
+
 def test_text_in_plots_is_drawn_as_it_is():
     x = np.arange(2.0)
     line = Series("_costs $5 and $\\frac{", x, x)

@@ -122,6 +122,46 @@ def test_a_reward_of_more_than_the_message_has_a_page(tmp_path):
     assert "reward_by_message.png" not in plots
 
 
+def test_runs_without_evaluations_are_compared_in_a_table(tmp_path, capsys):
+    for seed, name in enumerate("ab"):
+        write_agent_run(tmp_path / name, seed=seed)
+        told = {"stage": "train_agent", "environment": {"name": "NetHackScore-v1"}}
+        (tmp_path / name / "config.json").write_text(json.dumps(told))
+    methods = "; ".join(f"{name}={tmp_path / name}" for name in "ab")
+    config = configured("compare", methods=methods, measure="return", plots=False)
+    compare.check(config, tmp_path / "out")
+    compare.run(config, tmp_path / "out")
+    table = (tmp_path / "out" / "comparison.md").read_text()
+    assert "| task | method | runs | up to step | efficiency |" in table
+    assert table.count(" 1 | 49") == 2
+    assert "sample efficiency" in capsys.readouterr().out
+
+
+def test_a_page_without_another_reward_has_no_words_of_nethack(tmp_path):
+    """Of a training of BabyAI-Text or of a text agent, before anything was evaluated."""
+    for key, stage in (("agent.dir", "train_agent"), ("text.dir", "train_text")):
+        folder = tmp_path / stage
+        write_agent_run(folder, episodes=20)
+        (folder / "config.json").write_text(json.dumps({"stage": stage}))
+        row = {
+            "step": 9,
+            "env": 0,
+            "episode": 0,
+            "seed": 1,
+            "return": 1.0,
+            "length": 8,
+            "intrinsic_return": None,
+        }
+        (folder / "episodes.jsonl").write_text(json.dumps(row) + "\n")
+        config = configured("report", plots=False, **{key: str(folder)})
+        report.check(config, tmp_path / f"out_{stage}")
+        report.run(config, tmp_path / f"out_{stage}")
+        for name in ("report.html", "report.md"):
+            said = (tmp_path / f"out_{stage}" / name).read_text()
+            for absent in ("cannot be judged", "depth", "experience level", "intrinsic reward, so nothing"):
+                assert absent not in said, (stage, name, absent)
+
+
 def test_a_scale_that_cannot_be_is_told_with_its_key(tmp_path):
     folders = []
     for method in ("a", "b"):
@@ -260,6 +300,8 @@ def test_a_comparison_leaves_nothing_of_the_one_before_it(tmp_path):
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         ".lock",
         "comparison.html",
+            "comparison.md",
+            "comparison.tex",
         "config.json",
         "versions.json",
     }
