@@ -150,7 +150,7 @@ class _Reader:
         self._text, self._count = text, count
         for name in (text, count):
             if isinstance(name, str):
-                self._field(space, name)
+                self._field(getattr(space, "spaces", space), name)
 
     def _field(self, observation: Any, name: str) -> Any:
         if not isinstance(observation, Mapping) or name not in observation:

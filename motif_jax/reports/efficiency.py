@@ -192,7 +192,7 @@ def note(label: str) -> str:
     )
 
 
-def text_table(runs: Sequence[Learned], steps: int | None) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+def text_table(runs: Sequence[Learned], steps: int | None) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Header and rows of `table` as texts."""
     return HEADER, [
         (t, m, f"{n}", f"{end:,.0f}", format_estimate(e)) for t, m, n, end, e in table(runs, steps)
