@@ -300,8 +300,8 @@ def test_a_comparison_leaves_nothing_of_the_one_before_it(tmp_path):
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         ".lock",
         "comparison.html",
-            "comparison.md",
-            "comparison.tex",
+        "comparison.md",
+        "comparison.tex",
         "config.json",
         "versions.json",
     }
