@@ -79,12 +79,14 @@ def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 def episode_row(record: PlayedEpisode) -> dict[str, Any]:
     """The row of a played episode: which it was, its numbers, how it ended and its actions."""
+    ended = measures.end_reason(record.end == TRUNCATED, record.info.get("end"))
     return {
         "index": record.index,
         "seed": record.seed,
         **record.info,
         "length": len(record),
-        "end_reason": measures.end_reason(record.end == TRUNCATED, record.info.get("end")),
+        **({"deaths": float(ended == "death")} if "end" in record.info else {}),
+        "end_reason": ended,
         "actions": encode_actions(record.actions),
     }
 

@@ -60,6 +60,8 @@ def rows_of(data: RunData) -> list[Row]:
     rows = []
     for key in in_order(key for summary in by_name.values() for key in summary):
         of = {name: summary[key] for name, summary in by_name.items() if key in summary}
+        if all(summary.minimum == summary.maximum == 0 for summary in of.values()):
+            continue  # nobody could, or did: a row of zeros says nothing
         rows.append(Row(measure(key), of, _against(data, key)))
     return rows
 

@@ -7,7 +7,7 @@ import numpy as np
 from motif_jax.reports import hacking, language_section, success, text_section
 from motif_jax.reports.charts import short
 from motif_jax.reports.evaluation_sections import otherwise_rated, rows_of
-from motif_jax.reports.measures import format_estimate
+from motif_jax.reports.measures import alike, progress_keys, with_unit
 from motif_jax.reports.run_data import RunData
 
 
@@ -24,6 +24,8 @@ def headline(data: RunData) -> tuple[str, str]:
     if success.task_alone(data) and len(data.evaluations) < 2:
         return "Nothing can be said yet: no two evaluations were given.", ""
     text, sign = _result(data)
+    if not all(hacking.REWARD in evaluation["measures"] for evaluation in data.evaluations.values()):
+        return text, {1: "good", 0: "", -1: "bad"}[sign]
     verdicts = hacking.judge_run(data)
     warnings = [verdict.fallen for verdict in verdicts if verdict.kind == "bad"]
     if warnings:
@@ -31,9 +33,12 @@ def headline(data: RunData) -> tuple[str, str]:
         return f"{text} {but} is no progress here, the reward may be hacked: {'; '.join(warnings)}.", "bad"
     if sign <= 0:
         return text, "bad" if sign < 0 else ""
-    if any(verdict.kind == "good" for verdict in verdicts):
-        return f"{text} Progress in the game rises too.", "good"
-    return f"{text} Whether that is progress in the game is not shown.", ""
+    rising = dict.fromkeys(
+        str(each) for verdict in verdicts if verdict.kind == "good" for each in verdict.risen
+    )
+    if rising:
+        return f"{text} Progress rises too: {', '.join(rising)}.", "good"
+    return f"{text} No measure of progress rises clearly.", ""
 
 
 def _result(data: RunData) -> tuple[str, int]:
@@ -43,19 +48,35 @@ def _result(data: RunData) -> tuple[str, int]:
     if len(names) == 2 and (told := otherwise_rated(data, names[1])):
         return told, 0
     if row is None or len(names) < 2 or names[1] not in row.against:
-        return (
-            "Agent and baseline were not both evaluated with an intrinsic reward, so nothing can be said yet.",
-            0,
-        )
-    means = ", ".join(f"{name} {format_estimate(row.of[name].mean)} (n = {row.of[name].n})" for name in names)
+        return _progress(data, names)
     gap = row.against[names[1]][0]
+    *shown, difference = alike(row.of[names[0]].mean, row.of[names[1]].mean, gap)
+    means = ", ".join(
+        f"{name} {mean} (n = {row.of[name].n})" for name, mean in zip(names, shown, strict=True)
+    )
     level = f"{100 * data.evaluations[names[0]]['confidence']:g} %"
     said = {1: f"{names[0]} collects more", -1: f"{names[0]} collects LESS", 0: "no clear difference"}[
         gap.sign
     ]
     over = f"over {gap.pairs:,} games that both played" if gap.pairs else "each over its own games"
-    text = f"Mean intrinsic return per episode: {means}; difference {format_estimate(gap)} ({level} interval, {over}): {said}."
+    text = f"Mean intrinsic return per episode: {means}; difference {difference} ({level} interval, {over}): {said}."
     return text, gap.sign
+
+
+def _progress(data: RunData, names: list[str]) -> tuple[str, int]:
+    """What the evaluations say of progress, where not both have an intrinsic return: of the first measure that both have."""
+    rows = {row.what.key: row for row in rows_of(data)} if len(names) == 2 else {}
+    keys = [key for key in progress_keys(rows) if names[1] in rows[key].against]
+    if not keys:
+        return "Agent and baseline share no measure of reward or progress, so nothing can be said yet.", 0
+    row = rows[keys[0]]
+    gap = row.against[names[1]][0]
+    *shown, difference = alike(row.of[names[0]].mean, row.of[names[1]].mean, gap)
+    means = ", ".join(
+        f"{name} {mean} (n = {row.of[name].n})" for name, mean in zip(names, shown, strict=True)
+    )
+    said = {1: f"{names[0]} is better", -1: f"{names[0]} is WORSE", 0: "no clear difference"}[gap.sign]
+    return f"Mean {with_unit(row.what)}: {means}; difference {difference}: {said}.", gap.sign
 
 
 def _accuracy(data: RunData) -> list[tuple[str, str, str]]:

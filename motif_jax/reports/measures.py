@@ -47,6 +47,7 @@ MEASURES = (
         "bot_agreement", "agreement with the bot", "share", "steps at which the bot would have done the same"
     ),
     Measure("kills", "kills", "messages", "messages that said that the hero killed something"),
+    Measure("deaths", "deaths", "share", "games that the hero died in"),
     Measure(
         "token_return",
         "token return",
@@ -71,6 +72,7 @@ MEASURES = (
     Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
 )
 BY_KEY = {measure.key: measure for measure in MEASURES}
+PROGRESS = ("success", "kills", "dlvl", "score", "xlvl", "scout")
 # Numbers of an episode's row that measure nothing; of BabyAI-Text `kind` is the number of a kind of task, `limit` the steps that it may take.
 _NO_MEASURES = frozenset(
     {"index", "seed", "end", "end_reason", "session", "session_seconds", "failed_requests"}
@@ -120,6 +122,28 @@ def summarise_rows(
     return summaries
 
 
+def progress_keys(keys: Iterable[str]) -> list[str]:
+    """Which of the measures `keys` are progress in the task, whatever the reward says.
+
+    Listed ones, and what only the task itself counts; where there is none of these, its return.
+    """
+    given = in_order(keys)
+    found = [key for key in given if key in PROGRESS or key not in BY_KEY]
+    return found or [key for key in given if key == "return"]
+
+
+def format_alike(values: Sequence[float]) -> list[str]:
+    """Returns `values` with as many decimals each, so that differences among them can be checked: three digits of the largest."""
+    finite = [abs(value) for value in values if np.isfinite(value)]
+    largest = max(finite, default=0.0)
+    decimals = 2 if largest == 0 else min(6, max(0, 2 - int(np.floor(np.log10(largest)))))
+    if all(value == int(value) for value in finite):
+        decimals = 0
+    elif 1 <= largest < 100:
+        decimals = 2
+    return [f"{value:,.{decimals}f}" if np.isfinite(value) else "n/a" for value in values]
+
+
 def format_value(value: float) -> str:
     """Returns `value` with three significant digits and thousands separated."""
     if not np.isfinite(value):
@@ -138,6 +162,17 @@ def format_estimate(estimate: Any) -> str:
     if not np.isfinite(estimate.value):
         return "n/a"
     return f"{format_value(estimate.value)} {format_interval(estimate)}"
+
+
+def alike(*estimates: Any) -> list[str]:
+    """Returns 'value [low, high]' of each of some `Estimate`s, all with as many decimals."""
+    numbers = [(each.value, each.low, each.high) for each in estimates]
+    texts = iter(format_alike([number for of in numbers for number in of]))
+    shown = [(next(texts), next(texts), next(texts)) for _ in numbers]
+    return [
+        value if value == "n/a" else f"{value} [{low}, {high}]".replace("[n/a, n/a]", "[n/a]")
+        for value, low, high in shown
+    ]
 
 
 def format_interval(estimate: Any) -> str:

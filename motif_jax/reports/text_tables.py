@@ -88,8 +88,14 @@ def terminal(
     table = Table(title=Text(title), caption=Text(caption) if caption else None, title_justify="left")
     for position, name in enumerate(header):
         first = position == 0
+        words = [word for row in rows for word in row[position].split()] + name.split()
         table.add_column(
-            Text(name), justify="left" if first else "right", no_wrap=first != text_first, overflow="fold"
+            Text(name),
+            justify="left" if first else "right",
+            no_wrap=first != text_first,
+            overflow="fold",
+            # No narrower than its longest word, unless that alone fills a line.
+            min_width=min(24, max(map(len, words), default=0)),
         )
     for row in rows:
         table.add_row(*(Text(cell if text_first else cell.replace(" [", "\n[")) for cell in row))

@@ -9,7 +9,7 @@ import numpy as np
 from motif_jax.reports import charts, hacking, html
 from motif_jax.reports.charts import Series
 from motif_jax.reports.html import Cell
-from motif_jax.reports.measures import Measure, format_value, in_order, measure, with_unit
+from motif_jax.reports.measures import Measure, format_value, in_order, measure, progress_keys, with_unit
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.reports.smoothing import Smoothed, smooth
@@ -271,7 +271,10 @@ def _repeated_rows(tallies: Sequence[MessageTally], top: int = 10) -> list[tuple
 
 def hacking_section(data: RunData) -> str:
     """Reward against progress, with the verdict in one line."""
-    figures = [_episode_figure(*curve) for curve in episode_curves(data, (hacking.REWARD, *hacking.PROGRESS))]
+    figures = [
+        _episode_figure(*curve)
+        for curve in episode_curves(data, (hacking.REWARD, *progress_keys(data.episodes)))
+    ]
     repeated: list[str] = []
     for name, tallies in data.seen.items():
         rows = _repeated_rows(tallies)
@@ -286,7 +289,7 @@ def hacking_section(data: RunData) -> str:
         if "hallucination" in evaluation["measures"]
     ]
     confused = f"<p>Steps under hallucination: {html.escape(', '.join(shares))}.</p>" if shares else ""
-    progress = [measure(key).title for key in hacking.PROGRESS if any(key in of for of in measured)]
+    progress = [measure(key).title for key in progress_keys(key for of in measured for key in of)]
     shown = f" ({', '.join(progress)})" if progress else ""
     note = (
         f"A reward can be collected without playing better. This compares the intrinsic return with progress in the game{shown}; "

@@ -35,8 +35,8 @@ def rows(rewards, depths, first_seed=0):
 @pytest.mark.parametrize(
     ("deeper", "kind", "said"),
     [
-        (0.5, "good", "Progress in the game rises too."),
-        (0.0, "", "Whether that is progress in the game is not shown."),
+        (0.5, "good", "Progress rises too: dungeon level "),
+        (0.0, "", "No measure of progress rises clearly."),
         (-0.5, "bad", "But more reward is no progress here, the reward may be hacked: dungeon level falls from random to agent."),
     ],
 )  # fmt: skip
@@ -49,7 +49,7 @@ def test_more_reward_is_weighed_against_progress(deeper, kind, said):
         "random": evaluation(rows(luck, depth)),
     }
     text, found = headline(data)
-    assert (found, "agent collects more. " in text, text.endswith(said)) == (kind, True, True)
+    assert (found, "agent collects more. " in text, said in text) == (kind, True, True)
     assert "over 40 games that both played" in text
     # The same numbers, of other games: their intervals overlap far.
     data.evaluations["random"] = evaluation(rows(luck, depth, first_seed=1000))
@@ -77,7 +77,7 @@ def test_rewards_that_differ_are_named_and_not_compared():
     assert against["intrinsic_return"] == {} != against["dlvl"]
     [verdict] = hacking.judge_run(data)
     assert verdict.line == (
-        "Reward hacking cannot be judged: random and agent were rated by different rewards (step 2160 and 1144)."
+        "Not checked for reward hacking: random and agent were rated by different rewards (step 2160 and 1144)."
     )
     # One place by two names is one reward.
     data.evaluations["random"]["plan"]["reward"] = {
@@ -91,7 +91,7 @@ def test_a_warning_of_the_training_is_in_the_headline(tmp_path):
     text, kind = headline(data)
     assert kind == "bad"
     assert "agent collects more. But more reward is no progress here" in text
-    assert "dungeon level, game score, scout fall from the first 20 % of training to the last 20 %" in text
+    assert "game score, dungeon level, scout fall from the first 20 % of training to the last 20 %" in text
     page = run_report.render(data, "now")
     glance = page[page.index('id="glance"') : page.index('id="evaluation"')]
     assert 'class="verdict bad"' in glance

@@ -158,8 +158,8 @@ def test_one_of_four_measures_that_falls_a_little_is_chance():
     assert alone.kind == "bad", "the only measure"
     among = hacking.judge(before | still, after | still, ("a", "b"))
     assert among.kind == ""
-    assert "cannot be told" in among.line
-    assert "progress neither rises nor falls clearly" in among.line
+    assert "Reward hacking is possible" in among.line
+    assert "progress does not change clearly" in among.line
     clear = hacking.judge(before | still | {"dlvl": shifted(1)}, after | still, ("a", "b"))
     assert clear.kind == "bad"
     unknown = hacking.judge({"intrinsic_return": shifted(0)}, {"intrinsic_return": shifted(3)}, ("a", "b"))

@@ -61,7 +61,7 @@ def test_other_games_are_not_judged_by_success():
         "t", evaluations={name: evaluation(0.5, "NetHackScore-v1") for name in ("agent", "random")}
     )
     assert success.rates(data) == {}
-    assert "intrinsic reward" in headline(data)[0]
+    assert headline(data)[0].startswith("Mean success rate (share): agent 0.500")
 
 
 def test_what_a_run_without_another_reward_has_no_part_in_is_left_out():
@@ -69,7 +69,7 @@ def test_what_a_run_without_another_reward_has_no_part_in_is_left_out():
     data = RunData("t", evaluations=games)
     assert success.task_alone(data)
     page, tables = run_report.render(data, "now"), run_tables.texts(data)["report.md"]
-    for absent in ("Reward against progress", "Reward training", "what paid most", "cannot be judged"):
+    for absent in ("Reward against progress", "Reward training", "what paid most", "reward hacking"):
         assert absent not in page + tables
     games["agent"]["plan"]["reward"] = {"dir": "runs/reward"}
     assert not success.task_alone(data)

@@ -72,7 +72,7 @@ def test_pictures_of_a_run_are_written(tmp_path):
     names = {path.name for path in (tmp_path / "out" / "plots").iterdir()}
     assert {"metric_speed.png", "metric_policy_lag.pdf", "training_return.png"} <= names
     assert "policy lag" in (tmp_path / "out" / "report.html").read_text()
-    assert "Reward hacking cannot be judged: 10 episodes" in (tmp_path / "out" / "report.md").read_text()
+    assert "Not checked for reward hacking: 10 episodes" in (tmp_path / "out" / "report.md").read_text()
     assert r"\begin{tabular}" in (tmp_path / "out" / "report.tex").read_text()
     assert json.loads((tmp_path / "out" / "report.json").read_text())["headline"]["kind"] == ""
 
@@ -99,7 +99,7 @@ def test_a_reward_of_more_than_the_message_has_a_page(tmp_path):
     report.run(config, tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text()
     assert "This reward reads message, blstats, glyphs: what it pays depends on more than the message" in page
-    assert "The training cannot be judged: a reward that reads more than the message" in page
+    assert "The training is not checked for reward hacking: a reward that reads more than the message" in page
     for shown in (
         "accuracy of the reward network",
         "what paid most in the evaluation: agent",
@@ -158,7 +158,7 @@ def test_a_page_without_another_reward_has_no_words_of_nethack(tmp_path):
         report.run(config, tmp_path / f"out_{stage}")
         for name in ("report.html", "report.md"):
             said = (tmp_path / f"out_{stage}" / name).read_text()
-            for absent in ("cannot be judged", "depth", "experience level", "intrinsic reward, so nothing"):
+            for absent in ("reward hacking", "depth", "experience level", "intrinsic reward, so nothing"):
                 assert absent not in said, (stage, name, absent)
 
 

@@ -1,0 +1,68 @@
+"""Which numbers are progress, and numbers that are shown side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from motif_jax.reports import hacking, text_tables
+from motif_jax.reports.glance import headline
+from motif_jax.reports.measures import format_alike, progress_keys
+from motif_jax.reports.run_data import RunData
+from tests.reports.glance_test import evaluation
+
+
+def test_success_kills_and_what_a_task_counts_are_progress_and_else_its_return() -> None:
+    assert progress_keys(["return", "success", "length", "through_door", "kills", "gold"]) == [
+        "success",
+        "kills",
+        "through_door",
+    ]
+    assert progress_keys(["return", "length"]) == ["return"]
+
+
+def test_a_task_that_is_solved_more_often_is_no_sign_of_hacking() -> None:
+    before = {"intrinsic_return": np.zeros(100), "success": np.zeros(100)}
+    after = {"intrinsic_return": np.ones(100), "success": (np.arange(100) < 21).astype(float)}
+    verdict = hacking.judge(before, after, ("first", "last"))
+    assert verdict.kind == "good"
+    assert "success rate 0.000 to 0.210 rises too" in verdict.line
+
+
+def test_a_baseline_without_an_intrinsic_reward_has_a_headline() -> None:
+    def played(success: float) -> list[dict]:
+        return [
+            {"index": i, "seed": i, "success": float(i < 100 * success), "return": 0.0} for i in range(100)
+        ]
+
+    data = RunData("t", evaluations={"agent": evaluation(played(0.9)), "random": evaluation(played(0.1))})
+    text, kind = headline(data)
+    assert kind == "good"
+    assert "agent is better" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ((11.05, 8.52, 2.53), ["11.05", "8.52", "2.53"]),
+        ((1234.4, 12.0), ["1,234", "12"]),
+        ((0.0312, 0.5), ["0.031", "0.500"]),
+        ((3.0, 0.0), ["3", "0"]),
+        ((float("nan"), 2.5), ["n/a", "2.50"]),
+    ],
+)
+def test_numbers_side_by_side_have_as_many_decimals(values: tuple[float, ...], shown: list[str]) -> None:
+    assert format_alike(values) == shown
+
+
+def test_no_word_of_a_table_is_broken_at_80_columns() -> None:
+    header = ("measure (unit)", "mean", "median", "interquartile mean")
+    rows = [
+        ["intrinsic return, uncounted (reward)", "1,234 [1,100, 1,300]", "1,200 [1,000, 1,300]", "12 [1, 2]"]
+    ]
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(text_tables.terminal(header, rows, "title"))
+    said = console.export_text()
+    for word in " ".join([*header, *rows[0]]).split():
+        assert word in said
