@@ -23,7 +23,12 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.annotator = "lexicon"
     # The name that clients ask for.
     config.model = "lexicon"
+    # An address that other machines reach wants a key, or open_to_all.
     config.host = "127.0.0.1"
+    # The environment variable that holds the key which clients must send; empty: none is asked for.
+    config.key_variable = ""
+    # Answers whoever reaches the address, without a key.
+    config.open_to_all = False
     # 0: any that is free; it is printed.
     config.port = 8000
     # Seconds from a question to its answer, however many are asked together.

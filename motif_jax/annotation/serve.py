@@ -58,7 +58,7 @@ class Judge:
     def reply(self, request: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         """Status and body for a chat request."""
         if request.get("model") != self._model:
-            message = f"The model `{request.get('model')}` does not exist."
+            message = f"The model `{str(request.get('model'))[:200]}` does not exist."
             return 404, {"error": {"message": message, "type": "NotFoundError", "code": 404}}
         turns = request.get("messages")
         said = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []

@@ -23,6 +23,8 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     del workdir
     checks.positive(config, "latency_seconds", allow_zero=True)
     checks.port(config, "port")
+    checks.require(bool(config.host.strip()), "host", config.host, "an address or name, such as 127.0.0.1")
+    _key(config)
     checks.require(bool(config.model), "model", config.model, "the name that clients ask for")
     annotator = annotator_class(config.annotator)
     embedded = annotator.reads_items and not annotator.reads_prompt
@@ -38,12 +40,28 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 def run(config: ConfigDict, workdir: Path | None) -> int:
     """Serves until it is told to stop."""
     del workdir
+    key = _key(config)
     forms = ", ".join(form.name for form in FORMS if form in annotator_class(config.annotator).forms)
 
     def listening(port: int) -> None:
-        url = f"http://{config.host}:{port}/v1"
-        print(f"{config.annotator} answers as {config.model} ({forms}) at {url}", flush=True)
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        who = f"; it asks for the key in {config.key_variable}" if key else ""
+        if config.open_to_all and not key:
+            who = "; open to all: it asks for no key"
+        url = f"http://{host}:{port}/v1"
+        print(f"{config.annotator} answers as {config.model} ({forms}) at {url}{who}", flush=True)
 
     handle = functools.partial(replies.handle, Judge(config))
-    http_server.run(handle, config.host, config.port, config.latency_seconds, listening)
+    http_server.run(
+        handle, config.host, config.port, config.latency_seconds, listening, key, config.open_to_all
+    )
     return 0
+
+
+def _key(config: ConfigDict) -> str:
+    """The key that clients must send, '' where none is asked for; UserError where its variable holds none."""
+    key = os.environ.get(config.key_variable, "").strip()
+    holds_one = not config.key_variable or (bool(key) and key.isprintable())
+    allowed = "the name of an environment variable that holds a key, or empty"
+    checks.require(holds_one, "key_variable", config.key_variable, allowed)
+    return key

@@ -131,3 +131,44 @@ def test_a_prompt_file_that_cannot_be_used_is_refused_before_anything_is_served(
     config.prompt_file = str(path)
     with pytest.raises(UserError, match=told):
         serve_annotator.check(config, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("host", "", "config.host='': must be an address"),
+        ("host", " ", "config.host=' ': must be an address"),
+        ("key_variable", "NO_SUCH_KEY", "config.key_variable='NO_SUCH_KEY': must be the name of an environment variable"),
+    ],
+)  # fmt: skip
+def test_who_is_served_is_checked_before_anything_is(key, value, told):
+    config = load_config("serve_annotator", "")
+    config[key] = value
+    with pytest.raises(UserError, match=told):
+        serve_annotator.check(config, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "end"),
+    [
+        ({}, "http://127.0.0.1:80/v1"),
+        ({"key_variable": "A_KEY", "open_to_all": True}, "; it asks for the key in A_KEY"),
+        ({"host": "::", "open_to_all": True}, "http://[::]:80/v1; open to all: it asks for no key"),
+    ],
+)
+def test_the_line_of_the_start_says_who_is_served(values, end, monkeypatch, capsys):
+    monkeypatch.setenv("A_KEY", "sk-1")
+    served = []
+
+    def run(handle, host, port, latency_seconds, listening, key, open_to_all):
+        served.append((key, open_to_all))
+        listening(80)
+
+    monkeypatch.setattr(serve_annotator.http_server, "run", run)
+    config = load_config("serve_annotator", "")
+    config.update(values)
+    assert serve_annotator.run(config, None) == 0
+    line = capsys.readouterr().out.strip()
+    assert line.endswith(end)
+    assert "sk-1" not in line
+    assert served == [("sk-1" if "key_variable" in values else "", config.open_to_all)]

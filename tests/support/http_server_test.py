@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import http.client
 import re
 import signal
 import socket
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -68,3 +71,100 @@ def test_a_port_that_is_taken_is_named() -> None:
         port = taken.getsockname()[1]
         line = refusal("127.0.0.1", port)
     assert line == f"config.port={port}: cannot be had on 127.0.0.1: Address already in use"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "0"])
+def test_an_address_that_others_reach_wants_a_key(host: str) -> None:
+    if host == "::" and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    assert "set config.key_variable" in refusal(host, 0)
+
+
+def serve(visit: Callable[[int], Awaitable[object]], **given: object) -> object:
+    """Serves what repeats a path for as long as `visit(port)` takes, and returns what that returns."""
+
+    async def main() -> object:
+        port = asyncio.get_running_loop().create_future()
+        arguments = {"host": "127.0.0.1", "port": 0, "latency_seconds": 0.0, **given}
+        task = asyncio.create_task(
+            http_server.serve(lambda _, path, __: (200, path), listening=port.set_result, **arguments)
+        )
+        try:
+            return await asyncio.wait_for(visit(await port), 120)
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    return asyncio.run(main())
+
+
+async def ask(port: int, sent: bytes) -> bytes:
+    """The reply to what is sent; a connection that asks well stays open, so its reply ends with its body."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with contextlib.closing(writer):
+        writer.write(sent)
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            return head + await reader.readexactly(int(head.split(b"Length: ")[1]))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return b""
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [(b"", 401), (b"Authorization: Bearer ke\r\n", 401), (b"Authorization: Bearer key\r\n", 200)],
+)
+def test_a_key_is_asked_for(header: bytes, status: int) -> None:
+    request = b"POST /x HTTP/1.1\r\n" + header + b"Content-Length: 2\r\n\r\n{}"
+    for host in ("127.0.0.1", "0.0.0.0"):
+        reply = serve(lambda port: ask(port, request), host=host, key="key")
+        assert reply.startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_an_address_is_open_to_all_where_that_is_said() -> None:
+    reply = serve(lambda port: ask(port, b"GET /x HTTP/1.1\r\n\r\n"), host="0.0.0.0", open_to_all=True)
+    assert reply.endswith(b'"/x"')
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"POST /x HTTP/1.1\r\nContent-Length: 15000000\r\n\r\n{", 413),
+        (b"POST /x HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"SSH-2.0\r\n\r\n", 400),
+    ],
+)
+def test_what_is_not_read_is_refused(sent: bytes, status: int) -> None:
+    assert serve(lambda port: ask(port, sent)).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_half_a_body_is_given_up_and_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_MOST_BODIES", 1)
+    monkeypatch.setattr(http_server, "_REQUEST_SECONDS", 0.5)
+
+    async def visit(port: int) -> tuple[bytes, bytes]:
+        half = asyncio.create_task(ask(port, b"POST /half HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"))
+        return await half, await ask(port, b"POST /x HTTP/1.1\r\nContent-Length: 1\r\n\r\n{")
+
+    half, whole = serve(visit)
+    assert half == b""
+    assert whole.endswith(b'"/x"')
+
+
+def test_bodies_and_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_MOST_BODIES", 1)
+    monkeypatch.setattr(http_server, "_MOST_CONNECTIONS", 2)
+
+    async def visit(port: int) -> tuple[bool, bytes]:
+        _reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /half HTTP/1.1\r\nContent-Length: 9\r\n\r\n{")
+        await writer.drain()
+        waits = asyncio.create_task(ask(port, b"POST /x HTTP/1.1\r\nContent-Length: 1\r\n\r\n{"))
+        done, _ = await asyncio.wait([waits], timeout=0.3)
+        assert not done, "it waits for the body that is being read"
+        assert await ask(port, b"GET /third HTTP/1.1\r\n\r\n") == b""
+        writer.close()
+        return await waits
+
+    assert serve(visit).endswith(b'"/x"')
