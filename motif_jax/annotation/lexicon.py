@@ -34,7 +34,7 @@ _LEXICONS = 8
 _TOO_LARGE = 1e300
 _SENTENCE_END = re.compile(r"(?<=[.!?\")\]])\s{2,}")
 _REPEAT = re.compile(r" \(x\d+\)$")
-_STATUS = re.compile(r"\s*\[Dlvl:[^\]]*\]$")
+_STATUS = "[Dlvl:"
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,15 @@ def sentences(caption: str) -> list[str]:
     """The sentences of a caption, without counts of repeats and status."""
     found: list[str] = []
     for line in caption.split("\n"):
-        line = _REPEAT.sub("", _STATUS.sub("", line))
+        line = _REPEAT.sub("", _without_status(line))
         found += [part for part in (piece.strip() for piece in _SENTENCE_END.split(line)) if part]
     return found
+
+
+def _without_status(line: str) -> str:
+    """A line without the status in brackets at its end; no regular expression, whose time would grow with the square of blanks."""
+    status = line.find(_STATUS, line.rfind("]", 0, -1) + 1)
+    return line[:status].rstrip() if status >= 0 and line.endswith("]") else line
 
 
 def load_lexicon(path: str | Path = "") -> Lexicon:

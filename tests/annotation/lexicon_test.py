@@ -195,6 +195,13 @@ def test_sentences():
     ]
 
 
+@pytest.mark.parametrize("piece", [" ", "[Dlvl:1 ", "\t "])
+def test_the_time_of_a_caption_grows_with_its_length(piece):
+    """100,000 blanks took a minute: a million would take longer than any test may."""
+    caption = piece * 1_000_000 + "x"
+    assert sentences(caption) == [caption.strip()]
+
+
 def test_a_caption_is_worth_the_sum_of_its_different_sentences(lexicon):
     worth = Judge(lexicon, "defaultgoal").worth
     both = worth("You kill the newt!  It's a wall.")
