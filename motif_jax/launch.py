@@ -38,7 +38,7 @@ from ml_collections.config_flags import config_path
 
 from motif_jax.support import entry_points, memory_limit, resources
 from motif_jax.support.config import check_values, dotted, flat
-from motif_jax.support.errors import UserError
+from motif_jax.support.errors import UserError, printable
 
 USAGE = """motif_jax: reinforcement learning from a language model's preferences.
 
@@ -75,7 +75,7 @@ def _usage() -> str:
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    print(f"error: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
     raise SystemExit(2)
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import re
 import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
@@ -241,6 +244,68 @@ def generalisation(folder: Path) -> str:
     }
     found = {HOSTILE: {"tests": [test], "episodes": 4, "confidence": 0.95}}
     return html.page(HOSTILE, HOSTILE, [generalisation_section.section(found)], {"tests": HOSTILE})
+
+
+def run_table(folder: Path) -> str:
+    from motif_jax.reports import run_tables
+    from tests.made_up_runs import run_data
+
+    data = run_data(folder)
+    data.title, data.labels = HOSTILE, {HOSTILE: {"first": 1}}
+    return run_tables.texts(data)["report.md"]
+
+
+def comparison_table(_: Path) -> str:
+    from motif_jax.reports import comparison_page
+    from motif_jax.reports.comparison import RunScore, collect_scores, compare
+
+    scores = [
+        RunScore(method, HOSTILE, float(seed), {})
+        for method in (HOSTILE, f"{HOSTILE} 2")
+        for seed in range(3)
+    ]
+    data = comparison_page.ComparisonData(
+        HOSTILE, compare(collect_scores(scores, ""), resamples=100), HOSTILE
+    )
+    return comparison_page.tables(data)["comparison.md"]
+
+
+def card(_: Path) -> str:
+    from motif_jax.reports import model_card
+
+    hostile = f"` {HOSTILE}"
+    config: dict[str, Any] = {"environment": {"name": HOSTILE}, "dataset_dir": hostile, "annotator": hostile}
+    labels = {
+        hostile: model_card.Labels({}, {HOSTILE: 1}),
+        "merged": model_card.Labels(merged_from=(hostile,)),
+    }
+    about = {"config": config, "versions": {"command": hostile, "git_revision": hostile}, "labels": labels}
+    reward = model_card.CardData("reward", hostile, dataset={HOSTILE: hostile, "long": 99 * hostile}, **about)
+    agent = {**config, "reward": {"intrinsic_coefficient": 1, "kind": hostile}}
+    about = {**about, "config": agent, "verdict": HOSTILE, "reward_card": reward}
+    learned = {"learned_labels": {HOSTILE: 1}, "reward_folder": hostile}
+    return "\n".join(
+        model_card.render(model_card.CardData("agent", hostile, **about, **more)) for more in ({}, learned)
+    )
+
+
+def test_a_message_is_no_formula_of_a_table() -> None:
+    from motif_jax.stages import explain_reward
+
+    numbers = dict.fromkeys(("raw", "normalised", "paid"), np.ones(1))
+    reward = SimpleNamespace(**numbers, disagreement=None, evaluations=(), history=())
+    header, row = csv.reader(explain_reward._table(["=HYPERLINK(A1)"], [1], [reward]).splitlines())
+    assert dict(zip(header, row, strict=True))["message"] == "'=HYPERLINK(A1)"
+
+
+@pytest.mark.parametrize("render", [run_table, comparison_table, card], ids=lambda made: made.__name__)
+def test_markdown_holds_no_html_of_others(render: Any, tmp_path: Path) -> None:
+    from markdown_it import MarkdownIt
+
+    page = Page(MarkdownIt("commonmark").enable("table").render(render(tmp_path)))
+    assert HOSTILE in page.data
+    assert not page.scripts
+    assert "bold" not in page.bold
 
 
 @pytest.mark.parametrize(

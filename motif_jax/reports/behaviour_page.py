@@ -33,8 +33,9 @@ def table(result: Behaviour, methods: Sequence[str]) -> tuple[list[str], list[li
 
 def markdown(result: Behaviour, methods: Sequence[str], games: str) -> str:
     """The table and the claims as Markdown."""
-    claims = "\n".join(f"* {told(found)}" for found in result.findings)
-    return f"{text_tables.markdown(*table(result, methods))}\n{games}\n\n{claims}\n"
+    escape = text_tables.markdown_escape
+    claims = "\n".join(f"* {escape(told(found))}" for found in result.findings)
+    return f"{text_tables.markdown(*table(result, methods))}\n{escape(games)}\n\n{claims}\n"
 
 
 def render(

@@ -155,11 +155,12 @@ def tables(data: ComparisonData) -> dict[str, str]:
     if data.learned:
         learned = efficiency.text_table(data.learned, data.efficiency_steps)
         parts.append(("efficiency", "Sample efficiency", efficiency.note(data.curve_label), learned))
-    markdown = [f"# {data.title}", ""]
+    escape = text_tables.markdown_escape
+    markdown = [f"# {escape(data.title)}", ""]
     latex = []
     for label, caption, note, (header, rows) in parts:
         if rows:
-            markdown += [f"## {caption}", "", note, "", text_tables.markdown(header, rows)]
+            markdown += [f"## {escape(caption)}", "", escape(note), "", text_tables.markdown(header, rows)]
             latex.append(text_tables.latex(header, rows, f"{caption}. {note}", f"tab:{label}"))
     return {"comparison.md": "\n".join(markdown), "comparison.tex": "\n".join(latex)}
 

@@ -14,7 +14,9 @@ from typing import Any
 from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.reports import measures, text_tables
 from motif_jax.reports.statistics import Summary
+from motif_jax.reports.text_tables import markdown_escape as escape
 from motif_jax.support.config import flat
+from motif_jax.support.errors import printable
 
 _LICENCE = (
     "The weights are a product of the data and the annotator above: their licences apply besides the Apache-2.0 licence "
@@ -97,6 +99,14 @@ def _fence(text: str, least: int) -> str:
     return "`" * max([least, *(1 + len(run) for run in re.findall("`+", text))])
 
 
+def _code(text: object) -> str:
+    """Code in a line, whatever backticks it holds."""
+    shown = printable(" ".join(str(text).split("\n")))
+    fence = _fence(shown, 1)
+    pad = " " if len(fence) > 1 else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
 def _block(text: str) -> list[str]:
     fence = _fence(text, 3)
     return [fence, *text.rstrip("\n").split("\n"), fence]
@@ -108,11 +118,9 @@ def _listing(facts: Mapping[str, Any], prefix: str = "") -> list[str]:
     for name, value in flat(facts, prefix).items():
         text = _shown(value)
         if len(text) > _LONG or "\n" in text:
-            texts += ["", f"{name}:", "", *_block(text)]
+            texts += ["", f"{escape(name)}:", "", *_block(text)]
         elif text:
-            fence = _fence(text, 1)
-            pad = " " if len(fence) > 1 else ""
-            lines.append(f"- {name}: {fence}{pad}{text}{pad}{fence}")
+            lines.append(f"- {escape(name)}: {_code(text)}")
     return [*lines, *texts]
 
 
@@ -120,7 +128,7 @@ def _data(card: CardData) -> list[str]:
     lines = ["## Data", ""]
     if not card.dataset:
         lines += [
-            f"- dataset: `{card.config.get('dataset_dir', 'unknown')}`, without a description (`dataset.json`)"
+            f"- dataset: {_code(card.config.get('dataset_dir', 'unknown'))}, without a description (`dataset.json`)"
         ]
     facts = {
         **card.dataset,
@@ -134,11 +142,11 @@ def _annotators(card: CardData) -> list[str]:
     lines = ["## Annotators and prompts", ""]
     if not card.labels:
         lines += [
-            f"- labels: `{card.config.get('annotator') or 'unknown'}`; nothing more is known of them",
+            f"- labels: {_code(card.config.get('annotator') or 'unknown')}; nothing more is known of them",
             "",
         ]
     for name, labels in card.labels.items():
-        lines += [f"### Labels `{name}`", "", *_labels(labels), ""]
+        lines += [f"### Labels {_code(name)}", "", *_labels(labels), ""]
     return lines
 
 
@@ -147,11 +155,11 @@ def _labels(labels: Labels) -> list[str]:
     if labels.counts:
         total = sum(labels.counts.values())
         shares = ", ".join(
-            f"{name} {count:,} ({100 * count / total:.1f} %)" for name, count in labels.counts.items()
+            f"{escape(name)} {count:,} ({100 * count / total:.1f} %)" for name, count in labels.counts.items()
         )
         lines += [f"- {total:,} pairs: {shares}"]
     if labels.merged_from:
-        names = ", ".join(f"`{name}`" for name in labels.merged_from)
+        names = ", ".join(map(_code, labels.merged_from))
         return [*lines, f"- combined from {names}, which follow"]
     if not labels.manifest:
         return [*lines, "- their manifest is not there: who made them is unknown"]
@@ -190,8 +198,10 @@ def _evaluations(card: CardData) -> list[str]:
     for name, evaluation in card.evaluations.items():
         summaries = {key: Summary.from_dict(value) for key, value in evaluation["measures"].items()}
         lines += [
-            f"{name}: {evaluation['episodes']} episodes of {evaluation['plan']['environment']}, "
-            f"{100 * evaluation['confidence']:g} % intervals ({evaluation['intervals']})",
+            escape(
+                f"{name}: {evaluation['episodes']} episodes of {evaluation['plan']['environment']}, "
+                f"{100 * evaluation['confidence']:g} % intervals ({evaluation['intervals']})"
+            ),
             "",
             text_tables.markdown(measures.HEADER, measures.table_rows(summaries)),
         ]
@@ -213,11 +223,11 @@ def _limits(card: CardData) -> list[str]:
             f"- It plays one character (male human neutral monk) with the task's {28 if task.extended else 23} "
             "actions and its step limit; other characters and actions were never seen."
             if (task := TASKS.get(card.environment))
-            else f"- It plays {card.environment} with its actions and its step limit; other tasks were never seen.",
+            else f"- It plays {escape(card.environment)} with its actions and its step limit; other tasks were never seen.",
             "- What it seeks is its reward, which can be collected without playing well.",
         ]
     if card.verdict:
-        lines += [f"- {card.verdict}"]
+        lines += [f"- {escape(card.verdict)}"]
     return [*lines, ""]
 
 
@@ -228,21 +238,21 @@ def _agent_reward(card: CardData) -> list[str]:
         return ["Trained on the task's reward alone."]
     if card.reward_folder:
         known = "" if card.reward_card else ", which is not there: nothing more is known of it"
-        return [f"Intrinsic reward: `{card.reward_folder}`{known}."]
+        return [f"Intrinsic reward: {_code(card.reward_folder)}{known}."]
     if not card.learned_labels:
-        return [f"Intrinsic reward of kind `{kind}`, with the settings below."]
-    return [f"Intrinsic reward of kind `{kind}`, {_learned_from(card)}.", "", *_learned_labels(card)]
+        return [f"Intrinsic reward of kind {_code(kind)}, with the settings below."]
+    return [f"Intrinsic reward of kind {_code(kind)}, {_learned_from(card)}.", "", *_learned_labels(card)]
 
 
 def _learned_from(card: CardData) -> str:
     tape = card.config["reward"].get("tape")
-    source = f"of the run `{tape}`, played again" if tape else "of the annotator that follows"
+    source = f"of the run {_code(tape)}, played again" if tape else "of the annotator that follows"
     return f"learned while the agent played from labels {source}"
 
 
 def _learned_labels(card: CardData) -> list[str]:
     """The labels of a reward that was learned while an agent played, and who gave them."""
-    counts = ", ".join(f"{name} {count:,}" for name, count in card.learned_labels.items())
+    counts = ", ".join(f"{escape(name)} {count:,}" for name, count in card.learned_labels.items())
     lines = [f"- {sum(card.learned_labels.values()):,} labels: {counts}"] if counts else []
     who = card.config.get("annotator") or {}
     return lines if card.config["reward"].get("tape") else [*lines, *_listing(_of_kind(who))]
@@ -251,9 +261,14 @@ def _learned_labels(card: CardData) -> list[str]:
 def _learned_source(card: CardData) -> list[str]:
     """Data and annotators of a reward that was learned while another agent played."""
     return [
-        *("## Data", "", f"- no dataset: the messages that an agent met as it played {card.environment}", ""),
+        *(
+            "## Data",
+            "",
+            f"- no dataset: the messages that an agent met as it played {escape(card.environment)}",
+            "",
+        ),
         *("## Annotators and prompts", ""),
-        f"A reward of kind `{card.config['reward']['kind']}`, {_learned_from(card)}.",
+        f"A reward of kind {_code(card.config['reward']['kind'])}, {_learned_from(card)}.",
         *("", *_learned_labels(card), ""),
     ]
 
@@ -266,13 +281,16 @@ def _of_kind(annotator: Mapping[str, Any]) -> dict[str, Any]:
 
 def render(card: CardData) -> str:
     """Returns the card in Markdown."""
-    title = "a reward of game messages" if card.kind == "reward" else f"an agent of {card.environment}"
+    title = (
+        "a reward of game messages" if card.kind == "reward" else f"an agent of {escape(card.environment)}"
+    )
     source = card if card.kind == "reward" else card.reward_card
     lines = [f"# Model card: {title}", ""]
-    lines += [f"- run: `{card.folder}`", f"- made with: `{card.versions.get('command', 'unknown command')}`"]
-    lines += [f"- code: motif_jax, revision `{card.versions.get('git_revision', 'unknown')}`"]
+    command = card.versions.get("command", "unknown command")
+    lines += [f"- run: {_code(card.folder)}", f"- made with: {_code(command)}"]
+    lines += [f"- code: motif_jax, revision {_code(card.versions.get('git_revision', 'unknown'))}"]
     if card.kind == "agent":
-        lines += [f"- task: {card.environment}"]
+        lines += [f"- task: {escape(card.environment)}"]
         trained = (
             "unknown" if card.trained_steps is None else f"{card.trained_steps:,} steps of the environments"
         )
@@ -283,7 +301,7 @@ def render(card: CardData) -> str:
             "An intrinsic reward for agents on NetHack, and a study of what its annotator prefers. Not a judge of people's text."
         ]
         if card.kind == "reward"
-        else [f"Research on intrinsic motivation. It plays {card.environment} and does nothing else."]
+        else [f"Research on intrinsic motivation. It plays {escape(card.environment)} and does nothing else."]
     )
     lines += [""]
     if card.kind == "agent":

@@ -92,10 +92,12 @@ def _verdicts(data: RunData) -> list[hacking.Verdict]:
 def texts(data: RunData) -> dict[str, str]:
     """Returns the texts of report.md and report.tex."""
     said = [headline(data)[0], *(verdict.line for verdict in _verdicts(data))]
-    markdown = [f"# {data.title}", "", *(f"* {line}" for line in said), ""]
-    latex = [*("% " + line.replace("\n", " ") for line in said), ""]
+    escape = text_tables.markdown_escape
+    markdown = [f"# {escape(data.title)}", "", *(f"* {escape(line)}" for line in said), ""]
+    latex = [*("% " + " ".join(line.split()) for line in said), ""]
     for label, caption, note, header, rows in _tables(data):
-        markdown += [f"## {caption}", "", *([note, ""] if note else []), text_tables.markdown(header, rows)]
+        above = ["", escape(note)] if note else []
+        markdown += [f"## {escape(caption)}", *above, "", text_tables.markdown(header, rows)]
         latex.append(text_tables.latex(header, rows, f"{caption}. {note}".strip(), f"tab:{label}"))
     return {"report.md": "\n".join(markdown), "report.tex": "\n".join(latex)}
 

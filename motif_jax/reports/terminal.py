@@ -16,6 +16,7 @@ from motif_jax.playing.watching import Sight
 from motif_jax.reports import text_tables
 from motif_jax.reports.messages import MessageTally, as_text
 from motif_jax.reports.movie import BACK, COLOURS
+from motif_jax.support.errors import printable
 
 # The game is shown on its own dark ground: its colours cannot be read on a light terminal.
 _GROUND = "rgb({},{},{})".format(*BACK)
@@ -133,7 +134,7 @@ def view(
     frame = sight.frame
     rows = 0 if frame is None else len(frame.chars)
     compact = height < rows + _FULL_HEIGHT
-    parts: list = [] if compact else [Text(title, style="bold", no_wrap=True)]
+    parts: list = [] if compact else [Text(printable(title), style="bold", no_wrap=True)]
     if frame is not None:
         shown = [row for row in range(rows) if not (compact and row in frame.spare_rows)]
         cursor = frame.cursor

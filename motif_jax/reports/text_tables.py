@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from motif_jax.support.errors import printable
+
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -31,11 +33,22 @@ def latex_escape(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
 
 
+def markdown_escape(text: str) -> str:
+    """Returns `text` so that Markdown shows it as it is: no element of HTML, no link, in one line."""
+    shown = printable(" ".join(text.split("\n")))
+    return shown.replace("&", "&amp;").replace("<", "&lt;").replace("](", "]\\(")
+
+
+def csv_cell(text: str) -> str:
+    """Returns `text` for a table that people open: what a spreadsheet would take for a formula has a ' before it."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a Markdown table; pipes and line breaks in cells are escaped."""
+    """Returns a Markdown table; pipes, line breaks and HTML in cells are escaped."""
 
     def line(cells: Sequence[str]) -> str:
-        escaped = (cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ") for cell in cells)
+        escaped = (markdown_escape(cell.replace("\\", "\\\\").replace("|", "\\|")) for cell in cells)
         return "| " + " | ".join(escaped) + " |"
 
     return "\n".join([line(header), "|" + " --- |" * len(header), *(line(row) for row in rows)]) + "\n"
@@ -85,12 +98,16 @@ def terminal(
       text_first: the first column holds text of any length, which wraps; else the others do, an interval '[a, b]'
         below its value.
     """
-    table = Table(title=Text(title), caption=Text(caption) if caption else None, title_justify="left")
+
+    def shown(text: str) -> Text:
+        return Text("\n".join(map(printable, text.split("\n"))))
+
+    table = Table(title=shown(title), caption=shown(caption) if caption else None, title_justify="left")
     for position, name in enumerate(header):
         first = position == 0
         words = [word for row in rows for word in row[position].split()] + name.split()
         table.add_column(
-            Text(name),
+            shown(name),
             justify="left" if first else "right",
             no_wrap=first != text_first,
             overflow="fold",
@@ -98,5 +115,5 @@ def terminal(
             min_width=min(24, max(map(len, words), default=0)),
         )
     for row in rows:
-        table.add_row(*(Text(cell if text_first else cell.replace(" [", "\n[")) for cell in row))
+        table.add_row(*(shown(cell if text_first else cell.replace(" [", "\n[")) for cell in row))
     return table

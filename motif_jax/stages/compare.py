@@ -29,7 +29,7 @@ from motif_jax.reports.smoothing import LEAST, learning_curve
 from motif_jax.support import config as checks
 from motif_jax.support import curves, run_folder
 from motif_jax.support.curves import Curve
-from motif_jax.support.errors import UserError
+from motif_jax.support.errors import UserError, printable
 from motif_jax.support.files import atomic_write_json, atomic_write_text
 
 PAGE = "comparison.html"
@@ -251,7 +251,7 @@ def _published_score(method: str, path: Path, config: ConfigDict) -> RunScore:
         measured = {"return": returns, "success": (returns > 0).astype(float)}
     else:
         log = evaluation_logs.read(path)
-        print(f"{path}: {log.told()}")
+        print(printable(f"{path}: {log.told()}"))
         measured = {"return": log.returns, **({"entropy": log.entropies} if len(log.entropies) else {})}
     if config.measure not in measured:
         raise UserError(f"config.measure={config.measure}: {path} has {', '.join(measured)}")

@@ -94,9 +94,8 @@ def _write(
         f"{len(rows)} episodes, {summary['steps']:,} steps, {rate:,.0f} steps/s; brackets: "
         f"{100 * config.confidence:g} % intervals ({summary['intervals']}); intrinsic reward: {reward}"
     )
-    atomic_write_text(
-        workdir / "table.md", f"{title}\n\n{text_tables.markdown(measures.HEADER, cells)}\n{note}\n"
-    )
+    table, escape = text_tables.markdown(measures.HEADER, cells), text_tables.markdown_escape
+    atomic_write_text(workdir / "table.md", f"{escape(title)}\n\n{table}\n{escape(note)}\n")
     atomic_write_json(workdir / evaluation_files.SUMMARY, summary)
     console = Console()
     header, shown = measures.fit_width(cells, console.width)

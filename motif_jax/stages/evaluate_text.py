@@ -159,9 +159,8 @@ def _write(
         f"{len(rows)} episodes, {summary['steps']:,} actions, {rate:,.0f} actions/s; brackets: {100 * config.confidence:g} % "
         f"intervals ({summary['intervals']})"
     )
-    atomic_write_text(
-        workdir / "table.md", f"{title}\n\n{text_tables.markdown(measures.HEADER, cells)}\n{note}\n"
-    )
+    table, escape = text_tables.markdown(measures.HEADER, cells), text_tables.markdown_escape
+    atomic_write_text(workdir / "table.md", f"{escape(title)}\n\n{table}\n{escape(note)}\n")
     if config.show:
         atomic_write_text(workdir / PAGE, text_games_page.render(rows[: config.show], plan))
     atomic_write_json(workdir / evaluation_files.SUMMARY, summary)

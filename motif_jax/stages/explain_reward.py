@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.reports.text_tables import csv_cell
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -195,7 +196,7 @@ def _table(messages: Any, counts: Any, rewards: list[Any]) -> str:
     writer.writerow(header)
     for index in np.argsort(-rewards[0].normalised, kind="stable"):
         numbers = [f"{column[index]:.7g}" if np.isfinite(column[index]) else "" for column in columns]
-        writer.writerow([messages[index], int(counts[index]), *numbers])
+        writer.writerow([csv_cell(messages[index]), int(counts[index]), *numbers])
     return file.getvalue()
 
 

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 from motif_jax.support import import_origin, run_folder
-from motif_jax.support.errors import UserError
+from motif_jax.support.errors import UserError, printable
 from motif_jax.support.files import FolderLock, parse_json
 
 FILES, UPVOTE = ("file",), "upvote"
@@ -119,7 +119,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
         count = sum(jnp.size(leaf) for leaf in jax.tree.leaves(found.params))
         print(f"{workdir}: {method}, trunks {', '.join(found.params['trunks'])}, {count:,} numbers")
         if found.left_over:
-            print(f"not used: {', '.join(found.left_over)}")
+            print(printable(f"not used: {', '.join(found.left_over)}"))
 
 
 def _method(config: ConfigDict, design: Any) -> str:

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 from motif_jax.support import import_origin
+from motif_jax.support.errors import printable
 from motif_jax.support.files import FolderLock, atomic_write_json
 
 if TYPE_CHECKING:
@@ -70,11 +71,11 @@ def run(config: ConfigDict, workdir: Path) -> None:
         import_origin.write(workdir, config, _files(config))
         sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
         for name, foreign in match.names.items():
-            print(f"{name:22} <- {foreign}  {sizes[foreign]}")
+            print(printable(f"{name:22} <- {foreign}  {sizes[foreign]}"))
         for note in match.notes:
-            print(f"note: {note}")
+            print(printable(f"note: {note}"))
         if match.left_over:
-            print(f"not used: {', '.join(match.left_over)}")
+            print(printable(f"not used: {', '.join(match.left_over)}"))
         atomic_write_json(
             workdir / MAPPING,
             {
@@ -110,7 +111,7 @@ def _language_agent(config: ConfigDict, workdir: Path) -> None:
     for head in found.fresh:
         print(f"note: the file has no head {head}: it is as it is drawn")
     if found.left_over:
-        print(f"not used: {', '.join(found.left_over)}")
+        print(printable(f"not used: {', '.join(found.left_over)}"))
     about = {"file": str(config.file), "names": found.names, "not_used": found.left_over}
     atomic_write_json(workdir / MAPPING, {**about, "notes": [f"fresh: {head}" for head in found.fresh]})
     glam_checkpoint.write(found.params, config.agent, workdir)

@@ -36,6 +36,7 @@ from motif_jax.reports.run_data import LikedMessage, RunData, read_reward_summar
 from motif_jax.support import config as checks
 from motif_jax.support import curves, run_folder
 from motif_jax.support.curves import Curve
+from motif_jax.support.errors import printable
 from motif_jax.support.files import atomic_write_json, atomic_write_text
 
 PAGE, _TOKENS = "report.html", "tokens.html"
@@ -172,7 +173,7 @@ def _write(config: ConfigDict, workdir: Path, data: RunData) -> None:
         from motif_jax.reports import plots
 
         plots.write(workdir / "plots", plots.of_run(data))
-    print(headline(data)[0])
+    print(printable(headline(data)[0]))
     print(f"report: {page.resolve()}")
 
 

@@ -146,8 +146,8 @@ def _show(config: ConfigDict, workdir: Path, player: tested.Player) -> None:
         f"{config.episodes} episodes of the same seeds in each test; changes are against the first; brackets: "
         f"{100 * config.confidence:g} % intervals ({summary['intervals']})"
     )
-    table = text_tables.markdown(header, cells)
-    atomic_write_text(workdir / "table.md", f"{title}\n\n{table}\n{note}\n")
+    table, escape = text_tables.markdown(header, cells), text_tables.markdown_escape
+    atomic_write_text(workdir / "table.md", f"{escape(title)}\n\n{table}\n{escape(note)}\n")
     Console().print(text_tables.terminal(header, cells, title, note))
     for name, reason in summary["left_out"].items():
         print(f"left out: {name}: {reason}")

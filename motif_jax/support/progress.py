@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from motif_jax.support.errors import printable
+
 PLAIN_INTERVAL_SECONDS = 10.0
 _WINDOW_SECONDS = 30.0
 
@@ -98,7 +100,8 @@ class Progress:
             self._plain(self.line())
 
     def log(self, text: str) -> None:
-        """Prints a line of its own above the progress line."""
+        """Prints lines of their own above the progress line."""
+        text = "\n".join(map(printable, text.split("\n")))
         if self._live is not None:
             self._console.print(text, markup=False, highlight=False)
         else:
@@ -123,7 +126,7 @@ class Progress:
         elif rate > 0:
             parts.append(f"{format_seconds((self._total - self._done) / rate)} left")
         parts += [f"{name.replace('_', ' ')} {format_number(value)}" for name, value in self._fields.items()]
-        return "  ".join(parts)
+        return printable("  ".join(parts))
 
     def _plain(self, text: str) -> None:
         print(text, file=self._stream, flush=True)

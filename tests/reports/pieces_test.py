@@ -42,10 +42,10 @@ def test_numbers_are_short(value, text):
 
 
 def test_tables_show_text_literally():
-    header, rows = ("a|b", "c_d"), [("x|y\nz", "[red]50%[/red] & $1 \\ {}")]
+    header, rows = ("a|b", "c_d"), [("x|y\nz", "[red]50%[/red] & $1 \\ {}\x1b")]
     assert (
         text_tables.markdown(header, rows)
-        == "| a\\|b | c_d |\n| --- | --- |\n| x\\|y z | [red]50%[/red] & $1 \\\\ {} |\n"
+        == "| a\\|b | c_d |\n| --- | --- |\n| x\\|y z | [red]50%[/red] &amp; $1 \\\\ {}\\x1b |\n"
     )
     latex = text_tables.latex(header, rows, "A 95 % table", "tab:x")
     assert r"[red]50\%[/red] \& \$1 \textbackslash{} \{\}" in latex
@@ -56,6 +56,13 @@ def test_tables_show_text_literally():
     shown = console.export_text()
     assert "[red]50%[/red]" in shown
     assert "[bold]title" in shown
+    assert "\\x1b" in shown
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1"])
+def test_a_spreadsheet_takes_no_text_for_a_formula(text):
+    assert text_tables.csv_cell(text) == f"'{text}"
+    assert text_tables.csv_cell(f"a{text}") == f"a{text}"
 
 
 def test_ticks_are_round_and_inside():

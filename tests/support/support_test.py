@@ -107,10 +107,13 @@ def test_progress_says_count_rate_and_time_left(monkeypatch: pytest.MonkeyPatch)
         assert "annotate  40 / 100 pairs  40 %" in progress.line()
         assert "40 pairs/s" in progress.line()
         assert "2 s left" in progress.line()
-        progress.log("a note")
+        progress.log("a note\nof \x1b[2J")
+        progress.update(41, last="\x1b]0;owned\x07")
         progress.update(124)  # the last batch may go beyond
     text = stream.getvalue()
-    assert "a note" in text
+    assert "a note\nof \\x1b[2J" in text
+    assert r"last \x1b]0;owned\x07" in text
+    assert "\x1b" not in text
     assert "124 / 100 pairs  100 %" in text
     assert "took" in text
     assert "loss 0.123" in text
