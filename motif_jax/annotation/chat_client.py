@@ -6,7 +6,9 @@ beside a training.
 
 from __future__ import annotations
 
+import re
 import urllib.parse
+import zlib
 from collections.abc import Mapping
 from types import SimpleNamespace, TracebackType
 from typing import Any
@@ -21,8 +23,10 @@ from motif_jax.support.files import parse_json
 _IDLE_SECONDS = 4.0
 # A host that takes no connection for so long is not there: a firewall that swallows everything looks like that.
 _CONNECT_SECONDS = 30.0
-# So much of a refusal is read for what it blames.
-_MOST_CHARACTERS = 10_000
+# A reply of more bytes, unpacked, is none: 100,000 tokens, each of them escaped, have some 3 million.
+_MOST_BYTES = 4 << 20
+# Of zlib: what begins as gzip or zlib begin.
+_PACKED = 47
 
 
 class StatusError(Exception):
@@ -32,11 +36,11 @@ class StatusError(Exception):
       status: of HTTP.
       headers: of the reply, whatever their case.
 
-    Its text is what the server says.
+    Its text is all that the server says, with the key where the server repeats it.
     """
 
     def __init__(self, status: int, headers: Mapping[str, str], said: str) -> None:
-        super().__init__(said[:_MOST_CHARACTERS] or f"HTTP {status}")
+        super().__init__(said or f"HTTP {status}")
         self.status, self.headers = status, headers
 
 
@@ -63,6 +67,7 @@ class ChatClient:
         # A user in the address is sent as such, and a request can have one of the two.
         named = urllib.parse.urlsplit(base_url).username is not None
         self._headers = {} if named else {"Authorization": f"Bearer {key}"}
+        self._headers["Accept-Encoding"] = "gzip"
         self._proxy = proxy_of(base_url)
         # Plain HTTP does not need the time and memory that authorities take.
         self._secured = any(url.startswith("https:") for url in (base_url.lower(), self._proxy or ""))
@@ -78,6 +83,7 @@ class ChatClient:
                 limit=self._most, keepalive_timeout=_IDLE_SECONDS, ssl=trust() if self._secured else True
             ),
             headers=self._headers,
+            auto_decompress=False,  # it has no limit
             timeout=limits,
             proxy=self._proxy,
             trace_configs=[told_of_reuse],
@@ -117,7 +123,7 @@ class ChatClient:
         try:
             return parse_json(body)
         except ValueError as error:
-            raise Rubbish(f"no JSON: {body[:80].decode(errors='replace')!r}") from error
+            raise Rubbish(f"no JSON: {body.decode(errors='replace')}") from error
 
     async def _post(self, request: Mapping[str, Any]) -> tuple[aiohttp.ClientResponse, bytes]:
         """The reply to a request, which is sent again where it met a connection that the server had closed since the last one."""
@@ -128,7 +134,7 @@ class ChatClient:
                 async with self._session.post(
                     self._url, json=request, allow_redirects=False, trace_request_ctx=connection
                 ) as response:
-                    return response, await response.read()
+                    return response, await _body(response)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 if not connection.reused:
                     raise
@@ -142,6 +148,21 @@ class ChatClient:
         )
 
 
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """What a reply holds, unpacked; Rubbish where that is too long."""
+    packed = response.headers.get("Content-Encoding", "").lower() in ("gzip", "x-gzip", "deflate")
+    unpacking = zlib.decompressobj(_PACKED) if packed else None
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        try:
+            body += chunk if unpacking is None else unpacking.decompress(chunk, _MOST_BYTES + 1 - len(body))
+        except zlib.error as error:
+            raise Rubbish(f"a reply that cannot be unpacked: {error}") from None
+        if len(body) > _MOST_BYTES:
+            raise Rubbish(f"a reply of more than {_MOST_BYTES} bytes")
+    return bytes(body)
+
+
 async def _reused(
     session: aiohttp.ClientSession, context: Any, told: aiohttp.TraceConnectionReuseconnParams
 ) -> None:
@@ -149,10 +170,13 @@ async def _reused(
 
 
 def _cause(error: Exception) -> str:
-    # The text of other replies that are none holds the address, with the password of a user in it.
-    said = (
-        f"HTTP {error.status} {error.message}"
-        if isinstance(error, aiohttp.ClientResponseError)
-        else str(error)
-    )
-    return " ".join(said.split()) or type(error).__name__
+    """What is wrong, without what aiohttp quotes of a reply, cut where it may hold part of a key, and without the address."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"HTTP {error.status} {_unquoted(error.message)}"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return _unquoted(str(error))
+    return str(error) or type(error).__name__
+
+
+def _unquoted(message: str) -> str:
+    return re.split("[:\n]", message)[0]

@@ -7,10 +7,12 @@ What one question takes: its conversation, the faults of servers, and which of t
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import math
 import os
 import random
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -54,6 +56,8 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 _MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
 _TOO_MANY = (429, 503, 529)
 REFUSED = "refused by the server's content filter"
+# What a request says by itself.
+_OWN_FIELDS = ("model", "messages")
 
 
 class _Refused(Exception):
@@ -98,6 +102,8 @@ class OpenAIAnnotator(ChatAnnotator):
         self.prices = _prices(config)
         # A server of one's own wants no key, but the client insists on some text.
         self._key = _key(settings.key_variable) or "none"
+        written = (rf"(?:\\?{re.escape(c)}|(?i:\\u{ord(c):04x}|%{ord(c):02x}))" for c in self._key)
+        self._key_pattern = re.compile("".join(written))
 
     @classmethod
     def check(cls, config: Any, form: Form) -> None:
@@ -119,7 +125,10 @@ class OpenAIAnnotator(ChatAnnotator):
         checks.positive(config, "openai.timeout_seconds")
         checks.positive(config, "openai.retries", allow_zero=True)
         checks.choice(config, "openai.structured", STRUCTURED)
-        json_option(config, "openai.extra_body")
+        extra = json_option(config, "openai.extra_body")
+        allowed = f"without {' and '.join(_OWN_FIELDS)}, which each question sets"
+        own = extra.keys() & set(_OWN_FIELDS)
+        checks.require(not own, "openai.extra_body", config.openai.extra_body, allowed)
         for name in ("prompt", "cached", "completion"):
             checks.positive(config, f"openai.prices.{name}", allow_zero=True, allow_none=name == "cached")
 
@@ -196,7 +205,9 @@ class OpenAIAnnotator(ChatAnnotator):
                 return self.soft(dialogue, masses, self._prefill)
             answer = self.heard(dialogue, choice["message"].get("content") or "")
             if answer is not None:
-                return answer
+                # The key is no verdict; what is kept of the conversation has none.
+                turns = ({**turn, "content": self._blotted(turn["content"])} for turn in answer.turns)
+                return dataclasses.replace(answer, turns=tuple(turns))
 
     @property
     def _prefill(self) -> str:
@@ -318,14 +329,17 @@ class OpenAIAnnotator(ChatAnnotator):
 
     def _failure(self, what: str, error: BaseException | str, passing: bool = False) -> ServerError:
         """The one line about a server, with its cause; the key never stands in it."""
-        detail = " ".join(str(error).split())
-        if self._key != "none":
-            detail = detail.replace(self._key, "***")
+        what, detail = (" ".join(self._blotted(str(text)).split()) for text in (what, error))
         advice = "everything answered so far is kept, the same command goes on from there"
         where, detail = without_user(self._settings.base_url), detail[:200] or type(error).__name__
-        failure = ServerError(f"the server {where} {what} ({detail})", advice, passing)
+        failure = ServerError(f"the server {where} {what[:400]} ({detail})", advice, passing)
         failure.__cause__ = error if isinstance(error, BaseException) else None
         return failure
+
+    def _blotted(self, text: str) -> str:
+        """`text` without the key, as it is or as JSON and addresses write it; before anything is cut off, which may leave a part."""
+        may_hold_it = self._key != "none" and (self._key in text or "\\" in text or "%" in text)
+        return self._key_pattern.sub("***", text) if may_hold_it else text
 
     def _request(self, dialogue: Dialogue) -> dict[str, Any]:
         sampling = self._config.sampling

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from motif_jax.support.errors import UserError
+from motif_jax.support.errors import UserError, printable
 
 # Words of a refusal that blames the content of a prompt.
 _FILTER_WORDS = (
@@ -26,6 +26,8 @@ _FILTER_WORDS = (
     "invalid_prompt",
     "data_inspection",
 )
+# Of verdicts together, for numbers that were rounded; and a number of tokens that no reply has.
+_MOST_MASS, _MOST_TOKENS = 1.01, 1 << 40
 # Words of one that blames the length of a prompt.
 _LENGTH_WORDS = (
     "context length",
@@ -49,7 +51,7 @@ class ServerError(UserError):
 
     def __init__(self, cause: str, advice: str, passing: bool) -> None:
         super().__init__(f"{cause}; {advice}")
-        self.cause, self.passing = cause, passing
+        self.cause, self.passing = printable(cause), passing
 
 
 class Rubbish(Exception):
@@ -58,17 +60,22 @@ class Rubbish(Exception):
 
 def blames_content(said: str) -> bool:
     """Whether a refusal is one of a content filter."""
-    return any(word in said.lower() for word in _FILTER_WORDS)
+    return _has(said, _FILTER_WORDS)
 
 
 def blames_length(said: str) -> bool:
     """Whether a refusal says that the prompt is too long."""
-    return any(word in said.lower() for word in _LENGTH_WORDS)
+    return _has(said, _LENGTH_WORDS)
 
 
 def blames_answer_limit(said: str) -> bool:
     """Whether a refusal says that the longest answer asked for is longer than the context."""
-    return any(word in said.lower() for word in _LIMIT_WORDS)
+    return _has(said, _LIMIT_WORDS)
+
+
+def _has(said: str, words: Sequence[str]) -> bool:
+    lowered = said.lower()
+    return any(word in lowered for word in words)
 
 
 def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]) -> list[float]:
@@ -96,7 +103,9 @@ def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]
                 break
             before *= math.exp(token["logprob"])
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise Rubbish(f"log-probabilities of another form in the reply: {str(tokens)[:80]}") from error
+        raise Rubbish(f"log-probabilities of another form in the reply: {tokens}") from error
+    if not sum(masses) < _MOST_MASS:
+        raise Rubbish(f"log-probabilities of more than probability 1 in the reply: {tokens}")
     return [math.log(mass) if mass > 0 else -math.inf for mass in masses]
 
 
@@ -110,17 +119,19 @@ def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = _at(choice, "message")
     if not isinstance(choice, dict) or not isinstance(message, dict):
-        raise Rubbish(f"no choices in the reply {str(reply)[:80]!r}")
+        raise Rubbish(f"no choices in the reply {reply}")
     content = message.get("content")
     if content is not None and not isinstance(content, str):
-        raise Rubbish(f"the reply's content is no text: {str(content)[:80]!r}")
+        raise Rubbish(f"the reply's content is no text: {content}")
     usage = _at(reply, "usage")
     counts = [
         _at(usage, "prompt_tokens"),
         _at(usage, "completion_tokens"),
         _at(_at(usage, "prompt_tokens_details"), "cached_tokens"),
     ]
-    prompt, completion, cached = (count if isinstance(count, int) else 0 for count in counts)
+    prompt, completion, cached = (
+        count if isinstance(count, int) and 0 <= count < _MOST_TOKENS else 0 for count in counts
+    )
     return (prompt, completion, cached), choice
 
 

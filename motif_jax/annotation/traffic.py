@@ -91,6 +91,6 @@ def retry_after(headers: Mapping[str, str]) -> float:
         with contextlib.suppress(ValueError):
             if math.isfinite(seconds := float(text) * unit):
                 return max(0.0, seconds)
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, OverflowError):
         return max(0.0, email.utils.parsedate_to_datetime(told).timestamp() - time.time())
     return 0.0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import gzip
 import json
 import socket
 import ssl
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -255,6 +257,67 @@ def test_what_is_no_reply(listen, behave, fault):
     with pytest.raises(fault) as caught:
         complete(f"http://{server.address}/v1")
     assert str(caught.value)
+
+
+def chunks(data, times):
+    """Sends so many equal chunks, or as many as are taken; a reply without an end."""
+
+    def behave(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for _ in range(times):
+            connection.sendall(b"%x\r\n%b\r\n" % (len(data), data))
+
+    return behave
+
+
+def packed(body, kind="gzip"):
+    def behave(connection):
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        connection.sendall(head.encode() + body)
+
+    return behave
+
+
+def test_a_packed_reply_is_read(listen):
+    assert complete(f"http://{listen(packed(gzip.compress(REPLY))).address}/v1") == {"choices": []}
+
+
+@pytest.mark.parametrize(
+    ("behave", "said"),
+    [
+        pytest.param(chunks(b" " * (1 << 16), 100_000), "more than 4194304 bytes", id="endless"),
+        pytest.param(packed(gzip.compress(b" " * (32 << 20), 1)), "more than 4194304 bytes", id="bomb"),
+        pytest.param(packed(b"no gzip"), "cannot be unpacked", id="no gzip"),
+        pytest.param(packed(REPLY[:-1], "br"), "no JSON", id="packed otherwise"),
+    ],
+)
+def test_a_reply_takes_no_more_memory_than_a_reply_needs(listen, behave, said):
+    server = listen(behave)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Rubbish, match=said):
+            complete(f"http://{server.address}/v1")
+        assert tracemalloc.get_traced_memory()[1] < 24 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"HTTP/1.1 200 OK\r\nX: " + 96 * b"x" + b"sk-1" + 9000 * b"x" + b"\r\n\r\n",
+        b"HTTP/1.1 sk-1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nsk-1\x01: 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nsk-1\r\n",
+    ],
+)
+def test_what_is_no_http_is_not_quoted(listen, reply):
+    """It may have been cut off in the middle of a key."""
+    server = listen(lambda connection: connection.sendall(reply))
+    with pytest.raises((Rubbish, NoConnectionError)) as caught:
+        complete(f"http://{server.address}/v1")
+    assert "sk-" not in str(caught.value)
+    assert len(str(caught.value)) > 10
 
 
 def test_a_reply_that_drips_in_is_not_waited_for(listen):

@@ -20,6 +20,7 @@ CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Yes"}}
         ({"prompt_tokens": 7, "completion_tokens": None, "prompt_tokens_details": None}, (7, 0, 0)),
         ({"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}, (7, 2, 4)),
         ({"prompt_tokens": "many", "prompt_tokens_details": [1]}, (0, 0, 0)),
+        ({"prompt_tokens": int("9" * 4000), "completion_tokens": -5}, (0, 0, 0)),
         ([], (0, 0, 0)),
     ],
 )  # fmt: skip
@@ -68,6 +69,8 @@ def test_verdicts_are_read_from_log_probabilities(tokens, shares):
         {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": None, "logprob": 0.0}]}]},
         {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": "Yes", "logprob": "0"}]}]},
         {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": "Yes", "logprob": 1e9}]}]},
+        {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": "Yes", "logprob": 1.0}]}]},
+        {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": "Yes", "logprob": math.nan}]}]},
     ],
 )  # fmt: skip
 def test_other_log_probabilities_are_rubbish(said):

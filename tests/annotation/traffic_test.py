@@ -93,6 +93,7 @@ def test_silence_is_kept():
         ({"retry-after": "-3"}, 0),
         ({"retry-after": "inf"}, 0),
         ({"retry-after": "soon"}, 0),
+        ({"retry-after": "Fri, 31 Dec 99999999999999999999 23:59:59 GMT"}, 0),
         ({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}, 0),
     ],
 )
