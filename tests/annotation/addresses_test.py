@@ -43,9 +43,8 @@ def test_a_user_is_not_shown():
     ("no_proxy", "url"),
     [
         ("judge", "http://judge:8000/v1"), ("judge:8000", "http://judge:8000/v1"), ("corp", "http://judge.corp/v1"),
-        (".corp", "http://judge.corp/v1"), ("other, *.corp", "http://judge.corp/v1"), ("judge:80", "http://judge/v1"),
-        ("[::1]", "http://[::1]:8000/v1"), ("::1", "http://[::1]:8000/v1"), ("10.0.0.0/8", "http://10.2.3.4:8000/v1"),
-        ("*", "http://judge/v1"),
+        (".corp", "http://judge.corp/v1"), ("other, judge", "http://me:word@judge/v1"), ("judge:80", "http://judge/v1"),
+        ("[::1]", "http://[::1]:8000/v1"), ("*", "http://judge/v1"),
     ],
 )  # fmt: skip
 def test_addresses_that_are_asked_directly(monkeypatch, no_proxy, url):
@@ -58,8 +57,7 @@ def test_addresses_that_are_asked_directly(monkeypatch, no_proxy, url):
 @pytest.mark.parametrize(
     ("no_proxy", "url"),
     [
-        ("judge:8001", "http://judge:8000/v1"), ("*.corp", "http://corporation/v1"), ("10.0.0.0/8", "http://11.0.0.1/v1"),
-        ("10.0.0.0/8", "http://judge/v1"), ("no/network", "http://10.0.0.1/v1"), ("", "http://judge/v1"),
+        ("judge:8001", "http://judge:8000/v1"), ("corp", "http://corporation/v1"), ("", "http://judge/v1"),
     ],
 )  # fmt: skip
 def test_addresses_that_are_not(monkeypatch, no_proxy, url):
