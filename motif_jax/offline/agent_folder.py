@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +34,7 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgent
 from motif_jax.support import digests, entry_points
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, read_json
+from motif_jax.support.files import atomic_write_json, read_json, replaced_folder
 
 AGENT, FILE, PREFIX, VERSION = "agent", "agent.json", "prefix.safetensors", 1
 # Of tasks whose tokens are in a file, which their option `tokenizer` names.
@@ -115,33 +114,30 @@ def write(
       tokenizer: of the task.
       extra: what else agent.json says.
     """
-    part = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    for name, trunk in params["trunks"].items():
-        folders.write(part / "trunks" / name, network.model.config, trunk)
-    if network.design.qs:
-        heads_files.save(part / "heads", network.heads, params["heads"])
-        heads_files.save(part / "target_heads", network.target_heads, params["target_heads"])
-    if network.design.prefix:
-        flat = {name: np.ascontiguousarray(value) for name, value in params["prefix"].items()}
-        save_file(flat, part / PREFIX)
-    options = dict(options)
-    if options.get("tokenizer"):  # a file: it goes with the agent
-        file = Path(options["tokenizer"])
-        shutil.copyfile(file / TOKENIZER if file.is_dir() else file, part / TOKENIZER)
-        options["tokenizer"] = TOKENIZER
-    about = {
-        "version": VERSION,
-        "method": method,
-        "task": task,
-        "options": options,
-        "design": dataclasses.asdict(network.design),
-        "vocabulary": vocabulary_digest(tokenizer),
-        "settings": dict(settings),
-    }
-    atomic_write_json(part / FILE, {**about, **(extra or {})})
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(part, folder)
+    with replaced_folder(folder) as part:
+        for name, trunk in params["trunks"].items():
+            folders.write(part / "trunks" / name, network.model.config, trunk)
+        if network.design.qs:
+            heads_files.save(part / "heads", network.heads, params["heads"])
+            heads_files.save(part / "target_heads", network.target_heads, params["target_heads"])
+        if network.design.prefix:
+            flat = {name: np.ascontiguousarray(value) for name, value in params["prefix"].items()}
+            save_file(flat, part / PREFIX)
+        options = dict(options)
+        if options.get("tokenizer"):  # a file: it goes with the agent
+            file = Path(options["tokenizer"])
+            shutil.copyfile(file / TOKENIZER if file.is_dir() else file, part / TOKENIZER)
+            options["tokenizer"] = TOKENIZER
+        about = {
+            "version": VERSION,
+            "method": method,
+            "task": task,
+            "options": options,
+            "design": dataclasses.asdict(network.design),
+            "vocabulary": vocabulary_digest(tokenizer),
+            "settings": dict(settings),
+        }
+        atomic_write_json(part / FILE, {**about, **(extra or {})})
 
 
 def find(folder: str | Path, key: str) -> Path:

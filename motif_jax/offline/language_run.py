@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,7 +41,7 @@ from motif_jax.offline.text_data import TextData
 from motif_jax.support import seeds
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, read_json
+from motif_jax.support.files import atomic_write_json, read_json, replaced_folder
 
 MODEL, TOKENIZER = "model", "tokenizer"
 # What a run folder has before anything was learned.
@@ -261,7 +259,7 @@ def export(run: LanguageRun, workdir: Path) -> Path:
     """Writes the model of the evaluation that summary.json means, as transformers opens it; returns its folder."""
     summary = read_json(workdir / "summary.json", "give the command again", keys=("used_evaluation", "used"))
     described = {"evaluation": summary["used_evaluation"], **summary["used"]}
-    target, part = workdir / MODEL, workdir / f"{MODEL}.part"
+    target = workdir / MODEL
     if (target / _DESCRIPTION).exists() and read_json(target / _DESCRIPTION, f"remove {target}") == described:
         return target
     task = run.task
@@ -271,11 +269,9 @@ def export(run: LanguageRun, workdir: Path) -> Path:
     with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
         learned = checkpoints.restore(summary["used_evaluation"], {"params": learned})["params"]
     params, head = task.adaptation.whole(learned, task.shared())
-    shutil.rmtree(part, ignore_errors=True)
-    folder.write(part, run.settings, params, tokenizer=run.data.folder)
-    if head is not None:
-        masked_head.add(part, head)
-    atomic_write_json(part / _DESCRIPTION, described)
-    shutil.rmtree(target, ignore_errors=True)
-    os.replace(part, target)
+    with replaced_folder(target) as part:
+        folder.write(part, run.settings, params, tokenizer=run.data.folder)
+        if head is not None:
+            masked_head.add(part, head)
+        atomic_write_json(part / _DESCRIPTION, described)
     return target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -32,7 +31,7 @@ from motif_jax.offline.upvote_task import COLUMN, CommentBatches, UpvoteTask
 from motif_jax.support import digests, seeds
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, read_json
+from motif_jax.support.files import atomic_write_json, read_json, replaced_folder
 from motif_jax.support.progress import Progress
 
 MODEL, TOKENIZER, TOKENS, TRAIN, HELD_OUT = "model", "tokenizer", "tokens", "train", "held_out"
@@ -198,7 +197,7 @@ def export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path)
     """Writes the scorer of the evaluation that summary.json means, as `text_scorer` reads it; returns its folder."""
     summary = read_json(workdir / "summary.json", "give the command again", keys=("used_evaluation", "used"))
     described = {"evaluation": summary["used_evaluation"], **summary["used"]}
-    target, part = workdir / MODEL, workdir / f"{MODEL}.part"
+    target = workdir / MODEL
     name, longest = text_scorer.DESCRIPTION, {text_scorer.LONGEST: task.config.max_len}
     # A model from before its longest text was written down stays as it is.
     if (target / name).exists() and {**read_json(target / name, f"remove {target}"), **longest} == {
@@ -210,10 +209,9 @@ def export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path)
     with Checkpoints(workdir / "checkpoints", keep=None, read_only=True) as checkpoints:
         learned = checkpoints.restore(summary["used_evaluation"], {"params": shapes})["params"]
     parts = jax.device_get({**(task.shared() or {}), **learned})
-    write(part, settings, parts["model"], parts["heads"], spoken)
-    atomic_write_json(part / name, {**described, **longest})
-    shutil.rmtree(target, ignore_errors=True)
-    os.replace(part, target)
+    with replaced_folder(target) as part:
+        write(part, settings, parts["model"], parts["heads"], spoken)
+        atomic_write_json(part / name, {**described, **longest})
     return target
 
 

@@ -302,6 +302,18 @@ def require_whole_characters(text: str, where: str) -> None:
         raise UserError(f"{where}: half of a character stands in its texts ({error.reason})") from None
 
 
+@contextlib.contextmanager
+def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Gives an empty folder to write into, which takes the place of `target` when the block ends well."""
+    target = Path(target)
+    part = target.with_name(f"{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    yield part
+    shutil.rmtree(target, ignore_errors=True)
+    os.replace(part, target)
+
+
 def remove_temporaries(folder: str | os.PathLike[str]) -> None:
     """Removes what writers that were killed left in `folder` (names as `atomic_*` gives them)."""
     for leftover in Path(folder).glob(".*.tmp"):
