@@ -30,13 +30,14 @@ def write(
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
+    width: int = 16,
 ) -> Path:
-    """Writes an agent of one small layer; returns the folder, as a run's."""
+    """Writes an agent of one small layer, of two heads; returns the folder, as a run's."""
     options = {"num_words": 20} if options is None and task == "wordle" else options or {}
     tokenizer = registry.make(task, options).tokenizer()
     config = parse(
         {
-            "model_type": "gpt2", "vocab_size": tokenizer.size, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 96,
+            "model_type": "gpt2", "vocab_size": tokenizer.size, "n_embd": width, "n_layer": 1, "n_head": 2, "n_positions": 96,
             "bos_token_id": None, "eos_token_id": None, "pad_token_id": tokenizer.delimiters.pad,
         }
     )  # fmt: skip

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as Backend
 
 from motif_jax.datasets.dialogues.items import DELIMITER_TEXTS, Delimiters
 from motif_jax.envs.wordle.words import LETTERS
+from motif_jax.support.files import atomic_write_text
 
 TOKENS = (*LETTERS, "<g>", "<b>", "<y>", "<|pad|>", "</a>", "</s>", "<s>", "<a>", "</eod>")
 NUMBERS = {token: number for number, token in enumerate(TOKENS)}
@@ -32,3 +37,14 @@ class WordleTokenizer:
     def decode(self, tokens: list[int]) -> str:
         """The text of tokens."""
         return "".join(TOKENS[token] for token in tokens)
+
+    def save(self, folder: Path) -> None:
+        """Writes tokenizer.json with the same tokens."""
+        backend = Backend(models.WordLevel(NUMBERS))
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE.pattern), "isolated")
+        backend.decoder = decoders.Fuse()
+        backend.add_special_tokens(
+            [AddedToken(text, special=True, normalized=False) for text in DELIMITER_TEXTS]
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(folder / "tokenizer.json", backend.to_str())

@@ -1,0 +1,120 @@
+"""A trained agent as a model folder for transformers and vLLM: what `folder` writes, and the files that they read beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer as Backend
+
+from motif_jax.language import folder as folders
+from motif_jax.language import weights
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.tokens import FILE as TOKENIZER
+from motif_jax.support.files import atomic_write_json, atomic_write_text, parse_json
+
+MODEL, CARD, VALUES, ACTION_HEAD = "model", "README.md", "values.safetensors", "action_head.safetensors"
+TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
+
+
+def write(folder: Path, settings: ModelConfig, params: Any, generation: Mapping[str, Any], card: str) -> None:
+    """Writes the model, its generation config and its card.
+
+    Args:
+      folder: is empty, or has the tokenizer.
+      settings, params: of the network, host arrays.
+      generation: what generation_config.json says besides the special tokens.
+      card: the text of README.md.
+
+    Raises:
+      UserError: config.json has no words for the model.
+    """
+    folders.write(folder, settings, params)
+    if not (folder / weights.INDEX).exists():
+        # vLLM reads every safetensors file of a folder without an index, the heads' too.
+        with safe_open(folder / weights.SINGLE, framework="numpy") as tensors:
+            places = dict.fromkeys(tensors.keys(), weights.SINGLE)
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
+        atomic_write_json(folder / weights.INDEX, {"metadata": {"total_size": size}, "weight_map": places})
+    start = "decoder_start_token_id" if settings.encoder_layers else "bos_token_id"
+    special = {
+        start: settings.start_id,
+        "pad_token_id": settings.pad_id,
+        "eos_token_id": list(settings.end_ids),
+    }
+    atomic_write_json(folder / GENERATION, {**special, **generation})
+    atomic_write_text(folder / CARD, card)
+
+
+def write_tensors(path: Path, tree: Any, about: Mapping[str, Any]) -> None:
+    """Writes a tree of arrays; a tensor's name is its path with dots, the metadata's `about` the JSON of `about`."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    flat = {".".join(part.key for part in place): np.ascontiguousarray(leaf) for place, leaf in leaves}
+    save_file(flat, path, metadata={"about": json.dumps(about)})
+
+
+def write_tokenizer_config(folder: Path, settings: ModelConfig, special: tuple[str, ...] = ()) -> None:
+    """Writes tokenizer_config.json for the tokenizer.json in `folder`; `special` are further special tokens."""
+    backend = Backend.from_file(str(folder / TOKENIZER))
+    values = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": backend.id_to_token(settings.end_ids[0]),
+        "pad_token": backend.id_to_token(settings.pad_id),
+        "additional_special_tokens": list(special) or None,
+        "model_input_names": ["input_ids", "attention_mask"],  # GPT-2 would add embeddings of token types
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": None if settings.encoder_layers else settings.max_length,
+    }
+    atomic_write_json(
+        folder / TOKENIZER_CONFIG, {key: value for key, value in values.items() if value is not None}
+    )
+
+
+def split_at_special_tokens(path: Path) -> None:
+    """Rewrites a tokenizer.json so that a text with special tokens has the tokens of its parts, as dialogues are tokenised.
+
+    Nothing is put round a text, and a part behind a special token begins as a text does.
+    """
+    values = parse_json(path.read_bytes(), dict)
+    values |= {"post_processor": None, "padding": None, "truncation": None}
+    for step in _steps(values.get("pre_tokenizer")):
+        if step.get("prepend_scheme") == "first":
+            step["prepend_scheme"] = "always"
+    atomic_write_text(path, json.dumps(values, ensure_ascii=False))
+
+
+def _steps(part: dict[str, Any] | None) -> list[dict[str, Any]]:
+    return [] if part is None else part.get("pretokenizers", [part])
+
+
+def opening(settings: ModelConfig, prompt: str, tags: str) -> tuple[str, str]:
+    """The front matter of a card, and how transformers and vLLM open the folder and write behind `prompt`."""
+    pipeline, kind = (
+        ("text2text-generation", "AutoModelForSeq2SeqLM")
+        if settings.encoder_layers
+        else ("text-generation", "AutoModelForCausalLM")
+    )
+    front = f"---\nlibrary_name: transformers\npipeline_tag: {pipeline}\ntags: [motif_jax, {tags}]\n---\n"
+    use = f"""```python
+from transformers import AutoTokenizer, {kind}
+
+tokenizer, model = AutoTokenizer.from_pretrained(FOLDER), {kind}.from_pretrained(FOLDER)
+tokens = model.generate(**tokenizer({prompt!r}, return_tensors="pt"))
+tokenizer.decode(tokens[0])
+```
+"""
+    if not settings.encoder_layers:
+        use += f"""
+```python
+from vllm import LLM
+
+LLM(FOLDER, dtype="float32").generate({prompt!r})
+```
+"""
+    return front, use

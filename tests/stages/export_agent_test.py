@@ -1,0 +1,257 @@
+"""export_text_agent and export_language_agent: what they write, that our own load and transformers say the same with it, what they refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors import safe_open
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers
+
+from motif_jax import language, text_agents
+from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.datasets.dialogues.items import TextTokenizer, dialogue_text, tokenise
+from motif_jax.datasets.dialogues.token_rewards import constant
+from motif_jax.language import byte_pairs, exported
+from motif_jax.language.text_agent import Design
+from motif_jax.offline import agent_folder
+from motif_jax.online import agent_checkpoints, settings
+from motif_jax.playing import agent_policy
+from motif_jax.stages import export_language_agent, export_text_agent
+from motif_jax.support import run_folder
+from motif_jax.support.errors import UserError
+from tests import text_agents as made_agents
+from tests import tiny_judge
+from tests.language import talkers
+from tests.processes import REPOSITORY
+from tests.reward_fixtures import load_config
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+GAME = Dialogue(("crane", "<b><b><y><b><b>", "moist", "<g><g><g><g><g>"), (-1.0, None, 0.0, None), True)
+TALK = Dialogue(("Is the dog red?", "Yes, it is.", "Bye"), (None, 1.0, None), False)
+
+
+def exported_by(stage: Any, name: str, agent: Path, workdir: Path) -> Path:
+    config = load_config(name, "")
+    config.agent = str(agent)
+    stage.check(config, workdir)
+    stage.run(config, workdir)
+    return workdir / "model"
+
+
+def metaspace(folder: Path) -> Path:
+    """A tokenizer of words that marks a text's first one as Llama's does."""
+    backend = Backend(
+        models.WordLevel({"<unk>": 0, "▁Is": 1, "▁Yes": 2, "▁Bye": 3, "Is": 4, "Yes": 5}, "<unk>")
+    )
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    folder.mkdir()
+    backend.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def byte_pair_folder(folder: Path) -> Path:
+    byte_pairs.save(folder, byte_pairs.train(["is the dog red?", "yes it is"] * 3, "gpt2", 300), "gpt2")
+    return folder
+
+
+def text_agent(folder: Path, kind: str, design: Design | None = None) -> Path:
+    if kind == "wordle":
+        return made_agents.write(folder / kind, design)
+    tokenizer = {"bytes": byte_pair_folder, "words": metaspace}[kind](folder / f"{kind}_tokens")
+    return made_agents.write(folder / kind, design, task="dialogues", options={"tokenizer": str(tokenizer)})
+
+
+def tokens_of(tokenizer: TextTokenizer, kind: str) -> tuple[str, list[int]]:
+    dialogue = GAME if kind == "wordle" else TALK
+    return dialogue_text(dialogue), tokenise(dialogue, tokenizer, constant(0.0)).tokens.tolist()
+
+
+def said(agent: agent_folder.SavedAgent, tokens: list[int]) -> np.ndarray:
+    """The policy's logits float32 [T, V] of the agent as it is trained."""
+    rows = jnp.asarray([tokens])
+    return np.asarray(agent.network.look(agent.params, rows, jnp.ones(rows.shape, bool)).logits)[0]
+
+
+def logits_of(folder: Path, tokens: list[int]) -> np.ndarray:
+    opened = language.load(folder)
+    rows = jnp.asarray([tokens])
+    states, _ = opened.model.prefill(opened.params, rows, jnp.ones(rows.shape, bool))
+    return np.asarray(opened.model.logits(opened.params, states.after))[0]
+
+
+@pytest.mark.parametrize("kind", ["wordle", "words"])
+def test_a_text_agent_is_written_with_its_tokens_values_and_card(kind: str, tmp_path: Path) -> None:
+    run = text_agent(tmp_path, kind)
+    folder = exported_by(export_text_agent, "export_text_agent", run, tmp_path / "export")
+    agent = agent_folder.load(run)
+    text, tokens = tokens_of(agent.tokenizer, kind)
+    assert language.load(folder).tokenizer.encode([text]) == [tokens]
+    np.testing.assert_allclose(logits_of(folder, tokens), said(agent, tokens), atol=1e-5)
+    with safe_open(folder / exported.VALUES, framework="numpy") as file:
+        about, names = json.loads(file.metadata()["about"]), set(file.keys())
+        found = file.get_tensor("target_heads.q2.output.kernel")
+    np.testing.assert_array_equal(found, agent.params["target_heads"]["q2"]["output"]["kernel"])
+    assert about["trunk_of"] == {"policy": "policy", "values": "values", "target": "target"}
+    assert {name.split(".")[1] for name in names if name.startswith("trunks.")} == {"values", "target"}
+    generation = json.loads((folder / "generation_config.json").read_text())
+    marks = agent.tokenizer.delimiters
+    assert (generation["eos_token_id"], generation["pad_token_id"]) == ([marks.action_end], marks.pad)
+    assert generation["max_new_tokens"] == 6
+    assert "speak without the values" in (folder / "README.md").read_text()
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    assert set(index["weight_map"].values()) == {"model.safetensors"}, "vLLM reads no values"
+
+
+def test_agents_that_transformers_has_no_form_for_are_refused(tmp_path: Path) -> None:
+    run = made_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt")
+    with pytest.raises(UserError, match=r"config\.agent=.*an agent without a prefix"):
+        exported_by(export_text_agent, "export_text_agent", run, tmp_path / "export")
+    run = made_agents.write(tmp_path / "toy", task="tests.toy_text:Task")
+    with pytest.raises(UserError, match=r"tests\.toy_text:Task has no method save"):
+        exported_by(export_text_agent, "export_text_agent", run, tmp_path / "export")
+
+
+def language_agent(folder: Path, architecture: str, **values: Any) -> Path:
+    """A run of train_language_agent with one checkpoint of random numbers, low-rank additions among them."""
+    config = load_config("train_language_agent", "smoke")
+    given = {"network.model": str(talkers.write(folder / "base", architecture)), "network.prompt_tokens": 160}
+    config.update_from_flattened_dict({**given, "lora.patterns": "*/attention/*", "lora.rank": 2, **values})
+    run = folder / "run"
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    fresh = settings.make_network(settings.resolved(config)).init(jax.random.key(0))
+    params = jax.tree.map(lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape) / 3, fresh)
+    with agent_checkpoints.open_checkpoints(run, 5) as checkpoints:
+        metrics = {agent_checkpoints.BEST_METRIC: 1.0}
+        agent_checkpoints.save(checkpoints, 64, {"params": params}, {"steps": 64}, metrics, False)
+    return run
+
+
+@pytest.mark.parametrize(("architecture", "policy"), [("t5", "score"), ("gpt2", "actions")])
+def test_a_language_agent_is_written_with_its_additions_merged_and_its_heads_beside(
+    architecture: str, policy: str, tmp_path: Path
+) -> None:
+    run = language_agent(tmp_path, architecture, **{"network.policy": policy})
+    folder = exported_by(export_language_agent, "export_language_agent", run, tmp_path / "export")
+    network: Any = settings.make_network(agent_policy.read_config(run))
+    params, _ = agent_policy.restore(run, "latest", network)
+    prompt = "you see a red ball"
+    opened = language.load(folder)
+    logits, value = jax.jit(network.rows)(params, jnp.asarray(opened.tokenizer.encode([prompt])))
+    head = exported.ACTION_HEAD
+    assert (folder / head).exists() == (policy == "actions")
+    if policy == "score":
+        np.testing.assert_allclose(opened.score([prompt], network.spec.action_names)[0], logits[0], atol=1e-5)
+    for file, name, expected in ((exported.VALUES, "value", value), (head, "actions", logits)):
+        if name not in network.heads.configs:
+            continue
+        with safe_open(folder / file, framework="numpy") as tensors:
+            assert json.loads(tensors.metadata()["about"])["actions"] == list(network.spec.action_names)
+            read: dict[str, Any] = {}
+            for key in tensors.keys():  # noqa: SIM118 - it is no dict
+                _, _, layer, part = key.split(".")
+                read.setdefault(layer, {})[part] = tensors.get_tensor(key)
+        if architecture == "gpt2":
+            state = opened.states([prompt])[0][-1:]
+            np.testing.assert_allclose(
+                network.heads.apply({name: read}, name, jnp.asarray(state))[0], np.ravel(expected)[: len(read["output"]["bias"])], atol=1e-5
+            )  # fmt: skip
+    assert "merged" in (folder / "README.md").read_text()
+
+
+def test_runs_of_other_stages_are_refused(tmp_path: Path) -> None:
+    run = made_agents.write(tmp_path / "ilql")
+    (run / "config.json").write_text('{"stage": "train_text"}')
+    with pytest.raises(UserError, match="is a run of train_text, not of train_agent"):
+        exported_by(export_language_agent, "export_language_agent", run, tmp_path / "export")
+
+
+OPEN = """
+import json, sys
+import numpy as np, torch, transformers
+for line in json.loads(sys.argv[1]):
+    folder, text, kind = line["folder"], line["text"], line["kind"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model, info = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
+    given = tokenizer(text, return_tensors="pt")
+    more = {"decoder_input_ids": given.input_ids} if "Seq2Seq" in kind else {}
+    logits = model.eval()(**given, **more).logits.detach().numpy()[0]
+    written = model.generate(**given, do_sample=False)[0].tolist()
+    np.savez(folder + "/said.npz", tokens=given.input_ids[0].numpy(), logits=logits, written=written)
+    assert tokenizer.encode(text) == given.input_ids[0].tolist()
+    assert "Seq2Seq" in kind or tokenizer.decode(tokenizer.encode(text)) == text, tokenizer.decode(tokenizer.encode(text))
+"""
+
+
+def in_vllms_environment(program: str, *given: str) -> str:
+    python = REPOSITORY / ".venv-vllm" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("the environment with transformers is not there: bash launch/setup_vllm_cpu.sh makes it")
+    done = subprocess.run(
+        [str(python), "-c", program, *given],
+        capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **tiny_judge.ENVIRONMENT},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.vllm
+def test_transformers_says_the_same(tmp_path: Path) -> None:
+    given, agents = [], {}
+    for kind in ("wordle", "bytes"):
+        run = text_agent(tmp_path, kind)
+        agents[kind] = agent_folder.load(run)
+        folder = exported_by(export_text_agent, "export_text_agent", run, tmp_path / f"export_{kind}")
+        text = tokens_of(agents[kind].tokenizer, kind)[0]
+        given.append({"folder": str(folder), "text": text, "kind": "AutoModelForCausalLM"})
+    run = language_agent(tmp_path, "t5")
+    folder = exported_by(export_language_agent, "export_language_agent", run, tmp_path / "export")
+    given.append({"folder": str(folder), "text": "you see a red ball", "kind": "AutoModelForSeq2SeqLM"})
+    in_vllms_environment(OPEN, json.dumps(given))
+    for line, kind in zip(given[:2], agents, strict=True):
+        with np.load(Path(line["folder"]) / "said.npz") as found:
+            tokens = tokens_of(agents[kind].tokenizer, kind)[1]
+            assert found["tokens"].tolist() == tokens
+            np.testing.assert_allclose(found["logits"], said(agents[kind], tokens), atol=1e-5)
+    with np.load(folder / "said.npz") as found:
+        opened = language.load(folder)
+        rows = jnp.asarray(found["tokens"])[None]
+        assert opened.tokenizer.encode(["you see a red ball"])[0] == found["tokens"].tolist()
+        _, prompt = opened.model.prefill(opened.params, rows, jnp.ones(rows.shape, bool))
+        states, _ = opened.model.extend(
+            opened.params, prompt, rows[:, None], jnp.ones((1, *rows.shape), bool)
+        )
+        logits = opened.model.logits(opened.params, states.after)[0, 0]
+        np.testing.assert_allclose(found["logits"], logits, atol=1e-5)
+
+
+WRITE = """
+import json, sys
+from vllm import LLM, SamplingParams
+model = LLM(sys.argv[1], max_model_len=96, **json.loads(sys.argv[3]))
+sampling = SamplingParams(temperature=0, max_tokens=6, skip_special_tokens=False)
+print("written:" + json.dumps(model.generate(sys.argv[2], sampling, use_tqdm=False)[0].outputs[0].text))
+"""
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_vllm_writes_what_the_policy_says(tmp_path: Path) -> None:
+    run = made_agents.write(tmp_path / "wide", width=64)  # vLLM has heads of 32 and more
+    folder = exported_by(export_text_agent, "export_text_agent", run, tmp_path / "export")
+    options = {key: value for key, value in tiny_judge.OPTIONS.items() if key != "max_model_len"}
+    out = in_vllms_environment(WRITE, str(folder), "<a>", json.dumps(options))
+    written = json.loads(out.partition("written:")[2].splitlines()[0])
+    expected = text_agents.load(run, decode={"advantages": False}).say([], greedy=True)
+    assert expected
+    assert written.removesuffix("</a>") == expected
