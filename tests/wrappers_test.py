@@ -19,11 +19,13 @@ from motif_jax import rewards, wrappers
 from motif_jax.algorithms import total_reward
 from motif_jax.algorithms.appo import make_state
 from motif_jax.envs import registry
+from motif_jax.language import byte_pairs
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.online import agent_checkpoints
 from motif_jax.playing import agent_policy, lineups
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
+from tests import text_agents
 from tests.processes import REPOSITORY
 
 SAID = ("You see here a key.", "It's a wall.", "It's a wall.", "", "You die...")
@@ -271,6 +273,8 @@ def test_the_examples_of_the_pages_run(agent: Path, trained: Path, monkeypatch: 
     runs.mkdir()
     (runs / "agent").symlink_to(agent)
     (runs / "reward").symlink_to(trained)
+    byte_pairs.save(runs / "tokens", byte_pairs.train(["My parcel has not come."], "gpt2", 300), "gpt2")
+    text_agents.write(runs / "ilql", task="dialogues", options={"tokenizer": str(runs / "tokens")})
     monkeypatch.chdir(agent.parent)
     for page, least in (("README.md", 1), ("docs/library.md", 5), ("docs/environments.md", 1)):
         text = (REPOSITORY / page).read_text(encoding="utf-8")
