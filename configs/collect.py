@@ -42,10 +42,11 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 "max_episode_steps": 5000,
             },
             # Who plays: 'random' (all actions alike), 'mixture' (an episode's player is drawn by the weights
-            # below), or 'agents' (checkpoints only).
+            # below), 'scripted' or 'agents' alone.
             "policy": "mixture",
             "mixture": {
                 "uniform": 2.0,
+                # Habits of NetHack's actions, up to descender: elsewhere they do not play.
                 "walker": 1.0,
                 "runner": 3.0,
                 "kicker": 6.0,
@@ -56,15 +57,18 @@ def get_config(variant: str | None = None) -> ConfigDict:
                 "fighter": 0.0,
                 "collector": 0.0,
                 "diver": 0.0,
-                # All of `agents` together.
+                # All of `scripted` together, and all of `agents`.
+                "scripted": 0.0,
                 "agents": 0.0,
             },
             # Run folders of train_agent, separated by commas: RUN for its newest checkpoint, RUN@STEP, RUN@best, RUN@all.
             # An episode's agent is drawn from all of these alike.
             "agents": "",
+            # Scripted players of your own, module:Class (playing/policies.py), separated by commas.
+            "scripted": "",
             # Episodes that an agent plays at a time, an even number.
             "lanes": 32,
-            # data/tty_chars and data/tty_colors, most of a dataset's size; needed only to look at it.
+            # data/tty_chars and data/tty_colors where the environment has a screen, most of a dataset's size; needed only to look at it.
             "screens": True,
             # data/glyphs, for rewards that read the map.
             "glyphs": False,

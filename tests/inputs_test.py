@@ -33,7 +33,7 @@ NEGATIVE = set(
 )
 ZERO = NEGATIVE | set(
     """flush_seconds shard_index minimum patience distractors b1 b2 final_fraction max_gradient_norm warmup_steps warmup_share start
-    agents descender eater kicker runner searcher uniform walker num_dialogues num_words vocab_size record_every show_best show step
+    agents descender eater kicker runner scripted searcher uniform walker num_dialogues num_words vocab_size record_every show_best show step
     heads discount quantile page port latency_seconds epochs smoothing dropout cql margin q v policy beta context_weight polyak
     weight_decay seconds_per_step warmup_seconds exploration_coefficient entropy_coefficient value_coefficient gamma gae_lambda
     value_statistics_rate count_exponent extrinsic_coefficient intrinsic_coefficient wait_seconds clauses_every variance temperature
@@ -46,7 +46,7 @@ FREE = set(
 )
 EMPTY = FREE | set(
     """file evaluation change kind language patterns agents options policy folder indexes lexicon prompt scores server store tokenizer url
-    additional tweets published_tasks task data value checkpoint words method dir dataset_dir arrays evaluations only page prepare_order
+    additional scripted tweets published_tasks task data value checkpoint words method dir dataset_dir arrays evaluations only page prepare_order
     table_order kinds recordings replays tests prompt_file annotator_weights store_dir prompts texts device cores table vectors goals
     objective tokens structured extra_body quantization chat_template_kwargs python actions_file action_names flat_sizes head_sizes reward tape""".split()
 )

@@ -188,6 +188,17 @@ class RightWinger:
         return None
 
 
+class Stubborn(NoPolicy):
+    """A bot: takes the second action, whatever it sees."""
+
+    in_workers = True
+
+    def player(self, seed: int, spec: EnvironmentSpec):
+        return lambda observation: 1
+
+    probabilities = RightWinger.probabilities
+
+
 class Flyer:
     """A policy on the device that would fly, had it wings: what there is not is left out by whoever draws."""
 

@@ -103,7 +103,7 @@ def play(
     Args:
       agent: who plays.
       environment: the collection's task.
-      options: options of it that the agent's own do not override (the step limit).
+      options: of it.
       episodes: indices of the episodes.
       seeds: seeds of episodes 0, 1, ..., at least up to the last of `episodes`.
       actions_file: episode -> the file that its actions go to.
@@ -123,7 +123,7 @@ def play(
         skip=skip,
         stop=stop,
     )
-    kind = np.min_scalar_type(registry.spec(environment).num_actions)
+    kind = np.min_scalar_type(registry.spec(environment, **options).num_actions)
     for record in records:
         atomic_save_npy(actions_file(record.index), record.actions.astype(kind))
         yield record.index

@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from motif_jax.collecting.mixture import Players
 from motif_jax.collecting.sampling_worker import Job, SamplingPlan
 from motif_jax.datasets.pairs import assemble, chunks, layout
 from motif_jax.datasets.pairs.writer import PairsWriter
+from motif_jax.envs.nethack.scripted_players import PLAYERS
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
@@ -37,14 +38,16 @@ class Wanted:
 
     Attributes:
       environment, options: task and options of `envs.registry.make`.
-      fields: observation fields that become data/FIELD.npy, message and blstats among them.
+      fields: observation fields that become data/FIELD.npy, message among them.
+      text: the environment's text field, which message is.
       seed: every draw follows from it.
       num_pairs: exactly so many.
       length: steps of a sub-sequence.
       start_share: part of the published number of start points that is drawn.
       even: each distinct message of a game is as likely to be drawn as any other; else each step.
       drop_equal_captions: pairs with two equal captions are left out.
-      players: name of a habit or an agent -> weight.
+      players: player -> weight.
+      policies: player -> what chooses its actions, for those that are no agents.
     """
 
     environment: str
@@ -57,6 +60,8 @@ class Wanted:
     even: bool
     drop_equal_captions: bool
     players: Mapping[str, float]
+    policies: Mapping[str, Any] = field(default_factory=lambda: PLAYERS)
+    text: str = "message"
 
 
 class Collection:
@@ -87,7 +92,7 @@ class Collection:
         self._agents, self._workers, self._lanes, self._stop = agents, workers, lanes, stop
         self._chunks, self._actions = staging / "chunks", staging / "tapes"
         self._chunks.mkdir(parents=True, exist_ok=True)
-        self._players = Players(wanted.players, wanted.seed)
+        self._players = Players(wanted.players, wanted.seed, wanted.policies)
         self._plan = SamplingPlan(
             environment=wanted.environment,
             options=wanted.options,
@@ -96,6 +101,7 @@ class Collection:
             length=wanted.length,
             share=wanted.start_share,
             even=wanted.even,
+            text=wanted.text,
             folder=str(self._chunks),
         )
         self._counts = chunks.scan(self._chunks)
@@ -203,7 +209,7 @@ class Collection:
             played = agents.play(
                 agent,
                 self._wanted.environment,
-                {"max_episode_steps": self._wanted.options["max_episode_steps"]},
+                {name: value for name, value in self._wanted.options.items() if name != "fields"},
                 theirs,
                 game_seeds,
                 self._actions_file,

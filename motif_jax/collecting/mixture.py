@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +20,12 @@ class Players:
       names: the players, by the numbers that info/player.npy has.
     """
 
-    def __init__(self, weights: Mapping[str, float], seed: int) -> None:
-        """`weights`: name of a habit or an agent -> how often it plays, relative to the others."""
+    def __init__(
+        self, weights: Mapping[str, float], seed: int, policies: Mapping[str, Any] = PLAYERS
+    ) -> None:
+        """`weights`: player -> how often it plays, relative to the others; `policies`: player -> what plays, but for agents."""
         self.names = tuple(sorted(weights))
+        self._policies = policies
         self._seed = seed
         probabilities = np.array([weights[name] for name in self.names], np.float64)
         self._bounds = (probabilities / probabilities.sum()).cumsum()
@@ -49,5 +53,5 @@ class Players:
         Raises:
           KeyError: the player is an agent, and there are no actions.
         """
-        policy = PLAYERS[self.name(episode)] if actions is None else GivenActions(actions)
+        policy = self._policies[self.name(episode)] if actions is None else GivenActions(actions)
         return Job(episode, self.seed(episode), self.number(episode), policy)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.annotation.captions import caption
-from motif_jax.datasets.pairs import chunks
+from motif_jax.datasets.pairs import chunks, layout
 from motif_jax.datasets.pairs.assemble import CAPTION_KEY
 from motif_jax.envs import registry
 from motif_jax.envs.episode import play
@@ -38,12 +38,13 @@ class SamplingPlan:
 
     Attributes:
       environment, options: what `envs.registry.make` takes.
-      fields: observation fields that become data/FIELD.npy.
+      fields: observation fields that become data/FIELD.npy; 'message' is the environment's text, whatever its field is called.
       seed: the collection's seed, for the draw of start points.
       length: steps of a sub-sequence.
       share: part of the published number of start points that is kept.
       even: each distinct message of an episode is as likely to be drawn as any other; else each step.
       folder: where the chunks go.
+      text: the environment's text field.
     """
 
     environment: str
@@ -54,6 +55,7 @@ class SamplingPlan:
     share: float
     folder: str
     even: bool = False
+    text: str = "message"
 
 
 @dataclass(frozen=True)
@@ -127,26 +129,35 @@ def chunk_arrays(
 ) -> dict[str, np.ndarray]:
     """The arrays of an episode's chunk: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
     steps, length = len(history["rewards"]), plan.length
+    history = {**history, "message": _padded(history[plan.text])}
     weights = chunks.evenly(history["message"], length) if plan.even else None
     starts = chunks.draw_starts(steps, length, plan.share, seeds.rng(plan.seed, "starts", job.index), weights)
     names = (*plan.fields, "rewards")
     data = chunks.gather({name: history[name] for name in names}, starts, length)
     arrays = {f"data/{name}": array for name, array in data.items()}
-    last = history["blstats"][starts + length - 1]
-    for name, position in STATUS_INFO.items():
-        arrays[f"info/{name}"] = last[:, position].astype(np.int64)
-    constants = {
+    constants: dict[str, Any] = {}
+    if "blstats" in plan.fields:
+        last = history["blstats"][starts + length - 1]
+        for name, position in STATUS_INFO.items():
+            arrays[f"info/{name}"] = last[:, position].astype(np.int64)
+        constants["character"] = np.str_(CHARACTER)
+    constants |= {
         "episode": np.int64(job.index),
         "episode_seed": np.int64(job.seed),
         "player": np.int16(job.player),
         "episode_length": np.int64(steps),
         "episode_return": np.float64(info["return"]),
-        "character": np.str_(CHARACTER),
     }
     arrays |= {f"info/{name}": np.full(len(starts), value) for name, value in constants.items()}
     arrays["info/step"] = starts
     arrays[CAPTION_KEY] = caption_keys(data["message"])
     return arrays
+
+
+def _padded(texts: np.ndarray) -> np.ndarray:
+    """Texts uint8 [steps, bytes] with zeros up to the bytes of the layout."""
+    missing = layout.MESSAGE_BYTES - texts.shape[1]
+    return np.pad(texts, ((0, 0), (0, missing))) if missing else texts
 
 
 class Sampler:

@@ -5,7 +5,7 @@ An environment from outside the package goes by 'module:Class'.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from motif_jax.envs.babyai_text import catalogue
@@ -31,6 +31,11 @@ _KEY = "environment.name"
 def names() -> tuple[str, ...]:
     """Every name `make` knows, but for minigrid's own BabyAI levels."""
     return tuple(_ENTRY_POINTS)
+
+
+def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `make` that a section `config.environment` gives, JSON-able."""
+    return {"max_episode_steps": environment["max_episode_steps"]}
 
 
 def check(name: str) -> None:

@@ -231,17 +231,17 @@ def is_outside(policy: str) -> bool:
     return entry_points.is_entry_point(policy) and not Path(policy).is_dir()
 
 
-def from_outside(name: str, spec: EnvironmentSpec) -> Any:
-    """Makes the policy 'module:Class'; UserError when it is none of either kind."""
-    made: Any = entry_points.load("policy", name)
+def from_outside(name: str, spec: EnvironmentSpec, key: str = "policy") -> Any:
+    """Makes the policy 'module:Class' that `config.key` names; UserError when it is none of either kind."""
+    made: Any = entry_points.load(key, name)
     if callable(made):
-        entry_points.require_signature("policy", name, made, spec)
+        entry_points.require_signature(key, name, made, spec)
     policy = made(spec) if callable(made) else made
     in_workers = getattr(policy, "in_workers", None)
     needed = ("player", "probabilities") if in_workers else ("initial_state", "act")
     whole = isinstance(in_workers, bool) and all(callable(getattr(policy, method, None)) for method in needed)
     allowed = "a class with in_workers=True, player() and probabilities(), or in_workers=False, initial_state() and act()"
-    checks.require(whole, "policy", name, f"{allowed}, see motif_jax.playing.policies")
+    checks.require(whole, key, name, f"{allowed}, see motif_jax.playing.policies")
     return policy
 
 

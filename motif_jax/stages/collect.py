@@ -12,8 +12,10 @@ from motif_jax.collecting.collection import Collection, Wanted
 from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.random_players import GROUPS
-from motif_jax.envs.nethack.scripted_players import ERRANDS
+from motif_jax.envs.nethack.random_players import has_habits
+from motif_jax.envs.nethack.scripted_players import ERRANDS, PLAYERS
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.playing.policies import RandomPolicy
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -21,30 +23,51 @@ from motif_jax.support.files import FolderLock, atomic_write_json, read_json
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 from motif_jax.support.progress import format_number
 
-POLICIES = ("random", "mixture", "agents")
+UNIFORM, AGENTS, SCRIPTED = "uniform", "agents", "scripted"
+POLICIES = ("random", "mixture", SCRIPTED, AGENTS)
 SPREADS = ("steps", "messages")
-AGENTS = "agents"
 # Which checkpoints 'latest' and the like meant when the collection was started.
 _SETTLED = "agents.json"
 # Everything that decides what the dataset holds; only the number of workers may change.
 IDENTITY = (
-    "seed num_pairs length start_share spread drop_equal_captions environment policy mixture agents lanes screens glyphs"
+    "seed num_pairs length start_share spread drop_equal_captions environment policy mixture agents scripted lanes screens glyphs"
 ).split()
 
 
-def _fields(config: ConfigDict) -> tuple[str, ...]:
-    """Observation fields besides message and status."""
-    screens = ("tty_chars", "tty_colors") if config.screens else ()
-    return (*screens, "glyphs") if config.glyphs else screens
+def _spec(config: ConfigDict) -> EnvironmentSpec:
+    return registry.spec(config.environment.name, **registry.options_of(config.environment))
 
 
-def _weights(config: ConfigDict) -> dict[str, float]:
-    """Player -> weight, for the players that take part; all agents together are one."""
-    if config.policy == "random":
-        return {"uniform": 1.0}
-    if config.policy == "agents":
-        return {AGENTS: 1.0}
-    return {name: float(weight) for name, weight in config.mixture.items() if weight > 0}
+def _fields(config: ConfigDict, spec: EnvironmentSpec) -> tuple[str, ...]:
+    """Observation fields besides the text: of those that the layout has and the config asks for, what the environment shows."""
+    asked = ("blstats", *(("tty_chars", "tty_colors") * config.screens), *(("glyphs",) * config.glyphs))
+    shown = {**spec.optional_fields, **spec.observation}
+    return tuple(
+        name for name in asked if name in shown and shown[name].shape in layout.DATA_ARRAYS[name].steps
+    )
+
+
+def _weights(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, float]:
+    """Player -> weight, for the players that take part; all agents together are one, and all scripted classes."""
+    if config.policy != "mixture":
+        return {UNIFORM if config.policy == "random" else config.policy: 1.0}
+    weights = {name: float(weight) for name, weight in config.mixture.items() if weight > 0}
+    if not has_habits(spec):
+        weights = {name: weights[name] for name in (UNIFORM, SCRIPTED, AGENTS) if name in weights}
+    return weights
+
+
+def _scripted(config: ConfigDict, spec: EnvironmentSpec) -> dict[str, Any]:
+    """The scripted players of `config.scripted`, by name; UserError for one that is none."""
+    names = [name.strip() for name in config.scripted.split(",") if name.strip()]
+    if not names:
+        return {}
+    from motif_jax.playing import lineups  # imports jax
+
+    found = {name: lineups.from_outside(name, spec, "scripted") for name in names}
+    for name, policy in found.items():
+        checks.require(policy.in_workers, "scripted", name, "a player that needs no device (in_workers=True)")
+    return found
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -61,41 +84,59 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(
         config.length <= steps, "length", config.length, f"at most environment.max_episode_steps={steps}"
     )
-    name = config.environment.name
-    registry.check(name)
-    spec = registry.spec(name)
-    wanted, shown = ("message", "blstats", *_fields(config)), {*spec.observation, *spec.optional_fields}
-    missing = [field for field in wanted if field not in shown]
-    allowed = f"a NetHack task, or one that shows {', '.join(missing)} too: the dataset holds them"
-    checks.require(not missing, "environment.name", name, allowed)
+    registry.check(config.environment.name)
     for name in config.mixture:
         checks.positive(config, f"mixture.{name}", allow_zero=True)
-    weights = _weights(config)
-    checks.require(bool(weights), "mixture", "all 0", "at least one weight above 0")
-    allowed = "left empty, or given with config.policy=agents or config.mixture.agents above 0"
-    checks.require(AGENTS in weights or not config.agents, "agents", config.agents, allowed)
-    habits = [player for player in weights if player != AGENTS]
-    allowed = f"agents: {config.environment.name} has not the {' or '.join(map(str, GROUPS))} actions of the random players"
-    fit = not habits or spec.num_actions in GROUPS
-    checks.require(fit, "policy", config.policy, allowed)
-    scripted = [player for player in weights if player in ERRANDS]
-    checks.require(
-        not scripted or config.screens, "screens", False, f"True: {', '.join(scripted)} read the screen"
-    )
+    spec = _spec(config)
+    _check_fields(config, spec)
+    _check_players(config, spec)
     ours = (workdir / layout.META).exists() or (workdir / layout.STAGING).exists()
     if (workdir / "data").exists() and not ((workdir / "config.json").exists() and ours):
         raise UserError(f"{workdir} holds a dataset that was not collected here: choose another --workdir")
     if not (workdir / layout.META).exists():
-        _check_disk(config, workdir)
+        _check_disk(config, workdir, spec)
         _agents(config, workdir / layout.STAGING / _SETTLED)
 
 
-def _check_disk(config: ConfigDict, workdir: Path) -> None:
+def _check_fields(config: ConfigDict, spec: EnvironmentSpec) -> None:
+    name, text = config.environment.name, spec.text_field
+    checks.require(text is not None, "environment.name", name, "an environment that shows a text")
+    most = layout.MESSAGE_BYTES
+    assert text is not None
+    checks.require(
+        spec.observation[text].shape[-1] <= most,
+        "environment.name",
+        name,
+        f"one whose texts have at most {most} bytes",
+    )
+    shown = not config.glyphs or "glyphs" in _fields(config, spec)
+    checks.require(shown, "glyphs", True, f"False: {name} shows none")
+
+
+def _check_players(config: ConfigDict, spec: EnvironmentSpec) -> None:
+    weights = _weights(config, spec)
+    checks.require(bool(weights), "mixture", "all 0", "at least one weight above 0")
+    for key in (AGENTS, SCRIPTED):
+        allowed = f"left empty, or given with config.policy={key} or config.mixture.{key} above 0"
+        checks.require(key in weights or not config[key], key, config[key], allowed)
+    errands = [name for name in ERRANDS if config.policy == "mixture" and config.mixture[name] > 0]
+    for name in errands:
+        allowed = f"0: {name} plays NetHack, not {config.environment.name}"
+        checks.require(has_habits(spec), f"mixture.{name}", config.mixture[name], allowed)
+    screens = not errands or "tty_chars" in _fields(config, spec)
+    checks.require(screens, "screens", False, f"True: {', '.join(errands)} read the screen")
+    allowed = "module:Class of scripted players, with commas between"
+    checks.require(
+        SCRIPTED not in weights or bool(_scripted(config, spec)), "scripted", config.scripted, allowed
+    )
+
+
+def _check_disk(config: ConfigDict, workdir: Path, spec: EnvironmentSpec) -> None:
     """Refuses to start a collection that the disk cannot hold; one that goes on has taken its room already."""
     if (workdir / layout.STAGING).exists():
         return
     there = next(folder for folder in (workdir.absolute(), *workdir.absolute().parents) if folder.exists())
-    fields = ("message", "blstats", "rewards", *_fields(config))
+    fields = ("message", "rewards", *_fields(config, spec))
     step = sum(layout.DATA_ARRAYS[name].step_bytes() for name in fields)
     # Once as chunks and once as the dataset; info/ is small beside it.
     needed = int(2 * 1.05 * step * config.length * 2 * config.num_pairs)
@@ -116,27 +157,32 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is whole: {PairsDataset.open(workdir).num_pairs:,} pairs")
             return None
+        spec = _spec(config)
+        weights, scripted = _weights(config, spec), _scripted(config, spec)
         agents = _agents(config, staging / _SETTLED)
         begun = [{**vars(agent), "digest": agent.digest()} for agent in agents.values()]
         atomic_write_json(staging / _SETTLED, begun)
-        weights = _weights(config)
-        shown = registry.spec(config.environment.name).observation
-        added = tuple(field for field in _fields(config) if field not in shown)
-        share = weights.pop(AGENTS, 0.0) / max(1, len(agents))
+        fields = _fields(config, spec)
+        added = tuple(field for field in fields if field not in spec.observation)
+        for key, several in ((AGENTS, agents), (SCRIPTED, scripted)):
+            share = weights.pop(key, 0.0) / max(1, len(several))
+            weights |= dict.fromkeys(several, share) if share else {}
         wanted = Wanted(
             environment=config.environment.name,
             options={
-                "max_episode_steps": config.environment.max_episode_steps,
+                **registry.options_of(config.environment),
                 **({"fields": added} if added else {}),
             },
-            fields=("message", "blstats", *_fields(config)),
+            fields=("message", *fields),
+            text=spec.text_field or "message",
             seed=config.seed,
             num_pairs=config.num_pairs,
             length=config.length,
             start_share=config.start_share,
             even=config.spread == "messages",
             drop_equal_captions=config.drop_equal_captions,
-            players={**weights, **dict.fromkeys(agents, share)},
+            players=weights,
+            policies={**(PLAYERS if has_habits(spec) else {UNIFORM: RandomPolicy()}), **scripted},
         )
         with Interruption() as stop:
             collection = Collection(
@@ -157,7 +203,7 @@ def _agents(config: ConfigDict, settled: Path) -> dict[str, Any]:
     Raises:
       UserError: a folder or a checkpoint is not there, or is another than that of the start before.
     """
-    if AGENTS not in _weights(config):
+    if AGENTS not in _weights(config, _spec(config)):
         return {}
     from motif_jax.collecting import agents  # imports jax
 

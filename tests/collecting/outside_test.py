@@ -34,6 +34,23 @@ def test_pairs_are_collected_where_nothing_is_added_to_what_is_shown(tmp_path):
     assert bytes(np.asarray(messages).reshape(-1, 256)[0]).startswith(b"number ")
 
 
+def test_random_and_scripted_players_take_part_where_there_is_only_a_short_text(tmp_path):
+    config = load_config("collect", "smoke")
+    config.environment.name, config.num_pairs, config.workers = "Recall-v0", 60, 1
+    config.start_share, config.spread, config.seed = 1.0, "messages", 4
+    config.mixture.scripted, config.scripted = 2.0, "tests.toys:Stubborn"
+    collect.check(config, tmp_path)
+    assert collect.run(config, tmp_path) is None
+    dataset = PairsDataset.open(tmp_path)
+    assert set(dataset.data) == {"message", "rewards"}, "screens and status only where there are any"
+    rows = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    assert {row["player"] for row in rows} == {"uniform", "tests.toys:Stubborn"}, "not NetHack's habits"
+    texts = {bytes(text).rstrip(b"\0") for text in np.asarray(dataset.data["message"]).reshape(-1, 256)}
+    assert texts == {b"", b"which cue?", *(b"the cue is %d" % cue for cue in range(4))}
+    assert "score" not in dataset.info
+    assert {"success", "return", "length"} <= set(rows[0])
+
+
 def test_agents_play_where_there_are_no_switches(tmp_path, monkeypatch):
     policy = Flyer(registry.spec(CORRIDOR))
     monkeypatch.setattr(agent_policy, "read_config", lambda folder: None)

@@ -198,10 +198,23 @@ def test_equal_captions_dropped(tmp_path):
         (["--config.num_pairs=0"], "config.num_pairs=0: must be a number above 0"),
         (["--config.start_share=1.5"], "config.start_share=1.5: must be a number between 0 and 1"),
         (["--config.length=1000"], "config.length=1000: must be at most environment.max_episode_steps=300"),
-        (["--config.policy=best"], "config.policy='best': must be one of random, mixture, agents"),
+        (["--config.policy=best"], "config.policy='best': must be one of random, mixture, scripted, agents"),
         (
-            ["--config.environment.name=Recall-v0"],
-            "config.environment.name='Recall-v0': must be a NetHack task",
+            ["--config.environment.name=tests.toys:Corridor"],
+            "config.environment.name='tests.toys:Corridor': must be an environment that shows a text",
+        ),
+        (
+            ["--config.environment.name=Recall-v0", "--config.glyphs=True"],
+            "config.glyphs=True: must be False: Recall-v0 shows none",
+        ),
+        (
+            ["--config.environment.name=Recall-v0", "--config.mixture.fighter=1"],
+            "config.mixture.fighter=1.0: must be 0: fighter plays NetHack, not Recall-v0",
+        ),
+        (["--config.policy=scripted"], "config.scripted='': must be module:Class of scripted players"),
+        (
+            ["--config.policy=scripted", "--config.scripted=tests.toys:Flyer"],
+            "config.scripted='tests.toys:Flyer': must be a player that needs no device",
         ),
         (["--config.environment.name=NetHack"], "there is no environment 'NetHack'"),
         (

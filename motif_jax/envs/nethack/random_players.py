@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from motif_jax.envs.episode import Choose, given_actions
-from motif_jax.envs.nethack.actions import TASK_KEYS
+from motif_jax.envs.nethack.actions import EXTENDED_KEYS, TASK_KEYS
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import seeds
 
@@ -34,6 +34,11 @@ EXTENDED_GROUPS = (*ACTION_GROUPS, ("cast", 1), ("drink", 1), ("pray", 1), ("pic
 # number of actions -> their groups
 GROUPS = {sum(count for _, count in groups): groups for groups in (ACTION_GROUPS, EXTENDED_GROUPS)}
 _BLOCK = 1024
+
+
+def has_habits(spec: EnvironmentSpec) -> bool:
+    """Whether the environment's actions are the keys that habits weigh."""
+    return tuple(spec.action_keys) in (TASK_KEYS, EXTENDED_KEYS)
 
 
 @dataclasses.dataclass(frozen=True)
