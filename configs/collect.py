@@ -40,6 +40,10 @@ def get_config(variant: str | None = None) -> ConfigDict:
             "environment": {
                 "name": "NetHackScore-v1",
                 "max_episode_steps": 5000,
+                # Of gym:ID, as in train_agent.
+                "text": "",
+                "text_bytes": 256,
+                "modules": "",
             },
             # Who plays: 'random' (all actions alike), 'mixture' (an episode's player is drawn by the weights
             # below), 'scripted' or 'agents' alone.

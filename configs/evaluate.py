@@ -48,6 +48,10 @@ def get_config(variant: str | None = None) -> ConfigDict:
 
     config.environment = ConfigDict()
     config.environment.name = placeholder(str)  # None: the agent's, or NetHackScore-v1; as in train_agent
+    # Of gym:ID, as in train_agent; None: the agent's, or the defaults.
+    config.environment.text = placeholder(str)
+    config.environment.text_bytes = placeholder(int)
+    config.environment.modules = placeholder(str)
     config.environment.max_episode_steps = placeholder(int)  # None: the agent's, or the environment's own
 
     config.reward = ConfigDict()  # the intrinsic reward to score episodes with

@@ -175,7 +175,13 @@ def _base() -> ConfigDict:
     config.on_policy = False
 
     config.environment = ConfigDict()
-    config.environment.name = "NetHackScore-v1"  # or 'module:Class' of your own (envs/registry.py)
+    # Or 'gym:ID', an environment of gymnasium, or 'module:Class' of your own (docs/environments.md).
+    config.environment.name = "NetHackScore-v1"
+    # Of gym:ID: what gives a step's text ('module:function', 'info:KEY', 'obs:KEY', '' for none), its bytes, and modules that
+    # register environments, separated by commas.
+    config.environment.text = ""
+    config.environment.text_bytes = 256
+    config.environment.modules = ""
     config.environment.max_episode_steps = 5000
     config.environment.recall = ConfigDict({"cues": 4, "delay": 4})  # options of Recall-v0
 

@@ -1,11 +1,13 @@
 """Environments by name. Modules are imported when they are asked for: looking up a name starts no engine.
 
-An environment from outside the package goes by 'module:Class'.
+An environment from outside the package goes by 'module:Class', one of gymnasium's by 'gym:ID'.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from motif_jax.envs.babyai_text import catalogue
@@ -25,6 +27,9 @@ _ENTRY_POINTS: dict[str, str] = {
     "Recall-v0": "motif_jax.envs.recall:Recall",
     **dict.fromkeys(catalogue.LEVELS, _BABYAI_TEXT),
 }
+_GYM = "gym:"
+_GYM_TASK = "motif_jax.envs.gym_task.environment"
+_GYM_KEYS = ("text", "text_bytes", "modules")  # of config.environment
 _KEY = "environment.name"
 
 
@@ -34,18 +39,35 @@ def names() -> tuple[str, ...]:
 
 
 def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `make` that a section `config.environment` gives, JSON-able."""
-    return {"max_episode_steps": environment["max_episode_steps"]}
+    """The options of `make` that a section `config.environment` gives, JSON-able; None gives nothing.
+
+    Raises:
+      UserError: options of gymnasium's environments are given to another.
+    """
+    gym = is_gym(environment["name"])
+    for key in () if gym else ("text", "modules"):
+        if value := environment.get(key):
+            allowed = f"left empty: {environment['name']} is none of gymnasium's (gym:ID)"
+            raise UserError(f"config.environment.{key}={value}: must be {allowed}")
+    keys = ("max_episode_steps", *(_GYM_KEYS if gym else ()))
+    return {key: environment[key] for key in keys if environment.get(key) is not None}
 
 
-def check(name: str) -> None:
-    """Raises UserError when there is no environment of that name."""
-    if entry_points.is_entry_point(name):
+def is_gym(name: str | None) -> bool:
+    """Whether `name` is of gymnasium's environments."""
+    return name is not None and name.startswith(_GYM)
+
+
+def check(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Raises UserError when there is no environment of that name; one of gymnasium's is tried, with `options`."""
+    if is_gym(name):
+        importlib.import_module(_GYM_TASK).check(name, options)
+    elif entry_points.is_entry_point(name):
         if not hasattr(_load(name), "make_spec"):
             raise UserError(f"config.{_KEY}={name}: must be a class with make_spec, see motif_jax.envs.spec")
     elif not _is_level(name) and name not in _ENTRY_POINTS:
         listed = ", ".join(one for one in _ENTRY_POINTS if one not in MINIHACK)
-        allowed = f"{listed}, one of minigrid's own BabyAI levels, MiniHack-...-v0 (docs/environments.md), or module:Class"
+        allowed = f"{listed}, one of minigrid's own BabyAI levels, MiniHack-...-v0 (docs/environments.md), gym:ID, or module:Class"
         raise UserError(f"config.{_KEY}: there is no environment {name!r}; choose one of {allowed}")
 
 
@@ -54,10 +76,23 @@ def _is_level(name: str) -> bool:
 
 
 def _load(name: str) -> Any:
+    if is_gym(name):
+        return importlib.import_module(_GYM_TASK).GymTask
     if entry_points.is_entry_point(name):
         return entry_points.load(_KEY, name)
     check(name)
     return entry_points.own(_KEY, _BABYAI_TEXT if _is_level(name) else _ENTRY_POINTS[name])
+
+
+def require_text(name: str, text_field: str | None) -> str:
+    """`text_field` of the spec of the environment `name`; UserError where it shows no text."""
+    if text_field is None:
+        if is_gym(name):
+            raise UserError(
+                f"config.environment.text='': must be module:function, info:KEY or obs:KEY, for {name} shows no text without it"
+            )
+        raise UserError(f"config.{_KEY}={name}: must be an environment that shows a text")
+    return text_field
 
 
 def make(name: str, **options: Any) -> Environment:

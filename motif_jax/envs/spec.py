@@ -46,6 +46,7 @@ class EnvironmentSpec:
             greatest number of its type where it has none. None where there is no such player.
         mask_field: the field uint8 [num_actions] that is 0 for actions which this state does not have; None where every
             state has all. Whoever chooses actions keeps to it.
+        image_fields: pictures uint8 [height, width, channels] that a network reads with convolutions.
         episode_fields: names of the numbers in `Environment.episode_info()`, besides `return` and `length`.
         family: environments of one family that show the same can be played by each other's agents; '' for none.
         action_names: what people call the actions; 'action N' by default.
@@ -69,6 +70,7 @@ class EnvironmentSpec:
     count_field: str | None = None
     mask_field: str | None = None
     expert_field: str | None = None
+    image_fields: tuple[str, ...] = ()
     episode_fields: tuple[str, ...] = ()
     family: str = ""
     action_names: tuple[str, ...] = ()
@@ -131,6 +133,7 @@ class Frame(NamedTuple):
             whether the agent sees the cell; None elsewhere.
         pose: with cells, the agent's column, row and direction (0 right, 1 down, 2 left, 3 up).
         notes: texts that people read beside the picture, by name; the same names on every observation.
+        picture: uint8 [height, width, 3] in the place of characters, None where there is none.
     """
 
     chars: np.ndarray
@@ -141,6 +144,7 @@ class Frame(NamedTuple):
     cells: np.ndarray | None = None
     pose: tuple[int, int, int] = (0, 0, 0)
     notes: Mapping[str, str] = {}
+    picture: np.ndarray | None = None
 
 
 class Renderer(Protocol):

@@ -230,7 +230,7 @@ def make_agent_network(
 
     Args:
       config: `config.network`:
-        encoder 'nethack' (picture, status, message), 'flat' (all fields as numbers), 'film' (BabyAI's view and instruction) or 'auto';
+        encoder 'nethack' (picture, status, message), 'flat' (all fields as numbers, pictures after a few convolutions), 'film' (BabyAI's view and instruction) or 'auto';
         image_encoder one of image.IMAGE_ENCODERS; image_features, vector_features, message_features widths;
         flat_sizes layers of the flat encoder; obs_scale divides the pixels; nonlinearity;
         core 'gru', 'lstm' or 'none', hidden_size, core_layers; separate_critic;
@@ -267,8 +267,9 @@ def make_agent_network(
             return Trunk(film.FilmEncoder(*widths, batch_statistics, dtype), core)
         if kind == FLAT:
             text = tuple(name for name in fields if name == spec.text_field)
+            images = (spec.image_fields, config.image_features)
             sizes = tuple(config.flat_sizes)
-            return Trunk(FlatEncoder(fields, text, sizes, config.nonlinearity, dtype), core)
+            return Trunk(FlatEncoder(fields, text, *images, sizes, config.nonlinearity, dtype), core)
         look_up = config.first_convolution == "table"
         if config.first_convolution == "auto":
             look_up = jax.default_backend() == "cpu"

@@ -9,12 +9,13 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.networks.image import ImageEncoder
-from motif_jax.networks.layers import ACTIVATIONS, Dense
+from motif_jax.networks.layers import ACTIVATIONS, ConvWeights, Dense, convolve
 from motif_jax.networks.status import scale_status
 from motif_jax.networks.tiles import TileSet
 
 Array = jax.Array
 BYTE_SCALE = 255.0
+_SMALL_SIDE = 16
 
 
 class NetHackEncoder(nn.Module):
@@ -68,12 +69,44 @@ class NetHackEncoder(nn.Module):
         return act(Dense(features, self.dtype, name=f"{name}_fc2")(x))
 
 
+class PictureEncoder(nn.Module):
+    """Pictures uint8 [N, H, W, C] -> [N, features]: 3x3 convolutions that halve the sides down to 16 at most, and two more.
+
+    The first is normalised, so that codes of a grid world (0 to 10) are read as well as pixels (0 to 255).
+
+    Attributes:
+      features: width of the output.
+      nonlinearity: name of the activation.
+      dtype: of the computation.
+    """
+
+    features: int
+    nonlinearity: str
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, pictures: Array) -> Array:
+        """Encodes N pictures."""
+        act = ACTIVATIONS[self.nonlinearity]
+        x = pictures.astype(self.dtype) / BYTE_SCALE
+        strides = [1, 1]
+        while max(x.shape[1:3]) > _SMALL_SIDE << len(strides) - 2:
+            strides.insert(0, 2)
+        for i, stride in enumerate(strides, start=1):
+            channels = 16 if i == 1 else 32
+            x = convolve(x, ConvWeights(x.shape[-1], channels, 3, name=f"conv{i}")(), stride, padding=1)
+            x = act(nn.LayerNorm(dtype=self.dtype, name="norm")(x) if i == 1 else x)
+        return act(Dense(self.features, self.dtype, name="fc")(x.reshape(x.shape[0], -1)))
+
+
 class FlatEncoder(nn.Module):
     """Any fields of numbers, flattened and joined in the order of their names -> [N, features].
 
     Attributes:
       fields: names of the fields to read.
       text_fields: those among them whose entries are bytes of text, divided by 255.
+      image_fields: those among them that are pictures, each of which a `PictureEncoder` reads first.
+      image_features: width of what it makes of one.
       sizes: widths of the layers.
       nonlinearity: name of the activation.
       dtype: of the computation.
@@ -81,6 +114,8 @@ class FlatEncoder(nn.Module):
 
     fields: tuple[str, ...]
     text_fields: tuple[str, ...]
+    image_fields: tuple[str, ...]
+    image_features: int
     sizes: tuple[int, ...]
     nonlinearity: str
     dtype: jnp.dtype = jnp.float32
@@ -91,6 +126,12 @@ class FlatEncoder(nn.Module):
         parts = []
         for name in self.fields:
             x = observation[name]
+            if name in self.image_fields:
+                place = self.image_fields.index(name)
+                encoder = PictureEncoder(
+                    self.image_features, self.nonlinearity, self.dtype, name=f"picture{place}"
+                )
+                x = encoder(x)
             x = x.reshape(x.shape[0], -1).astype(jnp.float32)
             parts.append(x / BYTE_SCALE if name in self.text_fields else x)
         x = jnp.concatenate(parts, axis=-1)

@@ -50,7 +50,8 @@ def check(config: ConfigDict) -> None:
 def environment_options(config: ConfigDict) -> dict[str, Any]:
     """What the environment is to be told of the network, JSON-able: fields that it does not show by itself, a tokenizer."""
     if kind_of(config) == GAME:
-        shown = registry.spec(config.environment.name).optional_fields
+        options = registry.options_of(config.environment)
+        shown = registry.spec(config.environment.name, **options).optional_fields
         wanted = config.network.encoder == agent.FILM and film.INSTRUCTION in shown
         return {"fields": [film.INSTRUCTION]} if wanted else {}
     if kind_of(config) == DRRN:

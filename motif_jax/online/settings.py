@@ -34,8 +34,8 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
 
     What a policy plays with; training adds the fields of its reward, see `training_options`.
     """
-    options: dict[str, Any] = {"max_episode_steps": config.environment.max_episode_steps}
-    spec = registry.spec(config.environment.name)
+    options = registry.options_of(config.environment)
+    spec = registry.spec(config.environment.name, **options)
     if spec.quirks:
         switches = {name: bool(config.compat.get(name)) for name in spec.quirks}
         # Published: messages are counted only where an intrinsic reward is trained on.
@@ -64,7 +64,7 @@ def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> 
       UserError: the environment cannot show it.
     """
     spec, fields = registry.spec(name, **options), rewards.required_fields(reward)
-    if fields == (TEXT_FIELD,) and spec.text_field is not None:
+    if fields == (TEXT_FIELD,) and registry.require_text(name, spec.text_field):
         return {}  # a reward of the text alone reads what the environment has of it
     more = [field for field in fields if field not in spec.observation]
     allowed = f"a reward that reads what {name} shows, not {', '.join(more)}"
@@ -302,7 +302,7 @@ def check(config: ConfigDict) -> ConfigDict:
     Raises:
       UserError: names the key, the value and what is allowed.
     """
-    registry.check(config.environment.name)
+    registry.check(config.environment.name, registry.options_of(config.environment))
     for key in (
         "train_for_env_steps batch_size rollout max_waiting_batches environment.max_episode_steps stats_episodes "
         "actors.workers actors.envs_per_worker "

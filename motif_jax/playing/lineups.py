@@ -87,7 +87,7 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     checks.require(good, "agent.checkpoint", which, "latest, best or a step")
     if config.policy == policies.AGENT or config.agent.dir is not None:
         checks.existing_folder(config, "agent.dir")
-    if config.environment.name is not None:
+    if config.environment.name is not None and not registry.is_gym(config.environment.name):
         registry.check(config.environment.name)
     checks.positive(config, "environment.max_episode_steps", allow_none=True)
     checks.positive(config, "reward.count_exponent", allow_zero=True)
@@ -97,6 +97,8 @@ def check(config: ConfigDict, pins: Pins | None = None) -> Lineup:
 
         check_place(config, "reward.dir")
     who = open_lineup(config, pins)
+    if registry.is_gym(who.environment):
+        registry.check(who.environment, who.options)
     allowed = f"False: {config.policy} chooses its actions itself, only a network's are drawn"
     checks.require(not (config.greedy and who.policy.in_workers), "greedy", config.greedy, allowed)
     return who
@@ -127,7 +129,7 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
     switches = {key: True for key, on in config.compat.items() if on}
     options: dict[str, Any] = {}
     if folder is None and switches:
-        quirks = registry.spec(name).quirks
+        quirks = () if registry.is_gym(name) else registry.spec(name).quirks
         unknown = sorted(set(switches) - set(quirks))
         allowed = f"off on {name}: only the game has published quirks"
         checks.require(not unknown, f"compat.{', compat.'.join(unknown)}", True, allowed)
@@ -139,7 +141,8 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
         trained = agent_policy.read_config(folder)
         trained_on, options = agent_policy.environment_of(trained)
         name = config.environment.name or trained_on
-        options = _options_in(name, trained_on, options, folder)
+        given = registry.options_of({**config.environment, "name": name, "max_episode_steps": None})
+        options = _options_in(name, trained_on, options | given, folder)
         two_decimals = rounded_threshold(trained)
         if trained.reward.intrinsic_coefficient and rewards.rates(trained.reward):
             own = trained.reward
@@ -152,8 +155,7 @@ def open_lineup(config: ConfigDict, pins: Pins | None = None) -> Lineup:
             if step is None and config.reward.dir is None and pins.reward_step is None:
                 rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
             own = ConfigDict({**trained.reward, "kind": _MOTIF, "dir": str(folder), "step": rated_at or None})
-    if config.environment.max_episode_steps is not None:
-        options["max_episode_steps"] = config.environment.max_episode_steps
+    options |= registry.options_of({**config.environment, "name": name})
     if config.policy == policies.BOT:
         options |= _with_expert(name, options, "policy", policies.BOT)
     elif config.get("bot_agreement"):
@@ -308,7 +310,8 @@ def _options_in(name: str, trained_on: str, options: dict[str, Any], folder: str
     trained = registry.spec(trained_on, **options)
     allowed = f"{trained_on}, or of its kind, with the same fields and actions: {folder} was trained on {trained_on}"
     # Another family need not take these options.
-    same = bool(trained.family) and registry.spec(name).family == trained.family
+    same = registry.is_gym(name) and registry.is_gym(trained_on)
+    same = same or (bool(trained.family) and registry.spec(name).family == trained.family)
     options = catalogue.options_elsewhere(options, trained_on, name)
     checks.require(same and registry.spec(name, **options).fits(trained), "environment.name", name, allowed)
     return options

@@ -279,7 +279,7 @@ def _grid(frames: Sequence[Frame]) -> dict[str, Any]:
 
 def with_screen(task: str, options: Mapping[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:
     """Returns `options` of the environment `task` with `fields`, and what its renderer draws, to be observed."""
-    spec = registry.spec(task)
+    spec = registry.spec(task, **options)
     renderer = registry.renderer(spec)
     drawn = [] if renderer is None else [name for name in renderer.fields if name in spec.optional_fields]
     shown = tuple(dict.fromkeys((*options.get("fields", ()), *fields, *drawn)))

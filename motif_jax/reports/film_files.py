@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,9 @@ def check(config: ConfigDict, section: str = "forms") -> None:
         checks.require(movie.has_ffmpeg(), f"{section}.mp4", True, "off: ffmpeg is not installed here")
 
 
-def check_screen(config: ConfigDict, task: str, section: str = "forms") -> None:
-    """Raises UserError when a movie is asked for of a task that nobody can see."""
-    forms, seen = checks.dotted(config, section), registry.spec(task).renderer is not None
+def check_screen(config: ConfigDict, task: str, options: Mapping[str, Any], section: str = "forms") -> None:
+    """Raises UserError when a movie is asked for of a task that nobody can see; `options` are the task's."""
+    forms, seen = checks.dotted(config, section), registry.spec(task, **options).renderer is not None
     for form in ("gif", "mp4"):
         allowed = f"off: {task} has no screen to make a movie of"
         checks.require(not forms[form] or seen, f"{section}.{form}", True, allowed)

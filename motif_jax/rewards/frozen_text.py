@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.rewards.intrinsic import IntrinsicReward, RewardSetup
+from motif_jax.envs import registry
+from motif_jax.rewards.intrinsic import IntrinsicReward, ObservationSpec, RewardSetup
 from motif_jax.rewards.message_table import MessageTable, Values
 from motif_jax.support.errors import UserError
 
@@ -30,6 +31,11 @@ class FrozenTextReward(IntrinsicReward):
             )
         self.fields = (field,)
         self._table = MessageTable(self._compute, None, 0, TABLE_CAPACITY)
+
+    @classmethod
+    def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
+        """See `IntrinsicReward.check_run`."""
+        registry.require_text(config.environment.name, spec.text_field)
 
     @classmethod
     def rates(cls, config: ConfigDict) -> bool:

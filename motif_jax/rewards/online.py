@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 from motif_jax.annotation import online
 from motif_jax.annotation.captions import decode_message
 from motif_jax.datasets.verdicts import SINGLE, Form
+from motif_jax.envs import registry
 from motif_jax.rewards.intrinsic import IntrinsicReward, Met, ObservationSpec, RewardSetup
 from motif_jax.rewards.label_log import (
     FILE,
@@ -102,8 +103,7 @@ class OnlineReward(IntrinsicReward):
     @classmethod
     def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
         """See `IntrinsicReward.check_run`."""
-        allowed = f"a task that shows text: the reward of kind '{config.reward.kind}' reads it"
-        checks.require(spec.text_field is not None, "environment.name", config.environment.name, allowed)
+        registry.require_text(config.environment.name, spec.text_field)
         sure = config.queue.order == "uncertain" and not cls.doubts
         allowed = f"frequent or newest: a reward of kind '{config.reward.kind}' is sure of every label"
         checks.require(not sure, "queue.order", config.queue.order, allowed)

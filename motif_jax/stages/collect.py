@@ -84,7 +84,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(
         config.length <= steps, "length", config.length, f"at most environment.max_episode_steps={steps}"
     )
-    registry.check(config.environment.name)
+    registry.check(config.environment.name, registry.options_of(config.environment))
     for name in config.mixture:
         checks.positive(config, f"mixture.{name}", allow_zero=True)
     spec = _spec(config)
@@ -99,10 +99,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _check_fields(config: ConfigDict, spec: EnvironmentSpec) -> None:
-    name, text = config.environment.name, spec.text_field
-    checks.require(text is not None, "environment.name", name, "an environment that shows a text")
-    most = layout.MESSAGE_BYTES
-    assert text is not None
+    name, most = config.environment.name, layout.MESSAGE_BYTES
+    text = registry.require_text(name, spec.text_field)
     checks.require(
         spec.observation[text].shape[-1] <= most,
         "environment.name",

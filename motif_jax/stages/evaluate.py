@@ -42,7 +42,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require(config.lanes >= 2 and config.lanes % 2 == 0, "lanes", config.lanes, "even and at least 2")
     who = lineups.check(config, _pinned(workdir))
     if config.show_best or config.record_every:
-        film_files.check_screen(config, who.environment)
+        film_files.check_screen(config, who.environment, who.options)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class _Game:
     Attributes:
       stem: of its files.
       title: of its film.
-      task, seed, actions: which episode it is; actions as integers [steps].
+      task, options, seed, actions: which episode it is; actions as integers [steps].
       origin: where it was found, for errors.
       load: gives the recording; UserError when it cannot be played as it was written.
     """
@@ -42,6 +42,7 @@ class _Game:
     stem: str
     title: str
     task: str
+    options: Mapping[str, Any]
     seed: int
     actions: np.ndarray
     origin: str
@@ -74,7 +75,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
         check_place(config, "reward.dir")
     plan = _plan(config)
     for game in _games(config, plan):
-        film_files.check_screen(config, game.task)
+        film_files.check_screen(config, game.task, game.options)
     overlay = _Overlay(config, plan)
     if overlay.reward is not None:
         from motif_jax import rewards
@@ -189,7 +190,9 @@ def _recorded(path: Path) -> _Game:
     recording = Recording.load(path)
     title = f"{path.stem} of {recording.task}"
     seed, actions = recording.seed, recording.actions
-    return _Game(path.stem, title, recording.task, seed, actions, str(path), lambda: recording)
+    return _Game(
+        path.stem, title, recording.task, recording.options, seed, actions, str(path), lambda: recording
+    )
 
 
 def _written(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) -> _Game:
@@ -205,7 +208,8 @@ def _written(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) -> _
         return recording
 
     title = f"Episode {index} of {plan['policy']}"
-    return _Game(f"episode-{index:05d}", title, plan["environment"], row["seed"], actions, origin, load)
+    where = plan["environment"], plan["options"]
+    return _Game(f"episode-{index:05d}", title, *where, row["seed"], actions, origin, load)
 
 
 def _chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:

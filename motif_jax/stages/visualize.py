@@ -30,7 +30,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     """Raises UserError for values that cannot work, before anything is played."""
     run_folder.check_identity(workdir, config)
     film_files.check(config)
-    film_files.check_screen(config, lineups.check(config).environment)
+    who = lineups.check(config)
+    film_files.check_screen(config, who.environment, who.options)
     checks.positive(config, "episodes")
     checks.positive(config, "top_messages")
     checks.positive(config, "seconds_per_step", allow_zero=True)

@@ -256,7 +256,7 @@ def test_a_reward_that_learns_needs_text_and_a_training(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is learned while an agent trains"):
         rewards.load_intrinsic(config.reward, registry.spec("Recall-v0"))
     with pytest.raises(
-        UserError, match=r"environment.name='tests.toys:Corridor': must be a task that shows text"
+        UserError, match=r"environment.name='tests.toys:Corridor': must be an environment that shows a text"
     ):
         rewards.check_run(
             oni_config("retrieval", environment__name="tests.toys:Corridor"),

@@ -1,0 +1,1 @@
+"""Any gymnasium environment with discrete actions as a task: `gym:ID`."""

@@ -1,0 +1,67 @@
+"""The text that `config.environment.text` takes from each step of a gymnasium environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from motif_jax.support import entry_points
+from motif_jax.support.errors import UserError
+
+KEY = "environment.text"
+INFO, OBSERVATION = "info:", "obs:"
+# (observation, info, environment, last action: None after a reset) -> text
+Caption = Callable[[Any, Mapping[str, Any], Any, int | None], Any]
+
+
+def make(text: str) -> Caption:
+    """What `text` means: 'info:KEY', 'obs:KEY' (nested ones with dots between) or 'module:function'.
+
+    A class is made once for each environment, so that it can remember what was before.
+
+    Raises:
+        UserError: it is none of these, or there is no such function.
+    """
+    if text.startswith((INFO, OBSERVATION)):
+        of_info, keys = text.startswith(INFO), text.partition(":")[2].split(".")
+        return lambda observation, info, *_: _found(info if of_info else observation, keys)
+    if not entry_points.is_entry_point(text):
+        raise UserError(f"config.{KEY}={text}: must be module:function, info:KEY or obs:KEY")
+    made = entry_points.load(KEY, text)
+    if not callable(made):
+        raise UserError(
+            f"config.{KEY}={text}: must be a function of (observation, info, environment, action)"
+        )
+    return made() if isinstance(made, type) else made
+
+
+def _found(values: Any, keys: list[str]) -> Any:
+    for key in keys:
+        if not isinstance(values, Mapping) or key not in values:
+            return None
+        values = values[key]
+    return values
+
+
+def text_bytes_of(text: Any) -> bytes:
+    """A text in UTF-8, without zeros; a text in bytes, or in an array of them, up to its first zero; none for None.
+
+    Raises:
+        TypeError: it is no text.
+    """
+    if text is None:
+        return b""
+    if isinstance(text, str):
+        return text.replace("\0", " ").encode("utf-8", "replace")
+    if isinstance(text, np.ndarray) and text.dtype == np.uint8:
+        text = text.tobytes()
+    if isinstance(text, bytes):
+        return text.split(b"\0", 1)[0]
+    raise TypeError(f"a {type(text).__name__}, not a text")
+
+
+def cut(data: bytes, size: int) -> bytes:
+    """`data` up to `size` bytes, without half a character at the end."""
+    return data if len(data) <= size else data[:size].decode("utf-8", "ignore").encode()

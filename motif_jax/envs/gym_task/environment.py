@@ -1,0 +1,292 @@
+"""`gym:ID`: the gymnasium environment of that id as an environment of this package.
+
+    --config.environment.name=gym:MiniGrid-DoorKey-8x8-v0 --config.environment.text=my_captions:tell
+
+What holds of it is in docs/environments.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from motif_jax.envs.gym_task import captions
+from motif_jax.envs.gym_task.spaces import Leaf, UnsupportedSpaceError, leaves, padded
+from motif_jax.envs.spec import (
+    RUNNING,
+    TERMINATED,
+    TRUNCATED,
+    ArraySpec,
+    EngineError,
+    EnvironmentSpec,
+    empty_observation,
+)
+from motif_jax.support.errors import UserError
+
+PREFIX = "gym:"
+TEXT, COUNT, CUT, FRAME = "caption", "caption_count", "captions_cut", "frame"
+# Numbers of an episode's row that are not the environment's; one of `info` that is called so gets 'info_' before its name.
+_OURS = frozenset(
+    "return length seed index env episode step end end_reason truncated session session_seconds actions messages "
+    f"intrinsic_return intrinsic_return_uncounted player {CUT}".split()
+)
+_KEY = "environment.name"
+_NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+_MOST_BYTES = 256  # that a reward reads
+_MOST_NUMBERS = 32  # of `info`, in an episode's row
+_PROBED = 200  # steps in which a key of `info` has to show itself
+
+
+class GymTask:
+    """See `motif_jax.envs.spec.Environment` for the calls.
+
+    Args:
+        name: 'gym:ID'.
+        text: see `captions.make`; '' for none.
+        text_bytes: of the text field.
+        modules: names of modules that register environments, separated by commas.
+        max_episode_steps: the step on which an episode is cut off, besides the environment's own; None for its own alone.
+        fields: `FRAME` for the picture that people see.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        text: str = "",
+        text_bytes: int = _MOST_BYTES,
+        modules: str = "",
+        max_episode_steps: int | None = None,
+        fields: Iterable[str] = (),
+    ) -> None:
+        fields = tuple(fields)
+        self.spec, self._leaves = _describe(name, text, text_bytes, modules, fields)
+        self._frames = FRAME in fields
+        self._env = _make(name, modules, self._frames)
+        self._caption = captions.make(text) if text else None
+        self._text_bytes = text_bytes
+        self.spoke = False  # whether there has ever been a text, be it empty
+        self._limit = math.inf if max_episode_steps is None else max_episode_steps
+        self._first_action = int(self._env.action_space.start)  # type: ignore[attr-defined]
+        self._forget()
+
+    @staticmethod
+    def make_spec(
+        name: str,
+        *,
+        text: str = "",
+        text_bytes: int = _MOST_BYTES,
+        modules: str = "",
+        max_episode_steps: int | None = None,
+        fields: Iterable[str] = (),
+    ) -> EnvironmentSpec:
+        """The spec of `GymTask` with these options; the environment is made once for it. UserError where it cannot be taken."""
+        del max_episode_steps
+        return _describe(name, text, text_bytes, modules, tuple(fields))[0]
+
+    def _forget(self) -> None:
+        self._steps, self._return, self._cut = 0, 0.0, 0
+        self._seen: dict[bytes, int] = {}
+        self._numbers: dict[str, float] = {}
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        """Starts the episode of `seed` and writes its first observation."""
+        self._forget()
+        try:
+            observation, info = self._env.reset(seed=seed)
+        except Exception as error:
+            raise EngineError(f"{self._env} fails at its reset with seed {seed}") from error
+        self._write(observation, info, None, out)
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        """Plays `action`; returns (reward, end)."""
+        self.spec.check_action(action)
+        taken = action + self._first_action
+        try:
+            observation, reward, terminated, truncated, info = self._env.step(taken)
+        except Exception as error:
+            raise EngineError(f"{self._env} fails at step {self._steps} with action {taken}") from error
+        self._steps += 1
+        self._return += float(reward)
+        self._write(observation, info, taken, out)
+        if terminated:
+            return float(reward), TERMINATED
+        return float(reward), TRUNCATED if truncated or self._steps >= self._limit else RUNNING
+
+    def episode_info(self) -> dict[str, float]:
+        """Return, length, the newest of each number that `info` has had, and how many texts were cut."""
+        cut = {} if self._caption is None else {CUT: float(self._cut)}
+        return {"return": self._return, "length": float(self._steps), **cut, **self._numbers}
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._env.close()
+
+    def _write(
+        self, observation: Any, info: Mapping[str, Any], action: int | None, out: Mapping[str, np.ndarray]
+    ) -> None:
+        for leaf in self._leaves:
+            leaf.write(observation, out[leaf.name])
+        for name, value in {**info, **(info.get("final_info") or {})}.items():
+            if isinstance(value, _NUMBERS) and math.isfinite(value):
+                known = (measure := _measure(name)) in self._numbers or len(self._numbers) < _MOST_NUMBERS
+                self._numbers |= {measure: float(value)} if known else {}
+        if self._frames:
+            out[FRAME][...] = self._env.render()
+        if self._caption is None:
+            return
+        text = self._caption(observation, info, self._env, action)
+        self.spoke |= text is not None
+        whole = captions.text_bytes_of(text)
+        data = captions.cut(whole, self._text_bytes)
+        self._cut += len(data) < len(whole)
+        self._seen[data] = self._seen.get(data, 0) + 1
+        out[TEXT][...] = padded(data, self._text_bytes)
+        out[COUNT][...] = self._seen[data]
+
+
+def _measure(name: str) -> str:
+    if name == "is_success":  # what robotics environments call it
+        return "success"
+    return f"info_{name}" if name in _OURS else name
+
+
+def _import(modules: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in modules.split(",") if name.strip())
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise UserError(
+                f"config.environment.modules={modules}: {name} cannot be imported ({error})"
+            ) from None
+    return names
+
+
+def _make(name: str, modules: str, frames: bool = False) -> gymnasium.Env:
+    """Makes the environment; UserError where gymnasium cannot."""
+    _import(modules)
+    try:
+        drawing: dict[str, Any] = {"render_mode": "rgb_array"} if frames else {}
+        return gymnasium.make(name.removeprefix(PREFIX), disable_env_checker=True, **drawing)
+    except Exception as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        unknown = isinstance(error, gymnasium.error.UnregisteredEnv) and not modules
+        remedy = "; --config.environment.modules=MODULE names what registers it" if unknown else ""
+        raise UserError(f"config.{_KEY}={name}: gymnasium cannot make it ({said}){remedy}") from error
+
+
+@functools.lru_cache(maxsize=64)
+def _describe(
+    name: str, text: str, text_bytes: int, modules: str, fields: tuple[str, ...]
+) -> tuple[EnvironmentSpec, tuple[Leaf, ...]]:
+    """The spec, and the leaves that are written; made once for each choice of options."""
+    if not 0 < text_bytes <= _MOST_BYTES:
+        raise UserError(f"config.environment.text_bytes={text_bytes}: must be from 1 to {_MOST_BYTES}")
+    if unknown := [field for field in fields if field != FRAME]:
+        raise UserError(f"config.{_KEY}={name}: it cannot show {', '.join(unknown)}")
+    env = _make(name, modules, FRAME in fields)
+    try:
+        return _spec(env, name, text, text_bytes, _import(modules), FRAME in fields)
+    finally:
+        env.close()
+
+
+def _spec(
+    env: gymnasium.Env, name: str, text: str, text_bytes: int, modules: tuple[str, ...], frames: bool
+) -> tuple[EnvironmentSpec, tuple[Leaf, ...]]:
+    actions = env.action_space
+    if not isinstance(actions, gymnasium.spaces.Discrete):
+        raise UserError(
+            f"config.{_KEY}={name}: must be an environment with discrete actions, its action space is {actions}"
+        )
+    shown = env.observation_space
+    try:
+        found = tuple(leaves(shown, text_bytes))
+    except UnsupportedSpaceError as error:
+        raise UserError(f"config.{_KEY}={name}: its observation cannot be read: {error}") from None
+    # The field that is the text is not shown twice.
+    kept = tuple(leaf for leaf in found if text != f"{captions.OBSERVATION}{leaf.name}")
+    if text.startswith(captions.OBSERVATION) and len(kept) == len(found):
+        have = ", ".join(leaf.name for leaf in found)
+        raise UserError(f"config.{captions.KEY}={text}: must be one of its fields, which are {have}")
+    observation = {leaf.name: leaf.field for leaf in kept}
+    if clash := {TEXT, COUNT, FRAME} & set(observation):
+        raise UserError(f"config.{_KEY}={name}: a field of its observation must not be called {min(clash)}")
+    if text:
+        captions.make(text)
+        observation |= {TEXT: ArraySpec((text_bytes,), "uint8"), COUNT: ArraySpec((), "int32")}
+    drawn = "rgb_array" in (env.metadata.get("render_modes") or ())
+    pictures = {FRAME: ArraySpec(_frame_shape(env, name) if frames else (), "uint8")} if drawn else {}
+    own = (
+        [text.partition(":")[0]]
+        if text and not text.startswith((captions.INFO, captions.OBSERVATION))
+        else []
+    )
+    return (
+        EnvironmentSpec(
+            observation=observation | (pictures if frames else {}),
+            num_actions=int(actions.n),
+            text_field=TEXT if text else None,
+            count_field=COUNT if text else None,
+            image_fields=tuple(leaf.name for leaf in kept if leaf.image),
+            episode_fields=(CUT,) if text else (),
+            family="gymnasium",
+            action_names=_action_names(env, int(actions.n)),
+            optional_fields=pictures,
+            renderer="motif_jax.envs.gym_task.renderer:GymRenderer" if drawn else None,
+            modules=("motif_jax.envs.gym_task.environment", *modules, *own),
+        ),
+        kept,
+    )
+
+
+def _frame_shape(env: gymnasium.Env, name: str) -> tuple[int, ...]:
+    try:
+        env.reset(seed=0)
+        return np.asarray(env.render()).shape
+    except Exception as error:
+        raise UserError(f"config.{_KEY}={name}: its pictures cannot be drawn ({error})") from error
+
+
+def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
+    """What minigrid or Atari call the actions; () where they have no names."""
+    meanings = getattr(env.unwrapped, "get_action_meanings", None)
+    named = (
+        meanings()
+        if meanings
+        else [each.name for each in getattr(env.unwrapped, "actions", ()) if hasattr(each, "name")]
+    )
+    return tuple(str(each).lower() for each in named) if len(named) == count else ()
+
+
+def check(name: str, options: Mapping[str, Any]) -> None:
+    """Plays a little, so that what an environment or a text's function cannot do is said before any work.
+
+    Raises:
+        UserError: it cannot be made or played, or no text is found.
+    """
+    task, text = GymTask(name, **options), options.get("text", "")
+    out, draws = empty_observation(task.spec), np.random.default_rng(0)
+    try:
+        task.reset(0, out)
+        for _ in range(_PROBED):
+            if task.step(int(draws.integers(task.spec.num_actions)), out)[1]:
+                task.reset(1, out)
+            if task.spoke or not text.startswith(captions.INFO):
+                return
+    except Exception as error:
+        cause = error.__cause__ or error
+        named = f"config.{_KEY}={name}" + (f" with config.{captions.KEY}={text}" if text else "")
+        raise UserError(f"{named} cannot be played: {type(cause).__name__}: {cause}") from error
+    finally:
+        task.close()
+    raise UserError(
+        f"config.{captions.KEY}={text}: must be a key of info; none of {_PROBED} random steps had it"
+    )

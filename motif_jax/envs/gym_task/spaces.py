@@ -1,0 +1,115 @@
+"""Gymnasium's observation spaces as the fields of an `EnvironmentSpec`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from motif_jax.envs.gym_task.captions import text_bytes_of
+from motif_jax.envs.spec import ArraySpec
+
+_MOST_VALUES = 4096  # of a one-hot
+_INT32 = np.iinfo(np.int32)
+
+
+class UnsupportedSpaceError(ValueError):
+    """A space that no network here reads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """A space that holds no others.
+
+    Attributes:
+        path: keys of the dictionaries and places in the tuples that lead to it.
+        field: what it is written into.
+        encode: its value in an observation -> what is written.
+        image: whether it is a picture uint8 [height, width, channels].
+    """
+
+    path: tuple[Any, ...]
+    field: ArraySpec
+    encode: Callable[[Any], Any]
+    image: bool = False
+
+    @property
+    def name(self) -> str:
+        """The names on its path with dots between; 'observation' where the space is a single one."""
+        return ".".join(map(str, self.path)) or "observation"
+
+    def write(self, observation: Any, out: np.ndarray) -> None:
+        """Writes its part of `observation` into `out`."""
+        for key in self.path:
+            observation = observation[key]
+        out[...] = self.encode(observation)
+
+
+def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) -> Iterator[Leaf]:
+    """The leaves of `space` in its order; texts are bytes [text_bytes], values of discrete spaces one-hot.
+
+    Raises:
+        UnsupportedSpaceError: a space that is none of Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict and Tuple.
+    """
+    if isinstance(space, gymnasium.spaces.Dict):
+        for key, part in space.spaces.items():
+            yield from leaves(part, text_bytes, (*path, key))
+    elif isinstance(space, gymnasium.spaces.Tuple):
+        for place, part in enumerate(space.spaces):
+            yield from leaves(part, text_bytes, (*path, place))
+    else:
+        yield Leaf(path, *_encoding(space, text_bytes, ".".join(map(str, path)) or "it"))
+
+
+def _encoding(space: gymnasium.Space, text_bytes: int, name: str) -> tuple:
+    if isinstance(space, gymnasium.spaces.Box):
+        return _box(space)
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return _one_hot(np.array([space.n]), np.array([space.start]), name)
+    if isinstance(space, gymnasium.spaces.MultiDiscrete):
+        return _one_hot(space.nvec.reshape(-1), np.asarray(space.start).reshape(-1), name)
+    if isinstance(space, gymnasium.spaces.MultiBinary):
+        return ArraySpec(tuple(space.shape), "uint8"), np.asarray
+    # minigrid's mission is a text, too, and no gymnasium.spaces.Text.
+    if isinstance(space, gymnasium.spaces.Text) or getattr(space.dtype, "kind", "") == "U":
+        return ArraySpec((text_bytes,), "uint8"), lambda text: padded(text_bytes_of(text), text_bytes)
+    raise UnsupportedSpaceError(f"{name} is a {type(space).__name__}")
+
+
+def _box(space: gymnasium.spaces.Box) -> tuple:
+    shape, kind = tuple(space.shape), np.dtype(space.dtype).kind
+    if space.dtype == np.uint8 and len(shape) == 3:
+        return ArraySpec(shape, "uint8"), np.asarray, True
+    if space.dtype == np.uint8:
+        scale = np.float32(1 / max(1, int(space.high.max(initial=1))))
+        return ArraySpec(shape, "float32"), lambda value: np.asarray(value, np.float32) * scale
+    if kind == "b":
+        return ArraySpec(shape, "uint8"), np.asarray
+    whole = (
+        kind in "iu" and space.low.min(initial=0) >= _INT32.min and space.high.max(initial=0) <= _INT32.max
+    )
+    return ArraySpec(shape, "int32" if whole else "float32"), np.asarray
+
+
+def _one_hot(counts: np.ndarray, starts: np.ndarray, name: str) -> tuple:
+    """One-hots of discrete values, one behind the other: `counts` values each, from `starts` on."""
+    if counts.sum() > _MOST_VALUES:
+        raise UnsupportedSpaceError(
+            f"{name} has {counts.sum():,} discrete values, more than {_MOST_VALUES:,}"
+        )
+    places, size = np.cumsum(counts) - counts - starts, int(counts.sum())
+
+    def encode(value: Any) -> np.ndarray:
+        found = np.zeros(size, np.uint8)
+        found[np.asarray(value).reshape(-1) + places] = 1
+        return found
+
+    return ArraySpec((size,), "uint8"), encode
+
+
+def padded(data: bytes, size: int) -> np.ndarray:
+    """`data` cut to `size` bytes, with zeros behind: uint8 [size]."""
+    return np.frombuffer(data[:size].ljust(size, b"\0"), np.uint8)

@@ -1,0 +1,172 @@
+"""Gymnasium's environments as tasks: what is shown, said, counted and refused."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+
+from motif_jax.envs import registry
+from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, empty_observation
+from motif_jax.support.errors import UserError
+
+TOYS = {"modules": "tests.gym_toys"}
+VAULT = "gym:ToyVault-v0"
+
+
+def made(name, **options):
+    environment = registry.make(name, **options)
+    return environment, empty_observation(environment.spec)
+
+
+def text(out):
+    return bytes(out["caption"]).rstrip(b"\0").decode()
+
+
+def test_nested_spaces_are_fields_by_name():
+    spec = registry.spec(VAULT, **TOYS, text="info:said", text_bytes=32)
+    assert spec.observation == {
+        "me.cell": ArraySpec((5,), "uint8"),
+        "me.speed": ArraySpec((2,), "float32"),
+        "switches": ArraySpec((2,), "uint8"),
+        "clock": ArraySpec((5,), "uint8"),
+        "sound": ArraySpec((32,), "uint8"),
+        "caption": ArraySpec((32,), "uint8"),
+        "caption_count": ArraySpec((), "int32"),
+    }
+    assert (spec.num_actions, spec.text_field, spec.count_field) == (3, "caption", "caption_count")
+    environment, out = made(VAULT, **TOYS, text="info:said", text_bytes=32)
+    environment.reset(7, out)
+    cell = int(out["me.cell"].argmax())
+    said = []
+    for _ in range(cell):
+        environment.step(0, out)
+        said.append(text(out))
+    assert said == [""] * (cell - 1) + ["You find a key."]
+    assert out["me.cell"].tolist() == [1, 0, 0, 0, 0]
+    assert out["me.speed"].tolist() == [0.5, -0.5]
+    assert out["switches"].tolist() == [1, 0]
+    steps = [cell % 2 == 0, cell % 2 == 1, cell % 3 == 0, cell % 3 == 1, cell % 3 == 2]
+    assert out["clock"].tolist() == steps
+    assert bytes(out["sound"]).rstrip(b"\0") == b"clink"
+    environment.step(0, out)
+    environment.step(2, out)
+    assert (text(out), out["caption_count"]) == ("You stand still.", 2)
+
+
+def test_boxes_keep_what_they_hold():
+    space = gymnasium.spaces.Dict(
+        {
+            "ram": gymnasium.spaces.Box(0, 255, (3,), np.uint8),
+            "large": gymnasium.spaces.Box(-(2**40), 2**40, (1,), np.int64),
+            "whole": gymnasium.spaces.Box(-9, 9, (), np.int64),
+            "on": gymnasium.spaces.Box(0, 1, (2,), np.bool_),
+            "both": gymnasium.spaces.Tuple(
+                [gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(3, start=-1)]
+            ),
+        }
+    )
+    value = {
+        "ram": np.array([0, 255, 51], np.uint8),
+        "large": [-(2**33)],
+        "whole": -9,
+        "on": [True, False],
+        "both": (1, -1),
+    }
+    seen = {}
+    for leaf in leaves(space, 8):
+        out = np.zeros(leaf.field.shape, leaf.field.dtype)
+        leaf.write(value, out)
+        seen[leaf.name] = (leaf.field.dtype, out.tolist())
+    assert seen == {
+        "ram": ("float32", [0.0, 1.0, pytest.approx(0.2)]),
+        "large": ("float32", [-float(2**33)]),
+        "whole": ("int32", -9),
+        "on": ("uint8", [1, 0]),
+        "both.0": ("uint8", [0, 1]),
+        "both.1": ("uint8", [1, 0, 0]),
+    }
+    for space in (gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2)), gymnasium.spaces.Discrete(10**6)):
+        with pytest.raises(UnsupportedSpaceError):
+            list(leaves(space, 8))
+
+
+def test_truncation_is_no_termination():
+    environment, out = made(VAULT, **TOYS)
+    environment.reset(1, out)
+    ends = [environment.step(2, out)[1] for _ in range(29)]
+    assert set(ends) == {RUNNING}
+    assert environment.step(2, out) == (0.0, TRUNCATED), "the limit that it was registered with"
+    environment, out = made(VAULT, **TOYS, max_episode_steps=6)
+    environment.reset(1, out)
+    assert [environment.step(2, out)[1] for _ in range(6)] == [RUNNING] * 5 + [TRUNCATED]
+    environment, out = made(VAULT, **TOYS)
+    environment.reset(1, out)
+    ended = [environment.step(action, out) for action in [0] * 3 + [1] * 4][-1]
+    assert ended == (1.0, TERMINATED)
+    assert environment.episode_info() == {
+        "return": 1.0, "length": 7.0, "success": 1.0, "info_length": 99.0, "steps_with_key": 1.0,
+    }  # fmt: skip
+
+
+def test_the_seed_of_an_episode_is_that_of_its_reset():
+    environment, out = made("gym:CartPole-v1")
+    own = gymnasium.make("CartPole-v1")
+    for seed in (3, 2**62):
+        environment.reset(seed, out)
+        assert out["observation"].tolist() == own.reset(seed=seed)[0].tolist()
+
+
+def test_texts_of_functions_and_classes_and_what_is_cut():
+    environment, out = made("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:praise", text_bytes=32)
+    environment.reset(0, out)
+    assert text(out) == ""
+    for _ in range(2):
+        environment.step(1, out)
+    assert text(out) == "action 1 " + "é" * 11, "no half character"
+    assert environment.episode_info()["captions_cut"] == 2
+    one, out = made("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:Counting")
+    other, out_of_other = made("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:Counting")
+    for environment, row in ((one, out), (other, out_of_other)):
+        environment.reset(0, row)
+    one.step(0, out)
+    assert (text(out), text(out_of_other)) == ("step 1", "step 0"), "each has its own"
+
+
+def test_a_text_of_the_observation_is_not_shown_twice():
+    spec = registry.spec(VAULT, **TOYS, text="obs:sound")
+    assert "sound" not in spec.observation
+    environment, out = made("gym:MiniGrid-DoorKey-5x5-v0", modules="minigrid", text="obs:mission")
+    environment.reset(0, out)
+    assert text(out) == "use the key to open the door and then get to the goal"
+    assert environment.spec.image_fields == ("image",)
+    assert environment.spec.action_names[2] == "forward"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("gym:Pendulum-v1", {}, "config.environment.name=gym:Pendulum-v1: must be an environment with discrete actions"),
+        ("gym:Nope-v1", {}, "gymnasium cannot make it .*; --config.environment.modules=MODULE"),
+        ("gym:CartPole-v1", {"modules": "no_such_module"}, "config.environment.modules=no_such_module: no_such_module cannot"),
+        ("gym:CartPole-v1", {"text": "info:said"}, "config.environment.text=info:said: must be a key of info; none of"),
+        (VAULT, {**TOYS, "text": "obs:smell"}, "config.environment.text=obs:smell: must be one of its fields, which are clock, me.cell,"),
+        (VAULT, {**TOYS, "text": "what is said"}, "config.environment.text=what is said: must be module:function"),
+        (VAULT, {**TOYS, "text": "tests.gym_toys:nothing"}, "config.environment.text=tests.gym_toys:nothing: no such"),
+        (VAULT, {**TOYS, "text": "tests.gym_toys:no_text"}, "no_text cannot be played: TypeError: a int, not a text"),
+        (VAULT, {**TOYS, "text": "obs:sound", "text_bytes": 300}, "config.environment.text_bytes=300: must be from 1 to 256"),
+        ("gym:CartPole-v1", {"fields": ("glyphs",)}, "it cannot show glyphs"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_taken_is_one_line(name, options, words):
+    with pytest.raises(UserError, match=words) as told:
+        registry.check(name, options)
+    assert "\n" not in str(told.value)
+
+
+def test_options_of_gymnasium_are_refused_elsewhere():
+    with pytest.raises(
+        UserError, match=r"config\.environment\.text=info:x: must be left empty: Recall-v0 is none of"
+    ):
+        registry.options_of({"name": "Recall-v0", "max_episode_steps": 3, "text": "info:x"})

@@ -1,0 +1,141 @@
+"""Environments of gymnasium's kind that a user might have, registered by importing this module, and what they say."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Vault(gymnasium.Env):
+    """A row of cells with a key on the left and a door on the right; nested spaces, and info that says what happened.
+
+    Actions 1 left, 2 right, 3 stay. The door opens with the key, which ends the episode and pays 1.
+    """
+
+    metadata = {"render_modes": ["rgb_array"]}
+    CELLS = 5
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self.action_space = spaces.Discrete(3, start=1)
+        self.observation_space = spaces.Dict(
+            {
+                "me": spaces.Dict(
+                    {"cell": spaces.Discrete(self.CELLS), "speed": spaces.Box(-1.0, 1.0, (2,), np.float64)}
+                ),
+                "switches": spaces.MultiBinary(2),
+                "clock": spaces.MultiDiscrete([2, 3]),
+                "sound": spaces.Text(20),
+            }
+        )
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._cell, self._key, self._steps = int(self.np_random.integers(1, self.CELLS - 1)), False, 0
+        return self._observation(), {"said": ""}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert action in (1, 2, 3)
+        before = self._cell
+        self._cell = int(np.clip(before + {1: -1, 2: 1, 3: 0}[int(action)], 0, self.CELLS - 1))
+        self._steps += 1
+        said = "You stand still." if self._cell == before else ""
+        if self._cell == 0 and not self._key:
+            self._key, said = True, "You find a key."
+        opened = self._cell == self.CELLS - 1 and self._key
+        if self._cell == self.CELLS - 1 and before != self._cell:
+            said = "The door opens!" if opened else "The door is locked."
+        info = {"said": said, "is_success": opened, "length": 99, "steps_with_key": np.int64(self._key)}
+        return self._observation(), float(opened), opened, False, info
+
+    def render(self) -> np.ndarray:
+        picture = np.zeros((20, 20 * self.CELLS, 3), np.uint8)
+        picture[:, 20 * self._cell : 20 * (self._cell + 1)] = (255, 200, 0) if self._key else (200, 200, 200)
+        return picture
+
+    def _observation(self) -> dict[str, Any]:
+        return {
+            "me": {"cell": self._cell, "speed": np.array([0.5, -0.5])},
+            "switches": np.array([self._key, 0], np.int8),
+            "clock": np.array([self._steps % 2, self._steps % 3]),
+            "sound": "clink" if self._key else "",
+        }
+
+
+class Picture(gymnasium.Env):
+    """Shows in which half of a picture a light is; the action that says so pays 1."""
+
+    observation_space = spaces.Box(0, 255, (20, 24, 3), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._draw(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        right = float(action == self._side)
+        return self._draw(), right, False, False, {}
+
+    def _draw(self) -> np.ndarray:
+        self._side = int(self.np_random.integers(2))
+        picture = np.zeros((20, 24, 3), np.uint8)
+        row, column = self.np_random.integers(0, (17, 9))
+        picture[row : row + 3, column + 12 * self._side :][:, :3] = 255
+        return picture
+
+
+class Mortal(Picture):
+    """Its process dies at the tenth step of an episode whose seed is even, or, where `MORTAL_RAISES` is set, it raises."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self._steps = 0 if (seed or 0) % 2 == 0 else 100
+        return super().reset(seed=seed)
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        if self._steps == 10:
+            if os.environ.get("MORTAL_RAISES"):
+                raise OSError("the engine is gone")
+            os._exit(3)
+        return super().step(action)
+
+
+class Chatter(gymnasium.Env):
+    """An observation without a field for the text, and a text that is longer than there is room for."""
+
+    observation_space = spaces.Discrete(2)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return 0, {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return 1, 0.0, False, False, {}
+
+
+for _kind in (Vault, Picture, Mortal, Chatter):
+    gymnasium.register(f"Toy{_kind.__name__}-v0", entry_point=_kind, max_episode_steps=30)
+
+
+def praise(observation: Any, info: dict[str, Any], environment: gymnasium.Env, action: int | None) -> str:
+    """The text of a step: what was done, in words of many bytes."""
+    return (
+        "" if action is None else f"action {action} " + "é" * 20 * (environment.unwrapped is not environment)
+    )
+
+
+class Counting:
+    """A text that remembers: how many steps there were."""
+
+    def __call__(self, observation: Any, info: dict[str, Any], environment: Any, action: int | None) -> str:
+        self._steps = 0 if action is None else self._steps + 1
+        return f"step {self._steps}"
+
+
+def no_text(*_: Any) -> int:
+    """Gives no text."""
+    return 3
