@@ -122,7 +122,7 @@ for _kind in (Vault, Picture, Mortal, Chatter):
 
 
 def praise(observation: Any, info: dict[str, Any], environment: gymnasium.Env, action: int | None) -> str:
-    """The text of a step: what was done, in words of many bytes."""
+    """The text of a step: what was done, in letters that ASCII has not."""
     return (
         "" if action is None else f"action {action} " + "é" * 20 * (environment.unwrapped is not environment)
     )

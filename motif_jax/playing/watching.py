@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -15,6 +16,8 @@ from motif_jax.envs.spec import RUNNING, Environment, EnvironmentSpec, Frame
 from motif_jax.playing.episode_worker import Uniforms
 from motif_jax.playing.policies import Policy, choose_actions, log_softmax, masked
 from motif_jax.playing.ratings import TextReward
+
+_MOST_PIXELS = 320
 
 
 class Chooser(Protocol):
@@ -170,6 +173,7 @@ class Film:
       cursor: int16 [n, 2], row and column of the player, -1 where unknown.
       cells: uint8 [n, columns, rows, 4] and pose: uint8 [n, 3] of a grid world, see `Frame`; None elsewhere.
       notes: name -> a text of each row.
+      pictures: of each row a PNG in place of the screen; None where there are none.
       actions: int32 [n - 1]; task_rewards: float32 [n], of the action that led there.
       texts: distinct texts, or rather distinct pairs of a text and its reward, which may depend on more than the text;
         text_index: int32 [n]; text_count: int32 [n], of the text alone.
@@ -207,6 +211,7 @@ class Film:
     cells: np.ndarray | None = None
     pose: np.ndarray | None = None
     notes: dict[str, list[str]] = field(default_factory=dict)
+    pictures: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.text_index)
@@ -221,6 +226,7 @@ class FilmMaker:
         self._head = (task, dict(options), seed, title, spec.action_names, spec.action_keys)
         self._sights: list[Sight] = []
         self._frames: list[Frame] = []
+        self._pictures: list[bytes] = []
         self._rows: dict[tuple[bytes, TextReward | None], int] = {}
         self._index: list[int] = []
 
@@ -228,7 +234,9 @@ class FilmMaker:
         """Keeps one sight."""
         text = b"" if sight.text is None else sight.text.tobytes()
         self._index.append(self._rows.setdefault((text, sight.reward), len(self._rows)))
-        if sight.frame is not None:
+        if sight.frame is not None and sight.frame.picture is not None:
+            self._pictures.append(_png(sight.frame.picture))
+        elif sight.frame is not None:
             chars, colors = np.array(sight.frame.chars), np.array(sight.frame.colors)
             cells = None if sight.frame.cells is None else np.array(sight.frame.cells)
             self._frames.append(sight.frame._replace(chars=chars, colors=colors, cells=cells))
@@ -264,8 +272,20 @@ class FilmMaker:
             },
             dict(info),
             sights[-1].end,
+            pictures=self._pictures or None,
             **_grid(frames),
         )
+
+
+def _png(picture: np.ndarray) -> bytes:
+    """A picture uint8 [height, width, 3] as PNG, made smaller where it has more than `_MOST_PIXELS` on a side."""
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    image.thumbnail((_MOST_PIXELS, _MOST_PIXELS))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def _grid(frames: Sequence[Frame]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ COLOURS = (
     (200, 204, 210), (138, 145, 156), (255, 123, 114), (126, 231, 135), (242, 204, 96), (165, 214, 255),
     (226, 168, 255), (139, 233, 253), (255, 255, 255),
 )  # fmt: skip
-_BAR_HEIGHT, _TEXT_ROWS = 46, 2
+_BAR_HEIGHT, _TEXT_ROWS, _LEAST_WIDTH = 46, 2, 400
 _BAR, _GOOD, _INK, _NOW = (194, 87, 12), (126, 231, 135), (200, 204, 210), (255, 255, 255)
 
 
@@ -57,6 +57,23 @@ def _tile(character: int, color: int, size: int) -> np.ndarray:
     return np.asarray(image)
 
 
+def _screen(film: Film, step: int, size: int) -> np.ndarray:
+    cells = [
+        np.concatenate([_tile(int(c), int(k), size) for c, k in zip(chars, colors, strict=True)], axis=1)
+        for chars, colors in zip(film.chars[step], film.colors[step] & 31, strict=True)
+    ]
+    return np.concatenate(cells, axis=0)
+
+
+def _picture(png: bytes) -> np.ndarray:
+    """A picture in colours, whole times as large, so that there is room for what is written below it."""
+    from PIL import Image
+
+    picture = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+    times = -(-_LEAST_WIDTH // picture.shape[1])
+    return picture.repeat(times, axis=0).repeat(times, axis=1)
+
+
 def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
     """Draws one step: the screen, a line of numbers, and the intrinsic reward up to here as bars.
 
@@ -65,11 +82,7 @@ def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
     """
     from PIL import Image, ImageDraw
 
-    cells = [
-        np.concatenate([_tile(int(c), int(k), size) for c, k in zip(chars, colors, strict=True)], axis=1)
-        for chars, colors in zip(film.chars[step], film.colors[step] & 31, strict=True)
-    ]
-    screen = np.concatenate(cells, axis=0)
+    screen = _picture(film.pictures[step]) if film.pictures is not None else _screen(film, step, size)
     height, width = screen.shape[:2]
     line = size + 6
     image = Image.new("RGB", (width, height + _TEXT_ROWS * line + _BAR_HEIGHT), BACK)
@@ -116,7 +129,7 @@ def chosen_steps(film: Film, start: int, stop: int | None, every: int) -> list[i
 
 
 def _frames(film: Film, steps: list[int], size: int) -> Iterator[np.ndarray]:
-    if not film.chars.size:
+    if not film.chars.size and film.pictures is None:
         raise UserError(f"{film.task} has no screen, so there is nothing to make a movie of")
     for step in steps:
         yield frame(film, step, size)
@@ -138,6 +151,10 @@ def gif(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int
     mixed |= {tuple((a + b) // 2 for a, b in zip(c, BACK, strict=True)) for c in colours}
     mixed |= {tuple((a + 3 * b) // 4 for a, b in zip(c, BACK, strict=True)) for c in colours}
     entries = sorted(colours | mixed)[:256]
+    if film.pictures is not None:
+        some = [_picture(film.pictures[step]) for step in steps[:: max(1, len(steps) // 16)]]
+        few = Image.fromarray(np.concatenate(some)).quantize(256 - len(entries)).getpalette() or []
+        entries += [tuple(few[at : at + 3]) for at in range(0, len(few) - 2, 3)][: 256 - len(entries)]
     palette = Image.new("P", (1, 1))
     palette.putpalette([v for entry in entries for v in entry] + [0] * (768 - 3 * len(entries)))
     images = (

@@ -82,6 +82,8 @@ def player_data(film: Film) -> dict[str, Any]:
         data["chars"] = data["colors"] = ""
         # Sentences of any language, a line each.
         data["texts"] = [text.rstrip(b"\0").decode("latin-1") for text in film.texts]
+    if film.pictures is not None:
+        data["pictures"] = _distinct([base64.b64encode(picture).decode() for picture in film.pictures])
     data["notes"] = {name: _distinct(texts) for name, texts in film.notes.items()}
     if film.probabilities is not None:
         data["probabilities"] = _pack(np.round(film.probabilities * 255).astype(np.uint8))
@@ -126,6 +128,8 @@ def render(film: Film) -> str:
     screen = (
         '<div class="screenbox gridbox"><svg id="grid" role="img" aria-label="the grid"></svg></div>'
         if film.cells is not None
+        else '<div class="screenbox gridbox"><img id="picture" alt="what the environment shows"></div>'
+        if film.pictures is not None
         else '<div class="screenbox"><pre id="screen" role="img" aria-label="the game\'s screen"></pre></div>'
         if film.chars.size
         else '<div class="empty">this environment has no screen</div>'

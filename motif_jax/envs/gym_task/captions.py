@@ -46,7 +46,7 @@ def _found(values: Any, keys: list[str]) -> Any:
 
 
 def text_bytes_of(text: Any) -> bytes:
-    """A text in UTF-8, without zeros; a text in bytes, or in an array of them, up to its first zero; none for None.
+    """A text in latin-1, without zeros, '?' for other letters; one in bytes, or an array, up to its first zero; none for None.
 
     Raises:
         TypeError: it is no text.
@@ -54,14 +54,9 @@ def text_bytes_of(text: Any) -> bytes:
     if text is None:
         return b""
     if isinstance(text, str):
-        return text.replace("\0", " ").encode("utf-8", "replace")
+        return text.replace("\0", " ").encode("latin-1", "replace")
     if isinstance(text, np.ndarray) and text.dtype == np.uint8:
         text = text.tobytes()
     if isinstance(text, bytes):
         return text.split(b"\0", 1)[0]
     raise TypeError(f"a {type(text).__name__}, not a text")
-
-
-def cut(data: bytes, size: int) -> bytes:
-    """`data` up to `size` bytes, without half a character at the end."""
-    return data if len(data) <= size else data[:size].decode("utf-8", "ignore").encode()

@@ -144,7 +144,7 @@ class GymTask:
         text = self._caption(observation, info, self._env, action)
         self.spoke |= text is not None
         whole = captions.text_bytes_of(text)
-        data = captions.cut(whole, self._text_bytes)
+        data = whole[: self._text_bytes]
         self._cut += len(data) < len(whole)
         self._seen[data] = self._seen.get(data, 0) + 1
         out[TEXT][...] = padded(data, self._text_bytes)
