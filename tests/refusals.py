@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
 from motif_jax import launch
 from motif_jax.support import entry_points
@@ -17,19 +17,25 @@ from motif_jax.support.errors import UserError
 CONFIGS = Path(__file__).parents[1] / "configs"
 
 
-def refusal(config: str, workdir: Path, *given: str) -> str:
-    """The line that `--config=configs/CONFIG --workdir=WORKDIR GIVEN...` ends with."""
+def config_of(config: str, *given: str) -> ConfigDict:
+    """The config that `--config=configs/CONFIG GIVEN...` means."""
     valued, cleared = launch.split_none(["launch", f"--config={CONFIGS / config}", *given])
     values = flags.FlagValues()
     holder = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=valued, lock_config=True)
     values(valued)
     launch.set_none(holder.value, cleared)
     entry_points.trust(entry_points.named(holder.value.to_dict()))
-    stage = importlib.import_module(f"motif_jax.stages.{holder.value.stage}")
+    return holder.value
+
+
+def refusal(config: str, workdir: Path, *given: str) -> str:
+    """The line that `--config=configs/CONFIG --workdir=WORKDIR GIVEN...` ends with."""
+    meant = config_of(config, *given)
+    stage = importlib.import_module(f"motif_jax.stages.{meant.stage}")
 
     def check() -> None:
-        check_values(holder.value)
-        stage.check(holder.value, workdir)
+        check_values(meant)
+        stage.check(meant, workdir)
 
     with pytest.raises(UserError) as caught:
         check()

@@ -73,6 +73,11 @@ def run_stage(stage: str, workdir: Path, variant: str = "smoke", **values: objec
     """Runs a stage in this process with `values` by dotted key; returns its folder."""
     config = load_config(stage, variant)
     config.update_from_flattened_dict(values)
+    return run_config(config, workdir)
+
+
+def run_config(config: ConfigDict, workdir: Path) -> Path:
+    """Runs the stage of `config` in this process; returns its folder."""
     module = importlib.import_module(f"motif_jax.stages.{config.stage}")
     module.check(config, workdir)
     assert not module.run(config, workdir)

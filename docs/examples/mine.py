@@ -1,0 +1,37 @@
+"""A mine: pull the lever at its left end, then leave by the gate at its right end. `tell` puts what happens into words."""
+
+import gymnasium
+from gymnasium.spaces import Dict, Discrete
+
+CELLS, LEFT, RIGHT, PULL = 15, 0, 1, 2
+
+
+class Mine(gymnasium.Env):
+    action_space = Discrete(3)
+    observation_space = Dict({"cell": Discrete(CELLS), "lever": Discrete(2)})
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell, self.lever = int(self.np_random.integers(5, 10)), 0
+        return {"cell": self.cell, "lever": self.lever}, {}
+
+    def step(self, action):
+        self.before = self.cell, self.lever
+        self.cell += (action == RIGHT and self.cell < CELLS - 1) - (action == LEFT and self.cell > 0)
+        self.lever |= action == PULL and self.cell == 0
+        out = bool(self.lever and self.cell == CELLS - 1)
+        return {"cell": self.cell, "lever": int(self.lever)}, float(out), out, False, {"is_success": out}
+
+
+def tell(observation, info, environment, action):
+    mine = environment.unwrapped
+    if action is None:
+        return "You are in a mine."
+    if mine.cell == CELLS - 1 and mine.before[0] != mine.cell:
+        return "The gate opens, and you walk out!" if mine.lever else "The gate is shut."
+    if mine.lever and not mine.before[1]:
+        return "You pull the lever. Something clanks far away."
+    return "You bump into rock." if action != PULL and mine.before[0] == mine.cell else ""
+
+
+gymnasium.register("Mine-v0", entry_point=Mine, max_episode_steps=100)
