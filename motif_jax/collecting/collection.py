@@ -247,10 +247,14 @@ class Collection:
         """Writes the dataset; False when stopped before it was whole."""
         counts = [self._counts[episode] for episode in range(episodes)]
         lines: list[str] = []
+        cut = 0.0
 
         def load(episode: int) -> dict[str, np.ndarray]:
+            nonlocal cut
             arrays = self._load(episode)
-            lines.append(self._episode_line(episode, arrays))
+            row = self._episode_row(episode, arrays)
+            lines.append(json.dumps(row) + "\n")
+            cut += row.get("captions_cut", 0.0)
             return arrays
 
         with (
@@ -261,18 +265,20 @@ class Collection:
                 progress.update(episode + 1)
                 if self._stop.requested:
                     return False
+            if cut:
+                progress.log(f"{cut:,.0f} texts were longer than config.environment.text_bytes and were cut")
             atomic_write_text(self._folder / layout.EPISODES, "".join(lines))
             writer.commit({**meta, **self._summary(counts)})
         return True
 
-    def _episode_line(self, episode: int, arrays: Mapping[str, np.ndarray]) -> str:
+    def _episode_row(self, episode: int, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
         names, values = arrays["summary_names"].tolist(), arrays["summary_values"].tolist()
         head = {
             "episode": episode,
             "seed": self._players.seed(episode),
             "player": self._players.name(episode),
         }
-        return json.dumps({**head, **dict(zip(names, values, strict=True))}) + "\n"
+        return {**head, **dict(zip(names, values, strict=True))}
 
     def _summary(self, counts: Sequence[int]) -> dict[str, Any]:
         return {
