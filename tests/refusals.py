@@ -19,7 +19,9 @@ CONFIGS = Path(__file__).parents[1] / "configs"
 
 def config_of(config: str, *given: str) -> ConfigDict:
     """The config that `--config=configs/CONFIG GIVEN...` means."""
-    valued, cleared = launch.split_none(["launch", f"--config={CONFIGS / config}", *given])
+    rest, trusted = launch.split_trusted(["launch", f"--config={CONFIGS / config}", *given])
+    entry_points.trust(trusted)
+    valued, cleared = launch.split_none(rest)
     values = flags.FlagValues()
     holder = config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=valued, lock_config=True)
     values(valued)

@@ -40,7 +40,7 @@ def named(values: Any, key: str = "") -> set[str]:
         elif isinstance(value, list | tuple):
             waiting.extend((key, each) for each in value)
         elif isinstance(value, str):
-            found.update(_FORM.findall(value))
+            found.update(_FORM.findall(value.removeprefix("gym:")))  # in 'gym:module:ID' the module is named
             if key == "modules":
                 found.update(_MODULE.findall(value))
     return found

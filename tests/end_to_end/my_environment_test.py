@@ -51,6 +51,7 @@ def test_the_tutorial_runs_by_its_commands(tmp_path, monkeypatch):
         named, workdir, *given = (
             flag.partition("=")[2] if number < 2 else flag for number, flag in enumerate(flags)
         )
+        monkeypatch.setenv("MOTIF_JAX_TRUST", "")  # each command by itself
         config = config_of(named.removeprefix("configs/"), *given)
         config.update_from_flattened_dict(SMALL[config.stage])
         run_config(config, Path(workdir))

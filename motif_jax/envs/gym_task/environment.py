@@ -8,7 +8,6 @@ What holds of it is in docs/environments.md.
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -27,6 +26,7 @@ from motif_jax.envs.spec import (
     EnvironmentSpec,
     empty_observation,
 )
+from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
 PREFIX = "gym:"
@@ -160,21 +160,20 @@ def _measure(name: str) -> str:
 def _import(modules: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in modules.split(",") if name.strip())
     for name in names:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise UserError(
-                f"config.environment.modules={modules}: {name} cannot be imported ({error})"
-            ) from None
+        entry_points.load_module("environment.modules", name)
     return names
 
 
 def _make(name: str, modules: str, frames: bool = False) -> gymnasium.Env:
     """Makes the environment; UserError where gymnasium cannot."""
     _import(modules)
+    registered = name.removeprefix(PREFIX)
+    module, colon, _ = registered.rpartition(":")
+    if colon:  # gymnasium would import it
+        entry_points.load_module(_KEY, module)
     try:
         drawing: dict[str, Any] = {"render_mode": "rgb_array"} if frames else {}
-        return gymnasium.make(name.removeprefix(PREFIX), disable_env_checker=True, **drawing)
+        return gymnasium.make(registered, disable_env_checker=True, **drawing)
     except Exception as error:
         said = " ".join(str(error).split()) or type(error).__name__
         unknown = isinstance(error, gymnasium.error.UnregisteredEnv) and not modules

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
+from motif_jax.envs.gym_task.environment import _describe as registry_of_specs
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, empty_observation
+from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
 TOYS = {"modules": "tests.gym_toys"}
@@ -149,7 +151,7 @@ def test_a_text_of_the_observation_is_not_shown_twice():
     [
         ("gym:Pendulum-v1", {}, "config.environment.name=gym:Pendulum-v1: must be an environment with discrete actions"),
         ("gym:Nope-v1", {}, "gymnasium cannot make it .*; --config.environment.modules=MODULE"),
-        ("gym:CartPole-v1", {"modules": "no_such_module"}, "config.environment.modules=no_such_module: no_such_module cannot"),
+        ("gym:CartPole-v1", {"modules": "no_such_module"}, "config.environment.modules=no_such_module: .* --config.trust=no_such_module"),
         ("gym:CartPole-v1", {"text": "info:said"}, "config.environment.text=info:said: must be a key of info; none of"),
         (VAULT, {**TOYS, "text": "obs:smell"}, "config.environment.text=obs:smell: must be one of its fields, which are clock, me.cell,"),
         (VAULT, {**TOYS, "text": "what is said"}, "config.environment.text=what is said: must be module:function"),
@@ -163,6 +165,20 @@ def test_what_cannot_be_taken_is_one_line(name, options, words):
     with pytest.raises(UserError, match=words) as told:
         registry.check(name, options)
     assert "\n" not in str(told.value)
+
+
+def test_modules_that_data_names_are_not_imported(monkeypatch):
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "")
+    for name, options, asked in (
+        (VAULT, TOYS, "tests.gym_toys"),
+        ("gym:tests.gym_toys:ToyVault-v0", {}, "tests.gym_toys"),
+        ("gym:CartPole-v1", {"text": "tests.gym_toys:praise"}, "tests.gym_toys:praise"),
+    ):
+        registry_of_specs.cache_clear()
+        with pytest.raises(UserError, match=f"--config.trust={asked}"):
+            registry.spec(name, **options)
+    entry_points.trust(entry_points.named({"name": "gym:tests.gym_toys:ToyVault-v0"}))
+    assert registry.spec("gym:tests.gym_toys:ToyVault-v0").num_actions == 3
 
 
 def test_options_of_gymnasium_are_refused_elsewhere():
