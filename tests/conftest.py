@@ -20,7 +20,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 
 # Parts of the tests' own, which they make without the command that would name them.
-os.environ["MOTIF_JAX_TRUST"] = "tests.toys,tests.toy_text,tests.online.outside_parts,tests.actors.lives_test,tests.gym_toys,minigrid"
+os.environ["MOTIF_JAX_TRUST"] = (
+    "tests.toys,tests.toy_text,tests.online.outside_parts,tests.actors.lives_test,tests.gym_toys,minigrid"
+)
 
 # What one test, or a process that it starts, has compiled, all others find; it is theirs alone, and nothing stays. The processes
 # of xdist are started later, and find the folder in their environment; conftest.py files of folders may import jax.

@@ -29,7 +29,7 @@ _ENTRY_POINTS: dict[str, str] = {
 }
 _GYM = "gym:"
 _GYM_TASK = "motif_jax.envs.gym_task.environment"
-_GYM_KEYS = ("text", "text_bytes", "modules")  # of config.environment
+_GYM_KEYS = {"text": "", "text_bytes": 256, "modules": ""}  # of config.environment, for environments of gymnasium alone
 _KEY = "environment.name"
 
 
@@ -45,9 +45,9 @@ def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
       UserError: options of gymnasium's environments are given to another.
     """
     gym = is_gym(environment["name"])
-    for key in () if gym else ("text", "modules"):
-        if value := environment.get(key):
-            allowed = f"left empty: {environment['name']} is none of gymnasium's (gym:ID)"
+    for key, default in _GYM_KEYS.items():
+        if not gym and (value := environment.get(key)) not in (None, default):
+            allowed = f"left at {default!r}: {environment['name']} is none of gymnasium's (gym:ID)"
             raise UserError(f"config.environment.{key}={value}: must be {allowed}")
     keys = ("max_episode_steps", *(_GYM_KEYS if gym else ()))
     return {key: environment[key] for key in keys if environment.get(key) is not None}
