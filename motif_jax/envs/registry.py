@@ -29,7 +29,11 @@ _ENTRY_POINTS: dict[str, str] = {
 }
 _GYM = "gym:"
 _GYM_TASK = "motif_jax.envs.gym_task.environment"
-_GYM_KEYS = {"text": "", "text_bytes": 256, "modules": ""}  # of config.environment, for environments of gymnasium alone
+_GYM_KEYS = {
+    "text": "",
+    "text_bytes": 256,
+    "modules": "",
+}  # of config.environment, for environments of gymnasium alone
 _KEY = "environment.name"
 
 

@@ -53,6 +53,21 @@ def screen_text(chars: np.ndarray, colors: np.ndarray, cursor: tuple[int, int] |
     return text
 
 
+def picture_text(picture: np.ndarray) -> Text:
+    """Returns a picture uint8 [height, width, 3] as half blocks, at most 64 columns and 18 lines."""
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    image.thumbnail((64, 36))
+    pixels = np.asarray(image.crop((0, 0, image.width, image.height + image.height % 2)))
+    text = Text(no_wrap=True, end="")
+    for upper, lower in zip(pixels[::2].tolist(), pixels[1::2].tolist(), strict=True):
+        for (r, g, b), below in zip(upper, lower, strict=True):
+            text.append("▀", Style(color=f"rgb({r},{g},{b})", bgcolor="rgb({},{},{})".format(*below)))
+        text.append("\n")
+    return text
+
+
 def bar(value: float, width: int = 32, limit: float = BAR_RANGE) -> Text:
     """Returns a bar from the middle: green to the right above 0, red to the left below."""
     half = width // 2
@@ -133,9 +148,13 @@ def view(
     """
     frame = sight.frame
     rows = 0 if frame is None else len(frame.chars)
+    picture = None if frame is None or frame.picture is None else picture_text(frame.picture)
+    rows += 0 if picture is None else picture.plain.count("\n")
     compact = height < rows + _FULL_HEIGHT
     parts: list = [] if compact else [Text(printable(title), style="bold", no_wrap=True)]
-    if frame is not None:
+    if picture is not None:
+        parts.append(picture)
+    elif frame is not None:
         shown = [row for row in range(rows) if not (compact and row in frame.spare_rows)]
         cursor = frame.cursor
         if cursor is not None:

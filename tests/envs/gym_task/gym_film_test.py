@@ -10,7 +10,16 @@ import re
 import numpy as np
 from PIL import Image
 
+from motif_jax.reports.terminal import picture_text
 from tests.reward_fixtures import run_stage
+
+
+def test_a_terminal_shows_a_picture_in_half_blocks():
+    picture = np.zeros((5, 3, 3), np.uint8)
+    picture[4, 2] = 255
+    shown = picture_text(picture)
+    assert shown.plain == "▀▀▀\n" * 3
+    assert shown.spans[-1].style.color.triplet.hex == "#ffffff"
 
 
 def test_a_film_shows_the_pictures_that_an_environment_draws(tmp_path):
