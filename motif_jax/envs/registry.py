@@ -15,6 +15,7 @@ from motif_jax.envs.minihack.levels import LEVELS as MINIHACK
 from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.sequential import SingleEnvironments
 from motif_jax.envs.spec import Environment, EnvironmentGroup, EnvironmentSpec, Renderer
+from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
@@ -50,9 +51,9 @@ def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
     """
     gym = is_gym(environment["name"])
     for key, default in _GYM_KEYS.items():
-        if not gym and (value := environment.get(key)) not in (None, default):
-            allowed = f"left at {default!r}: {environment['name']} is none of gymnasium's (gym:ID)"
-            raise UserError(f"config.environment.{key}={value}: must be {allowed}")
+        value = environment.get(key)
+        allowed = f"left at {default!r}: {environment['name']} is none of gymnasium's (gym:ID)"
+        checks.require(gym or value in (None, default), f"environment.{key}", value, allowed)
     keys = ("max_episode_steps", *(_GYM_KEYS if gym else ()))
     return {key: environment[key] for key in keys if environment.get(key) is not None}
 
@@ -90,12 +91,11 @@ def _load(name: str) -> Any:
 
 def require_text(name: str, text_field: str | None) -> str:
     """`text_field` of the spec of the environment `name`; UserError where it shows no text."""
-    if text_field is None:
-        if is_gym(name):
-            raise UserError(
-                f"config.environment.text='': must be module:function, info:KEY or obs:KEY, for {name} shows no text without it"
-            )
-        raise UserError(f"config.{_KEY}={name}: must be an environment that shows a text")
+    if is_gym(name):
+        allowed = f"module:function, info:KEY or obs:KEY, for {name} shows no text without it"
+        checks.require(text_field is not None, "environment.text", "", allowed)
+    checks.require(text_field is not None, _KEY, name, "an environment that shows a text")
+    assert text_field is not None
     return text_field
 
 
