@@ -202,8 +202,6 @@ def test_the_stage_table_has_every_stage() -> None:
     table = text[text.index("| stage | does | command |") :].split("\n\n")[0]
     named = [line.split("`")[1] for line in table.splitlines()[2:]]
     assert sorted(named) == launch.stage_names()
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    assert not [name for name in named if f"`{name}`" not in readme]
     files = (REPOSITORY / "docs" / "files.md").read_text(encoding="utf-8")
     assert not [name for name in named if f"`{name}`" not in files]
     rows = re.findall(r"^\|([^|]*)\|", files[files.index("| stage | files |") :], flags=re.MULTILINE)
@@ -228,7 +226,7 @@ def test_architecture_names_files_that_exist_and_every_room() -> None:
 
 
 def test_the_readme_fits_on_a_page() -> None:
-    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()) < 150
+    assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) <= 900
 
 
 def test_shell_scripts_parse() -> None:

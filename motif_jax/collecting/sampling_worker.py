@@ -27,7 +27,7 @@ STATUS_INFO = {
     "experience_level": status.LEVEL,
     "turns": status.TIME,
 }
-# The hero of every game, nle's default: a male human neutral monk; what info/character.npy says.
+# The hero of NetHack's tasks, nle's default: a male human neutral monk; what info/character.npy says.
 CHARACTER = "mon-hum-neu-mal"
 _FIRST_CAPACITY = 5001
 
@@ -140,7 +140,8 @@ def chunk_arrays(
         last = history["blstats"][starts + length - 1]
         for name, position in STATUS_INFO.items():
             arrays[f"info/{name}"] = last[:, position].astype(np.int64)
-        constants["character"] = np.str_(CHARACTER)
+        if plan.environment.startswith("NetHack"):
+            constants["character"] = np.str_(CHARACTER)
     constants |= {
         "episode": np.int64(job.index),
         "episode_seed": np.int64(job.seed),
