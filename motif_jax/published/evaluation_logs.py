@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.published.pickles import ARRAYS, PickleReader
+from motif_jax.published.pickles import ARRAYS, PickleReader, read_file
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes
 
 _REWARD = 2
+_MOST_BYTES = 8 << 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +53,16 @@ def read(path: str | os.PathLike[str]) -> EvaluationLog:
     """
     path = Path(path)
     try:
-        held = PickleReader(ARRAYS, unread=True).read(path.read_bytes())["eval_dump"]
+        held = read_file(path, _MOST_BYTES, PickleReader(ARRAYS, unread=True))["eval_dump"]
+        # Results may be one and the same list many times over.
+        if sum(len(result[1]) for result in held["results"]) > path.stat().st_size:
+            raise ValueError("it has more steps than bytes")
         returns = [sum(float(step[_REWARD]) for step in result[1]) for result in held["results"]]
-        entropies = [float(np.asarray(value).sum()) for value in held.get("entropies", ())]
+        entropies = [_sum(value) for value in held.get("entropies", ())]
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
+    except UserError:
+        raise
     except Exception as error:  # a damaged pickle can raise anything
         raise UserError(
             f"{path} is no log of a published evaluation ({type(error).__name__}: {error})"
@@ -66,6 +72,13 @@ def read(path: str | os.PathLike[str]) -> EvaluationLog:
     if not np.isfinite(returns).all():
         raise UserError(f"{path} holds rewards that are not finite")
     return EvaluationLog(np.array(returns), np.array(entropies))
+
+
+def _sum(value: Any) -> float:
+    """Of a number, an array, or a flat list of numbers: numpy would follow lists in lists without end."""
+    if isinstance(value, list | tuple):
+        return sum(float(each) for each in value)
+    return float(value.sum() if isinstance(value, np.ndarray) else value)
 
 
 def write(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> None:

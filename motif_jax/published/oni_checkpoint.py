@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,12 +43,17 @@ def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
     return None
 
 
-def _pairs(tree: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
+def _pairs(tree: Any, depth: int = 0, parts: Iterator[int] | None = None) -> Iterator[tuple[str, Any]]:
     """Yields (text, label) from dictionaries of them and lists of pairs, wherever in `tree` they are."""
+    parts = parts or itertools.count(1)
+    if next(parts) > torch_file.MOST_PARTS:
+        raise UserError(
+            f"{TABLE} or {DATASET} has more than {torch_file.MOST_PARTS:,} parts, or contains itself"
+        )
     if depth > _DEEPEST:
         return
     if isinstance(tree, Unread):
-        yield from _pairs(tree.arguments, depth + 1)
+        yield from _pairs(tree.arguments, depth + 1, parts)
     elif isinstance(tree, dict):
         if tree and all(isinstance(key, str) and _is_number(value) for key, value in tree.items()):
             # An object's own attributes are such a dictionary too, where all of them are numbers.
@@ -55,13 +61,13 @@ def _pairs(tree: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
                 yield from tree.items()
         else:
             for value in tree.values():
-                yield from _pairs(value, depth + 1)
+                yield from _pairs(value, depth + 1, parts)
     elif isinstance(tree, list | tuple):
         if len(tree) == 2 and isinstance(tree[0], str) and _is_number(tree[1]):
             yield tree[0], tree[1]
         else:
             for value in tree:
-                yield from _pairs(value, depth + 1)
+                yield from _pairs(value, depth + 1, parts)
 
 
 def _is_number(value: Any) -> bool:

@@ -2,7 +2,8 @@
 
 Pickle is a language that can call any function; here its opcodes are only read. Containers, numbers, strings and numeric
 numpy arrays are built. Calls are looked up by name among those of the reader; one that is not there is refused, or
-becomes an inert `Unread` that says what it would have been.
+becomes an inert `Unread` that says what it would have been. A few bytes can describe a tree of 2^60 parts: only text, whole
+numbers and bytes are hashed or printed, and what calls make together is bounded by the size of the file.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import dataclasses
 import io
 import pickletools
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from motif_jax.support.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +56,15 @@ class _DType(Filled):
     def real(self) -> np.dtype:
         """The dtype: of numbers, text or bytes."""
         dtype = np.dtype(self._code) if self._plain else np.dtype(object)
-        if dtype.hasobject:
+        if dtype.hasobject or not dtype.itemsize:
             raise ValueError("an array of objects, or of an unusual dtype")
         return dtype.newbyteorder(self._order)
 
 
+# So many times its own size may a file describe: copies, tensors that share a storage, widened numbers.
+_AMPLIFIED = 8
+# Of files too small to count, and of an entry of a container.
+_SMALL, _ENTRY = 1 << 16, 16
 _MARK = object()
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_SET": set}
@@ -69,8 +77,13 @@ _LITERALS = frozenset(
 def _bytes(text: str, encoding: str = "latin1") -> bytes:
     """How pickles of protocol 2 spell bytes."""
     if encoding not in ("latin1", "latin-1"):
-        raise ValueError(f"bytes in {encoding}")
+        raise ValueError("bytes in an unusual encoding")
     return text.encode("latin-1")
+
+
+def _ordered(pairs: Any = ()) -> dict[Any, Any]:
+    """An OrderedDict, of pairs in pickles of protocol 2."""
+    return _dict(pairs)
 
 
 def _empty_array(kind: _Global, *_: Any) -> np.ndarray:
@@ -84,7 +97,13 @@ def _from_buffer(data: Any, dtype: _DType, shape: Any, order: Any, *axes: Any) -
     """An array from its bytes, as pickles of protocol 5 spell it."""
     if order not in ("C", "F") or any(axis is not None for axis in axes):
         raise ValueError("an unusual array")
-    return np.frombuffer(bytes(data), dtype.real()).reshape(tuple(shape), order=order)
+    return np.frombuffer(_raw(data), dtype.real()).reshape(tuple(shape), order=order)
+
+
+def _raw(data: Any) -> bytes:
+    if not isinstance(data, bytes | bytearray):
+        raise ValueError("an array of what is not bytes")
+    return bytes(data)
 
 
 def _refused(*_: Any) -> None:
@@ -94,7 +113,7 @@ def _refused(*_: Any) -> None:
 _CALLS: dict[str, Callable[..., Any]] = {
     "numpy.dtype": _DType,
     "_codecs.encode": _bytes,
-    "collections.OrderedDict": dict,
+    "collections.OrderedDict": _ordered,
 }
 # What makes arrays, for those who want them.
 ARRAYS: dict[str, Callable[..., Any]] = {"numpy.ndarray": _refused}
@@ -111,6 +130,8 @@ class PickleReader:
       calls: name of a function or class -> what stands in for it, besides numbers, bytes and dictionaries.
       persistent: reads what the pickle refers to outside itself.
       unread: whether a name that is not known becomes an `Unread`; else it is an error.
+      size: bytes of the file that the pickle is part of; by default it is the file. What calls make together may have
+        `_AMPLIFIED` times as many.
     """
 
     def __init__(
@@ -118,8 +139,10 @@ class PickleReader:
         calls: Mapping[str, Callable[..., Any]] | None = None,
         persistent: Callable[[Any], Any] | None = None,
         unread: bool = False,
+        size: int | None = None,
     ) -> None:
         self._calls, self._persistent, self._unread = {**_CALLS, **(calls or {})}, persistent, unread
+        self._size = size
         self._stack: list[Any] = []
         self._memo: dict[Any, Any] = {}
 
@@ -130,6 +153,7 @@ class PickleReader:
           ValueError, LookupError, TypeError, AttributeError, ...: the pickle is damaged, or not of plain data.
         """
         stack = self._stack
+        self._left = _AMPLIFIED * (_SMALL + (len(data) if self._size is None else self._size))
         for opcode, argument, _ in pickletools.genops(io.BytesIO(data)):
             name = opcode.name
             if name == "STOP":
@@ -162,7 +186,7 @@ class PickleReader:
         elif name == "LIST":
             stack.append(list(self._since_mark()))
         elif name == "DICT":
-            stack.append(dict(_pairs(self._since_mark())))
+            stack.append(_dict(_pairs(self._since_mark())))
         elif name == "APPEND":
             value = stack.pop()
             stack[-1].append(value)
@@ -171,7 +195,7 @@ class PickleReader:
             stack[-1].extend(values)
         elif name == "ADDITEMS":
             values = self._since_mark()
-            stack[-1].update(values)
+            stack[-1].update(map(_key, values))
         elif name == "SETITEM":
             value, key = stack.pop(), stack.pop()
             self._set(stack[-1], [(key, value)])
@@ -188,18 +212,18 @@ class PickleReader:
             stack.append(self._global(argument.replace(" ", ".")))
         elif name == "STACK_GLOBAL":
             attribute, module = stack.pop(), stack.pop()
-            stack.append(self._global(f"{module}.{attribute}"))
+            stack.append(self._global(f"{_key(module)}.{_key(attribute)}"))
         elif name in ("REDUCE", "NEWOBJ"):
             arguments, function = stack.pop(), stack.pop()
             known = self._calls.get(name_of(function))
-            stack.append(known(*arguments) if known else Unread(name_of(function), arguments))
+            stack.append(self._within(known(*arguments)) if known else Unread(name_of(function), arguments))
         elif name == "NEWOBJ_EX":
             named, arguments, function = stack.pop(), stack.pop(), stack.pop()
             stack.append(Unread(name_of(function), (arguments, named)))
         elif name == "BUILD":
             self._build(stack.pop())
         elif name == "BINPERSID" and self._persistent is not None:
-            stack.append(self._persistent(stack.pop()))
+            stack.append(self._within(self._persistent(stack.pop())))
         else:
             raise ValueError(f"opcode {name} is not read, plain data needs none")
 
@@ -217,8 +241,17 @@ class PickleReader:
             target.take(state)
         elif isinstance(target, np.ndarray):
             version, shape, dtype, fortran, data = state
-            state = (int(version), tuple(shape), dtype.real(), bool(fortran), bytes(data))
+            state = (int(version), tuple(shape), dtype.real(), bool(fortran), _raw(data))
             target.__setstate__(state)
+            self._within(target)
+
+    def _within(self, made: Any) -> Any:
+        """Gives what a call made, while there is room for it: a call of six bytes can copy the largest part of a file."""
+        size = made.nbytes if isinstance(made, np.ndarray) else len(made) if hasattr(made, "__len__") else 0
+        self._left -= size if isinstance(made, np.ndarray | bytes | str) else _ENTRY * size
+        if self._left < 0:
+            raise ValueError(f"it describes more than {_AMPLIFIED} times the bytes that it has")
+        return made
 
     def _since_mark(self) -> list[Any]:
         values = []
@@ -229,7 +262,7 @@ class PickleReader:
     @staticmethod
     def _set(target: Any, pairs: list[tuple[Any, Any]]) -> None:
         if isinstance(target, dict):
-            target.update(pairs)
+            target.update(_dict(pairs))
 
 
 def name_of(function: Any) -> str:
@@ -237,5 +270,25 @@ def name_of(function: Any) -> str:
     return function.name if isinstance(function, _Global | Unread) else f"<{type(function).__name__}>"
 
 
+def _key(value: Any) -> Any:
+    """A key of a dictionary, or what is in a set: hashing or printing anything else can take for ever."""
+    if not isinstance(value, str | int | bytes):
+        raise ValueError(f"a {type(value).__name__} as a key: keys are text, whole numbers or bytes")
+    return value
+
+
+def _dict(pairs: Any) -> dict[Any, Any]:
+    return {_key(key): value for key, value in pairs}
+
+
 def _pairs(values: list[Any]) -> Iterator[tuple[Any, Any]]:
     return zip(values[::2], values[1::2], strict=True)
+
+
+def read_file(path: Path, most: int, reader: PickleReader) -> Any:
+    """What a file of at most `most` bytes describes; errors as of `PickleReader.read`, and UserError for a larger one."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is not a regular file")
+    if path.stat().st_size > most:
+        raise UserError(f"{path} is larger than {most >> 30} GiB, the most that is read of such a file")
+    return reader.read(path.read_bytes())

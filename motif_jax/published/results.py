@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.published.pickles import ARRAYS, PickleReader
+from motif_jax.published.pickles import ARRAYS, PickleReader, read_file
 from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
 
@@ -32,9 +32,7 @@ def load_pickle(path: str | os.PathLike[str]) -> Any:
     """
     path = Path(path)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise UserError(f"{path} is larger than 1 GB: not a file of curves")
-        return PickleReader(ARRAYS).read(path.read_bytes())
+        return read_file(path, _MAX_BYTES, PickleReader(ARRAYS))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     except UserError:

@@ -31,7 +31,7 @@ STORAGES = {
     "ByteStorage": "u1",
     "BoolStorage": "?",
 }
-_DEEPEST, _MOST_PARTS = 50, 10_000_000
+_DEEPEST, MOST_PARTS, _LONGEST_NAME = 50, 10_000_000, 10_000
 
 
 def read_checkpoint(path: str | Path) -> Any:
@@ -59,7 +59,8 @@ def read_checkpoint(path: str | Path) -> Any:
             order = f"{prefix}byteorder"
             if order in names and archive.read(order).strip() != b"little":
                 raise UserError(f"{path}: only little-endian checkpoints are read")
-            reader = PickleReader(_CALLS, _Storages(archive, prefix).read, unread=True)
+            storages, size = _Storages(archive, prefix), path.stat().st_size
+            reader = PickleReader(_CALLS, storages.read, unread=True, size=size)
             return reader.read(archive.read(pickles[0]))
     except zipfile.BadZipFile:
         raise UserError(
@@ -78,6 +79,8 @@ def read_checkpoint(path: str | Path) -> Any:
 
 def _refuse_packed(path: Path, archive: zipfile.ZipFile) -> None:
     """torch.save stores its members as they are; another's packing could swell to any size."""
+    if sum(member.file_size for member in archive.infolist()) > path.stat().st_size:
+        raise UserError(f"{path} is damaged: its members claim more bytes than it has")
     for member in archive.infolist():
         if member.flag_bits & 1:
             raise UserError(f"{path}: {member.filename} is encrypted, which torch.save never does")
@@ -92,19 +95,22 @@ class _Storages:
 
     def __init__(self, archive: zipfile.ZipFile, prefix: str) -> None:
         self._archive, self._prefix = archive, prefix
+        self._read: dict[tuple[str, str], np.ndarray] = {}
 
     def read(self, reference: Any) -> np.ndarray:
-        """Reads the flat array that ('storage', class, key, location, numel) names."""
+        """The flat array that ('storage', class, key, location, numel) names; each is read once."""
         kind, storage, key, _, numel = reference
         name = name_of(storage).rpartition(".")[2]
-        if kind != "storage" or name not in STORAGES:
+        if kind != "storage" or name not in STORAGES or not isinstance(key, str) or type(numel) is not int:
             raise ValueError(f"storage {name} is not read")
-        dtype = np.dtype(STORAGES[name])
-        flat = np.frombuffer(self._archive.read(f"{self._prefix}data/{key}"), dtype)
+        if (name, key) not in self._read:
+            flat = np.frombuffer(self._archive.read(f"{self._prefix}data/{key}"), STORAGES[name])
+            if name == "BFloat16Storage":
+                flat = (flat.astype(np.uint32) << 16).view(np.float32)
+            self._read[name, key] = flat
+        flat = self._read[name, key]
         if flat.size < numel:
             raise ValueError(f"storage {key} has {flat.size} entries, not {numel}")
-        if name == "BFloat16Storage":
-            flat = (flat.astype(np.uint32) << 16).view(np.float32)
         return flat[:numel]
 
 
@@ -144,9 +150,9 @@ def tensors(tree: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _tensors(tree: Any, prefix: str, depth: int, parts: Iterator[int]) -> Iterator[tuple[str, np.ndarray]]:
-    if depth > _DEEPEST or next(parts) > _MOST_PARTS:
+    if depth > _DEEPEST or len(prefix) > _LONGEST_NAME or next(parts) > MOST_PARTS:
         raise UserError(
-            f"the checkpoint is nested deeper than {_DEEPEST} levels, has more than {_MOST_PARTS:,} parts, or contains itself"
+            f"the checkpoint is nested deeper than {_DEEPEST} levels, has more than {MOST_PARTS:,} parts, or contains itself"
         )
     if isinstance(tree, np.ndarray):
         yield prefix.removesuffix("."), tree

@@ -76,7 +76,7 @@ def read(path: str | Path, *parts: str) -> TorchCheckpoint:
     """
     content = torch_file.read_checkpoint(path)
     content = content if isinstance(content, dict) else {"model": content}
-    part = next((content[name] for name in parts if content.get(name)), content)
+    part = next((found for name in parts if isinstance(found := content.get(name), dict) and found), content)
     tensors = list(torch_file.tensors(part))
     if not tensors:
         raise UserError(f"{path} holds no tensors of a model")

@@ -15,7 +15,7 @@ from motif_jax.envs.wordle.boards import TRIES
 from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleObservation
 from motif_jax.envs.wordle.words import LENGTH, LETTERS, NAMES, is_word, read_words
-from motif_jax.published.pickles import Filled, PickleReader
+from motif_jax.published.pickles import Filled, PickleReader, read_file
 from motif_jax.support.errors import UserError
 
 _MODULE = "wordle.wordle_game"
@@ -33,19 +33,37 @@ class _Object(Filled):
 
     def take(self, state: Any) -> None:
         """See `Filled`."""
-        self.held = dict(state)
+        if not isinstance(state, dict):
+            raise ValueError("an object that is not filled by a dictionary")
+        self.held = state
+
+
+# A pickle may hold trees without end in the place of a text or a number: neither numpy nor str() may follow them.
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"a {type(value).__name__} in place of a text")
+    return value
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise ValueError(f"a {type(value).__name__} in place of a number")
+    return value
 
 
 def _level(kind: Any, name: str) -> int:
     """A level by its name, as some Pythons (3.11.0 to 3.11.3) pickle it; others do it by its number."""
     if getattr(kind, "name", None) != f"{_MODULE}.CharKnowledge":
-        raise ValueError(f"it names {name} of something else")
-    return _LEVELS[name]
+        raise ValueError("it names an attribute of something else")
+    return _LEVELS[_text(name)]
 
 
 def _known(state: Any) -> np.ndarray:
     """What a published state says, int8 [26, 5]."""
-    rows = [letter.held["position_knowledge"] for letter in state.held["state"]]
+    letters = state.held["state"]
+    if len(letters) != len(LETTERS):
+        raise ValueError(f"a state of {len(letters)} letters")
+    rows = [[_number(place) for place in letter.held["position_knowledge"]] for letter in letters]
     found = np.array(rows, np.int8)
     if found.shape != (len(LETTERS), LENGTH) or not np.isin(found, (0, 1, 2)).all():
         raise ValueError(f"a state of shape {found.shape}")
@@ -54,7 +72,7 @@ def _known(state: Any) -> np.ndarray:
 
 def _meta(given: Mapping[str, Any]) -> dict[str, Any]:
     """The kind of a game, and with which of its guesses it leaves an expert's; histories are in the games themselves."""
-    found: dict[str, Any] = {"kind": str(given["kind"])} if "kind" in given else {}
+    found: dict[str, Any] = {"kind": _text(given["kind"])} if "kind" in given else {}
     if "start" in given:
         found["start"] = len(given["start"][1])
     elif found.get("kind") in ("adversarial", "suboptimal"):
@@ -63,9 +81,9 @@ def _meta(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _game(item: Mapping[str, Any], table: WordTable) -> Dialogue:
-    known, guesses = _known(item["state"]), [str(guess) for guess in item["actions"]]
-    if len(guesses) > TRIES:
-        raise ValueError(f"a game of {len(guesses)} guesses")
+    if len(item["actions"]) > TRIES:
+        raise ValueError(f"a game of {len(item['actions'])} guesses")
+    known, guesses = _known(item["state"]), [_text(guess) for guess in item["actions"]]
     weights = 3 ** np.arange(LENGTH)
     codes = [int(knowledge.colours(known, guess) @ weights) if is_word(guess) else None for guess in guesses]
     dialogue = WordleObservation.replayed(table, guesses, codes).to_sequence()
@@ -87,11 +105,9 @@ def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None)
         f"{_MODULE}.{name}": _Object for name in ("WordleState", "CharState")
     }
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UserError(f"{path} is larger than 8 GB: no file of Wordle games")
-        calls |= {f"{_MODULE}.CharKnowledge": int, "builtins.getattr": _level}
-        data = PickleReader(calls).read(path.read_bytes())
-        items, listed = list(data["state_actions"]), Path(str(data["vocab_path"])).stem
+        calls |= {f"{_MODULE}.CharKnowledge": _number, "builtins.getattr": _level}
+        data = read_file(path, _MOST_BYTES, PickleReader(calls))
+        items, listed = list(data["state_actions"]), Path(_text(data["vocab_path"])).stem
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     except UserError:
