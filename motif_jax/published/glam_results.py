@@ -10,7 +10,7 @@ import numpy as np
 from motif_jax.support import curves
 from motif_jax.support.curves import Curve
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_ARRAY
+from motif_jax.support.files import load_array
 
 LOG = "log.csv"
 # What a measure is called there.
@@ -46,10 +46,10 @@ def read_returns(path: str | os.PathLike[str]) -> np.ndarray:
       UserError: it is no array of numbers; arrays of Python objects, which would have to be unpickled, are refused.
     """
     try:
-        found = np.load(path, allow_pickle=False)
-    except NO_ARRAY as error:
+        found = load_array(path)
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} is no .npy file of numbers: {error}") from None
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu" or not found.size:
+    if found.dtype.kind not in "fiu" or not found.size:
         raise UserError(f"{path} is no .npy file of numbers")
     values = found.astype(np.float64).ravel()
     if not np.isfinite(values).all():

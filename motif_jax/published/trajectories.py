@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_ARRAY, atomic_write_json, new_array
+from motif_jax.support.files import atomic_write_json, load_array, new_array
 
 NAMES = ("trajectories", "bot_trajectories")
 STATUS = "status.json"
@@ -26,10 +26,10 @@ def read_array(path: str | os.PathLike[str]) -> np.ndarray:
       UserError: it is not there, no array, or one of objects.
     """
     try:
-        return np.load(path, allow_pickle=False)
+        return load_array(path)
     except FileNotFoundError:
         raise UserError(f"{path} is not there") from None
-    except NO_ARRAY as error:
+    except ValueError as error:
         if "pickle" in str(error).lower():
             raise UserError(
                 f"{path} holds Python objects, which only unpickling could read, and unpickling runs what a file says: "

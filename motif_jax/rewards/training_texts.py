@@ -10,7 +10,7 @@ from safetensors import safe_open
 from motif_jax.datasets.pairs.distinct import hash_rows
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_ARRAY, atomic_save_npy
+from motif_jax.support.files import atomic_save_npy, load_array
 
 FILE = "training_texts.npy"
 # The same in a .safetensors file: uint64 [M], ascending.
@@ -87,9 +87,9 @@ def read_training_texts(folder: Path) -> TrainingTexts:
     if not path.is_file():
         raise UserError(f"{folder} does not say what its reward was trained on: {_why_not(folder)}")
     try:
-        hashes = np.load(path, allow_pickle=False)
+        hashes = load_array(path)
         good = hashes.dtype == np.uint64 and hashes.ndim == 1 and bool((hashes[1:] > hashes[:-1]).all())
-    except NO_ARRAY:
+    except (OSError, ValueError):
         good = False
     if not good:
         raise UserError(f"{path} is damaged: remove it, and give train_reward's command once more")

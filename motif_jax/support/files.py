@@ -27,7 +27,7 @@ _TAKE_OUT = "take out that line, which loses what it says, or put back a copy of
 # What numpy raises of a file that is no array, or no archive of arrays, whatever has become of it.
 NO_ARRAY = (
     OSError, ValueError, EOFError, SyntaxError, TokenError, KeyError, TypeError, NotImplementedError, OverflowError, MemoryError,
-    zipfile.BadZipFile, zlib.error,
+    RecursionError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 # What the system says of a path that is there and cannot be used.
 UNUSABLE = (
@@ -35,6 +35,8 @@ UNUSABLE = (
 )  # fmt: skip
 # What the system says where there is no room: on the disk, in a quota, below a limit of the process (ulimit -f).
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Of what numpy says of a file: it may quote a header of any length.
+_LONGEST_REASON = 200
 _LEASE_SECONDS, _LOOK_SECONDS = 180.0, 0.5
 # What is said of a folder that was removed in the middle of a run.
 GONE = "while it was in use, and what it held is lost: remove what is there now, and give the command again"
@@ -79,6 +81,27 @@ def regular_file(path: str, flags: int) -> int:
     raise UserError(
         f"{path} is no regular file but a link, a FIFO or a device: remove it, or choose another folder"
     )
+
+
+def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray:
+    """The array of a .npy file, which anybody may have written; ValueError says in one line why there is none.
+
+    Raises:
+      FileNotFoundError: the file is not there.
+    """
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise ValueError("not a regular file")
+        array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    except FileNotFoundError:
+        raise
+    except NO_ARRAY as error:
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(line[:_LONGEST_REASON]) from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ValueError("an archive of arrays, not one array")
+    return array
 
 
 def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) -> np.memmap:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_ARRAY, atomic_write_bytes
+from motif_jax.support.files import NO_ARRAY, atomic_write_bytes, load_array
 
 _NAME = re.compile(r"(\d{8})-(\d{6,})\.npz")
 
@@ -100,7 +100,7 @@ def load_actions(path: Path) -> np.ndarray:
       UserError: the file is damaged.
     """
     with _naming_damage(path):
-        return np.load(path, allow_pickle=False)
+        return load_array(path)
 
 
 @contextlib.contextmanager

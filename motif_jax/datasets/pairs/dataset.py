@@ -21,7 +21,7 @@ import numpy as np
 from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.verdicts import PAIR
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_ARRAY, read_json
+from motif_jax.support.files import load_array, read_json
 
 
 class PairsDataset:
@@ -215,11 +215,9 @@ def map_array(path: Path) -> np.ndarray:
         have = ", ".join(sorted(other.stem for other in path.parent.glob("*.npy"))) or "none"
         raise UserError(f"{path} is missing: the arrays in {path.parent.name}/ are {have}")
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except NO_ARRAY as error:
+        array = load_array(path, mapped=True)
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged, cut off or no .npy array of numbers: {error}") from None
-    if not isinstance(array, np.ndarray):
-        raise UserError(f"{path}: an archive of arrays, expected a single .npy array")
     if array.size == 0:
         raise UserError(f"{path}: no pairs in it")
     return array

@@ -11,7 +11,7 @@ import numpy as np
 from motif_jax.datasets.tokens import layout
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import NO_ARRAY, read_json
+from motif_jax.support.files import load_array, read_json
 
 _KEYS = ("tokenizer", "vocab_size", "items", "tokens", "dtypes", "digests", "content")
 
@@ -64,8 +64,8 @@ class TokensDataset:
         rows = manifest["items"] + (name == layout.OFFSETS) if of_items else manifest["tokens"]
         try:
             # Nothing can be mapped of a file without rows.
-            array = np.load(path, mmap_mode="r" if rows else None, allow_pickle=False)
-        except NO_ARRAY as error:
+            array = load_array(path, mapped=rows > 0)
+        except (OSError, ValueError) as error:
             raise UserError(f"{path} cannot be read ({error}): write the dataset anew") from None
         if array.shape != (rows,) or array.dtype.str != manifest["dtypes"][name]:
             raise UserError(

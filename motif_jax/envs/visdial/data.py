@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.support import config as checks
+from motif_jax.support.capacity import available_memory
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import NO_ARRAY, parse_json
 
@@ -143,8 +144,9 @@ class Features:
     @functools.cached_property
     def _rows(self) -> Any:
         try:
-            file = np.load(self._path) if self._path.endswith(".npz") else _open_hdf5(self._key, self._path)
-            return file[self._name]
+            if self._path.endswith(".npz"):
+                return _from_npz(self._path, self._name)
+            return _open_hdf5(self._key, self._path)[self._name]
         except KeyError:
             raise UserError(
                 f"config.{self._key}={self._path}: has no array {self._name}, which the split asks for"
@@ -163,6 +165,17 @@ class Features:
             raise UserError(f"config.{self._key}={self._path}: cannot be read ({error})") from None
         length = float(np.sqrt((found * found).sum()))
         return found / length if self._normalise and length else found
+
+
+def _from_npz(path: str, name: str) -> np.ndarray:
+    file = np.load(path, allow_pickle=False)
+    if isinstance(file, np.ndarray):
+        raise ValueError("one array, not an archive of them")
+    with file:
+        size, free = file.zip.getinfo(f"{name}.npy").file_size, available_memory()
+        if free is not None and size > free:
+            raise MemoryError(f"{name} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left")
+        return file[name]
 
 
 def _open_hdf5(key: str, path: str) -> Any:
