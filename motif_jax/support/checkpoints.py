@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import jax
+import numpy as np
 from orbax.checkpoint import v1 as ocp
 
-from motif_jax.support import checkpoint_items, digests, orbax_messages
+from motif_jax.support import checkpoint_items, digests, memory_limit, orbax_messages
+from motif_jax.support.capacity import available_memory
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import GONE, NO_ROOM, read_json, sync
 
@@ -278,8 +281,26 @@ class Checkpoints:
             for name, item in abstract.items()
         }
         folder = self._folder / str(step)
-        loaded = ocp.load_checkpointables(folder, wanted)
-        return {name: checkpoint_items.unpack(loaded[name], item) for name, item in abstract.items()}
+        with self._reading(folder):
+            loaded = ocp.load_checkpointables(folder, wanted)
+            return {name: checkpoint_items.unpack(loaded[name], item) for name, item in abstract.items()}
+
+    @contextlib.contextmanager
+    def _reading(self, folder: Path) -> Iterator[None]:
+        """Says in one line what Orbax finds wrong with a checkpoint: its digests are right also where somebody made it up."""
+        try:
+            yield
+        except Exception as error:
+            if memory_limit.ran_out(error):
+                raise
+            raise UserError(
+                f"{folder} cannot be read ({_first_line(error)[:200]}): put it back from a copy, or choose another of {self.steps()}"
+            ) from error
+
+    def _metadata(self, step: int) -> Mapping[str, Any]:
+        """Item -> its tree, with shapes and dtypes in place of arrays."""
+        with self._reading(self._folder / str(step)):
+            return ocp.checkpointables_metadata(self._folder / str(step)).metadata
 
     @property
     def folder(self) -> Path:
@@ -293,16 +314,17 @@ class Checkpoints:
           UserError: there is no such checkpoint, or it is damaged.
         """
         self._require(step)
-        return sorted(ocp.checkpointables_metadata(self._folder / str(step)).metadata)
+        return sorted(self._metadata(step))
 
     def _refuse_other_shapes(self, step: int, abstract: Mapping[str, Any]) -> None:
-        saved = ocp.checkpointables_metadata(self._folder / str(step)).metadata
+        saved = self._metadata(step)
         for name, item in abstract.items():
             if name not in saved:
                 raise UserError(
                     f"{self._folder} checkpoint {step} has no {name}: it has {', '.join(sorted(saved))}"
                 )
             if isinstance(item, str):
+                self._refuse_more_than_memory(step, name, saved[name])
                 continue
             there, here = checkpoint_items.describe(saved[name]), checkpoint_items.describe(item)
             different = [
@@ -315,6 +337,18 @@ class Checkpoints:
                 raise UserError(
                     f"{self._folder} checkpoint {step} does not fit this config: {name} {'; '.join(different[:3])}{more}"
                 )
+
+    def _refuse_more_than_memory(self, step: int, name: str, saved: Any) -> None:
+        """What is read as it was saved is of any size that a file claims."""
+        leaves = [
+            leaf for leaf in jax.tree.leaves(saved) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+        ]
+        size = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
+        free = available_memory()
+        if free is not None and size > free:
+            raise UserError(
+                f"{self._folder} checkpoint {step}: {name} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left"
+            )
 
     def close(self) -> None:
         """Waits for what is under way and closes.

@@ -174,7 +174,9 @@ def _from_npz(path: str, name: str) -> np.ndarray:
     with file:
         size, free = file.zip.getinfo(f"{name}.npy").file_size, available_memory()
         if free is not None and size > free:
-            raise MemoryError(f"{name} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left")
+            raise MemoryError(
+                f"{name} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left"
+            )
         return file[name]
 
 
