@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,26 +117,27 @@ def _parquet(path: Path) -> Iterator[Item]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from motif_jax.support import bounded_parquet
+
     try:
-        file = pq.ParquetFile(path)
-        if set(_DIALOGUES) <= set(file.schema_arrow.names):
-            yield from _dialogues(file, path.stat().st_size)
+        with pq.ParquetFile(path) as file:
+            there, share = file.schema_arrow.names, path.stat().st_size // max(1, file.metadata.num_rows)
+        if set(_DIALOGUES) <= set(there):
+            yield from _dialogues(bounded_parquet.batches(path, _DIALOGUES), share)
             return
-        names = [name for name in ("text", "prompt") if name in file.schema_arrow.names]
-        share = path.stat().st_size // max(1, file.metadata.num_rows)
-        for batch in file.iter_batches(batch_size=1024, columns=names):
+        names = [name for name in ("text", "prompt") if name in there]
+        for batch in bounded_parquet.batches(path, names):
             yield from (_item(row, str(path), share) for row in batch.to_pylist())
     except pa.ArrowException as error:
         raise UserError(f"{path} cannot be read: {error}") from None
 
 
-def _dialogues(file: Any, size: int) -> Iterator[Item]:
+def _dialogues(batches: Iterable[Any], share: int) -> Iterator[Item]:
     """Of each action of a dialogue: what was said before it, and the action with what was said until the next.
 
     An agent chooses between actions by themselves: in tokens that run over their ends it would never have learned to say them.
     """
-    share = size // max(1, file.metadata.num_rows)
-    for batch in file.iter_batches(batch_size=1024, columns=list(_DIALOGUES)):
+    for batch in batches:
         for row in batch.to_pylist():
             texts = row["texts"]
             turns = [place for place, reward in enumerate(row["rewards"]) if reward is not None]

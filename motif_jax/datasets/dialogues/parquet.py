@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.support import bounded_parquet
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes, naming, parse_json, sync
 
@@ -87,15 +88,16 @@ def read(path: str | Path) -> Dialogues:
       UserError: it is no parquet file, a column is missing or of another kind, or a row does not fit together.
     """
     try:
-        table = pq.read_table(path)
+        there = pq.read_schema(path).names
+        if missing := [name for name in SCHEMA.names if name not in there]:
+            raise UserError(
+                f"{path} has no column {', '.join(missing)}: dialogues have {', '.join(SCHEMA.names)}"
+            )
+        table = bounded_parquet.read(path, SCHEMA.names)
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} is not a parquet file that can be read: {error}") from None
-    if missing := [name for name in SCHEMA.names if name not in table.column_names]:
-        raise UserError(
-            f"{path} has no column {', '.join(missing)}: dialogues have {', '.join(SCHEMA.names)}"
-        )
     try:
-        table = table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
+        table = table.cast(SCHEMA).combine_chunks()
     except (pa.ArrowException, ValueError) as error:
         raise UserError(f"{path}: a column is not what dialogues have ({error})") from None
     if nulls := [name for name in SCHEMA.names if table.column(name).null_count]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.targets import probabilities_path, read_probabilities
 from motif_jax.datasets.pairs.writer import PairsWriter
+from motif_jax.support import bounded_parquet
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json, sync
 
@@ -206,11 +208,17 @@ def contents(path: str | Path) -> Contents:
         manifests,
         meta,
     )
-    _check(found, names, rows)
+    _check(found, {field.name: field.type for field in schema}, rows)
     return found
 
 
-def _check(found: Contents, columns: set[str], rows: int) -> None:
+def _entries(kind: pa.DataType, name: str) -> int:
+    """Entries of an array that a cell of a column holds."""
+    cells = kind.list_size if pa.types.is_fixed_size_list(kind) else 1
+    return cells * layout.MESSAGE_BYTES if name == "data/message" else cells
+
+
+def _check(found: Contents, columns: Mapping[str, pa.DataType], rows: int) -> None:
     for name, (shape, dtype) in found.arrays.items():
         if not _ARRAY.fullmatch(name) or dtype.hasobject or min(shape, default=0) < 0:
             raise UserError(f"{found.path}: {name} {dtype} {list(shape)} is no array of a dataset")
@@ -221,8 +229,13 @@ def _check(found: Contents, columns: set[str], rows: int) -> None:
         if not _MANIFEST.fullmatch(name):
             raise UserError(f"{found.path}: {name} is no name of a manifest")
     wanted = {f"{name}/{side}" for name in found.arrays for side in SIDES}
-    if missing := sorted(wanted - columns):
+    if missing := sorted(wanted - set(columns)):
         raise UserError(f"{found.path}: the columns {', '.join(missing)} are missing")
+    for name, (shape, _) in found.arrays.items():
+        # What a column does not have cannot be claimed: room is made for it before it is read.
+        there = [_entries(columns[f"{name}/{side}"], name) for side in SIDES]
+        if there != [math.prod(shape)] * 2:
+            raise UserError(f"{found.path}: {name} {list(shape)} does not fit its columns of {there} entries")
     if rows != found.num_pairs or not rows:
         raise UserError(f"{found.path} has {rows:,} rows, and says that it holds {found.num_pairs:,} pairs")
 
@@ -261,7 +274,8 @@ def _fill(found: Contents, writer: PairsWriter) -> Iterator[int]:
     for name in found.chances:
         annotations[f"probabilities/{name}"] = np.full((found.num_pairs, 3), np.nan, np.float32)
     start = 0
-    for batch in _batches(found.path):
+    columns = [f"{name}/{side}" for name in arrays for side in SIDES] + list(annotations)
+    for batch in _batches(found.path, columns):
         rows = slice(start, start + batch.num_rows)
         for name, array in arrays.items():
             for side, label in enumerate(SIDES):
@@ -281,10 +295,9 @@ def _fill(found: Contents, writer: PairsWriter) -> Iterator[int]:
         writer.add(name if kind == "preference" else f"annotations/{annotation}/probabilities", values)
 
 
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
     try:
-        with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(ROWS_PER_GROUP)
+        yield from bounded_parquet.batches(path, columns, ROWS_PER_GROUP)
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} is damaged: {error}") from None
 

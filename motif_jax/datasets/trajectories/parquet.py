@@ -107,12 +107,13 @@ def read(path: str | os.PathLike[str]) -> Pairs:
       UserError: see `about`, or an action is not one of those that the file names.
     """
     import pyarrow
-    import pyarrow.parquet
+
+    from motif_jax.support import bounded_parquet
 
     said = about(path)
     try:
-        table = pyarrow.parquet.read_table(path, columns=["prompt", "action"])
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        table = bounded_parquet.read(path, ["prompt", "action"])
+    except (OSError, ValueError, LookupError, pyarrow.ArrowException) as error:
         raise UserError(f"{path} is damaged ({error}): collect it anew") from None
     prompts, actions = table["prompt"].to_pylist(), table["action"].to_pylist()
     names = said["actions"]

@@ -114,7 +114,7 @@ def describe_as(path, **values):
         (lambda t: column(t, "preference/test", pa.array([0] * 50, pa.int8())), "preference/test is not what"),
         (lambda t: column(t, "info/score/first", pa.array(["a"] * 50)), "column info/score/first"),
         (lambda t: column(t, "info/score/first", pa.array([None, *[1] * 49])), "1 values are missing"),
-        (lambda t: column(t, "data/blstats/first", pa.array([[1]] * 50)), "column data/blstats/first"),
+        (lambda t: column(t, "data/blstats/first", pa.array([[1]] * 50)), "data/blstats .* does not fit its columns"),
         (lambda t: t.append_column("preference/../x", pa.array([0] * 50)), "no name of an annotation"),
     ],
 )  # fmt: skip

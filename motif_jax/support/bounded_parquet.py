@@ -1,0 +1,124 @@
+"""Reads parquet in pieces of bounded size: a file of 4 kB can describe 200 GB, as repeated values or a text referred to many times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from motif_jax.support.capacity import available_memory
+from motif_jax.support.errors import UserError
+
+_ROWS = 1024
+# Of one piece, and of a row.
+_PIECE_BYTES, ROW_BYTES = 1 << 28, 1 << 30
+# Of an entry: where a text ends, or a number of a kind that is not among these.
+_ENTRY = 8
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT_8": 1, "UINT_8": 1, "INT_16": 2, "UINT_16": 2}
+
+
+def batches(
+    path: str | os.PathLike[str], columns: Sequence[str], rows: int = _ROWS
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a file, at most `rows` and 256 MiB at once, or one row.
+
+    Raises:
+      UserError: a row has more than `ROW_BYTES`, or a group of rows takes more than the memory that is left.
+      OSError, pa.ArrowException: it is no parquet file, or damaged.
+    """
+    for group in _encoded(path, columns):
+        for part in _parts(path, group):
+            yield from (part[start : start + rows] for start in range(0, part.num_rows, rows))
+
+
+def read(path: str | os.PathLike[str], columns: Sequence[str]) -> pa.Table:
+    """The columns of a file; errors as of `batches`, and UserError where they take more than half of the memory that is left."""
+    pieces, size, free = [], 0, available_memory()
+    for batch in _encoded(path, columns):
+        size += _size(batch)
+        _require(path, "what it holds", 2 * size, free)
+        pieces.append(batch)
+    plain = [_plain(batch) for batch in pieces]
+    table = pa.Table.from_batches(plain) if plain else pq.read_schema(path).empty_table()
+    return table.select(list(columns))
+
+
+def _encoded(path: str | os.PathLike[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The groups of rows, in which a text that is repeated stands once."""
+    with pq.ParquetFile(path) as file:
+        about = file.metadata
+        leaves = [about.schema.column(number) for number in range(about.num_columns)]
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    wanted = [number for number, leaf in enumerate(leaves) if leaf.path.split(".")[0] in columns]
+    free = available_memory()
+    for number in range(about.num_row_groups):
+        group = about.row_group(number)
+        parts = [group.column(leaf) for leaf in wanted]
+        size = sum(
+            max(part.total_uncompressed_size, _width(leaves[leaf]) * part.num_values)
+            for leaf, part in zip(wanted, parts, strict=True)
+        )
+        _require(path, f"group {number} of its rows", size, free)
+    with pq.ParquetFile(path, read_dictionary=texts) as file:
+        # Each group has its own texts, which every batch of it would hold again.
+        for number in range(about.num_row_groups):
+            rows = max(1, about.row_group(number).num_rows)
+            yield from file.iter_batches(rows, [number], list(columns))
+
+
+def _width(leaf: Any) -> int:
+    return _WIDTHS.get(leaf.converted_type) or _WIDTHS.get(leaf.physical_type, _ENTRY)
+
+
+def _require(path: str | os.PathLike[str], what: str, size: int, free: int | None) -> None:
+    if free is not None and size > free:
+        raise UserError(
+            f"{path}: {what} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left"
+        )
+
+
+def _parts(path: str | os.PathLike[str], batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    size = _size(batch)
+    if size <= _PIECE_BYTES or (batch.num_rows == 1 and size <= ROW_BYTES):
+        yield _plain(batch)
+    elif batch.num_rows == 1:
+        raise UserError(f"{path} has a row of {size >> 20:,} MiB: at most {ROW_BYTES >> 20:,} MiB are read")
+    else:
+        middle = batch.num_rows // 2
+        for part in (batch[:middle], batch[middle:]):
+            yield from _parts(path, part)
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    return sum(_bytes(column) for column in batch.columns)
+
+
+def _bytes(column: Any) -> int:
+    """What a column takes when each of its texts stands by itself."""
+    if pa.types.is_dictionary(column.type):
+        lengths = pc.binary_length(column.dictionary).fill_null(0).to_numpy()
+        places = column.indices.drop_null().to_numpy()
+        return _ENTRY * len(column) + int(lengths[places].sum(dtype=np.int64))
+    if isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
+        return _ENTRY * len(column) + _bytes(column.flatten())
+    if pa.types.is_nested(column.type):
+        raise pa.ArrowInvalid(f"a column of {column.type}, which nothing here has")
+    return column.nbytes
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [column.cast(_plain_type(column.type)) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_plain_type(kind.value_type), kind.list_size)
+    return pa.list_(_plain_type(kind.value_type)) if pa.types.is_list(kind) else kind

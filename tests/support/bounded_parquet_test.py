@@ -1,0 +1,105 @@
+"""Parquet of a few kB that describes more than any memory: read in pieces, or refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from motif_jax.datasets.dialogues import parquet as dialogues
+from motif_jax.datasets.pairs import parquet as pairs
+from motif_jax.datasets.trajectories import parquet as trajectories
+from motif_jax.language import corpus
+from motif_jax.support import bounded_parquet
+from motif_jax.support.errors import UserError
+
+LONG = "a" * 2_000_000
+
+
+def repeated(text: str, count: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
+
+
+def write(path: Path, columns: dict[str, pa.Array], metadata: dict[bytes, bytes] | None = None) -> Path:
+    table = pa.table(columns)
+    pq.write_table(
+        table.replace_schema_metadata(metadata), path, compression="zstd", store_schema=metadata is not None
+    )
+    assert path.stat().st_size < 20_000
+    return path
+
+
+def of_dialogues(path: Path) -> Path:
+    """100,000 texts of 2 MB."""
+    rows = 100_000
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32))
+    columns = {
+        "texts": pa.ListArray.from_arrays(offsets, repeated(LONG, rows)),
+        "rewards": pa.ListArray.from_arrays(offsets, pa.array(np.zeros(rows))),
+        "terminal": pa.array(np.ones(rows, bool)),
+        "meta": repeated("{}", rows),
+    }
+    return write(path, columns)
+
+
+def test_dialogues_of_200_gb_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"what it holds takes [\d,]+ MiB of memory, [\d,]+ MiB are left$"):
+        dialogues.read(of_dialogues(tmp_path / "a.parquet"))
+
+
+def test_trajectories_of_200_gb_are_refused(tmp_path: Path) -> None:
+    about = {"environment": "x", "options": {}, "actions": ["a"]}
+    columns = {"prompt": repeated(LONG, 100_000), "action": pa.array(np.zeros(100_000, np.uint8))}
+    metadata = {b"motif_jax.trajectories": json.dumps(about).encode()}
+    with pytest.raises(UserError, match="MiB of memory"):
+        trajectories.read(write(tmp_path / "a.parquet", columns, metadata))
+
+
+def test_texts_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text as often as this would take all memory as one batch."""
+    monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", 5_000_000)
+    path = write(tmp_path / "a.parquet", {"text": repeated(LONG, 100_000)})
+    first = next(bounded_parquet.batches(path, ["text"]))
+    assert 0 < first.nbytes < 5_000_000
+    assert next(corpus.read([path], "file")).text == LONG
+    monkeypatch.setattr(bounded_parquet, "ROW_BYTES", 1 << 20)
+    monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", 1 << 20)
+    with pytest.raises(UserError, match="has a row of 1 MiB: at most 1 MiB are read"):
+        next(corpus.read([path], "file"))
+
+
+def test_a_group_of_more_values_than_the_memory_is_refused(tmp_path: Path, monkeypatch) -> None:
+    path = write(tmp_path / "a.parquet", {"text": pa.nulls(1_000_000, pa.string())})
+    monkeypatch.setattr(bounded_parquet, "available_memory", lambda: 1 << 20)
+    with pytest.raises(UserError, match="group 0 of its rows takes 8 MiB of memory, 1 MiB are left"):
+        next(corpus.read([path], "file"))
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    table = pa.table(
+        {"texts": [["a", "b"], [], ["a"]], "meta": ["x", "x", None], "sizes": [[1.0, None], None, [2.0]]}
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    found = bounded_parquet.read(tmp_path / "a.parquet", ["sizes", "texts", "meta"])
+    assert found.column_names == ["sizes", "texts", "meta"]
+    assert found.to_pydict() == table.select(found.column_names).to_pydict()
+    pq.write_table(table[:0], tmp_path / "b.parquet")
+    assert bounded_parquet.read(tmp_path / "b.parquet", ["meta"]).to_pydict() == {"meta": []}
+
+
+def test_pairs_that_claim_what_no_column_has_are_refused(tmp_path: Path) -> None:
+    described = {
+        "num_pairs": 2,
+        "dataset": {},
+        "arrays": {"data/blstats": {"shape": [10**10], "dtype": "int32"}},
+    }
+    metadata = {pairs.FORMAT: str(pairs.VERSION).encode(), b"described": json.dumps(described).encode()}
+    columns = {f"data/blstats/{side}": pa.array(np.zeros(2, np.int32)) for side in pairs.SIDES}
+    path = write(tmp_path / "a.parquet", columns, metadata)
+    with pytest.raises(UserError, match=r"data/blstats \[10000000000\] does not fit its columns"):
+        list(pairs.read(path, tmp_path / "made"))
+    assert not (tmp_path / "made").exists()
