@@ -64,6 +64,14 @@ def params(*patterns: str) -> Compared:
     return Compared(f"parameters, {more.what}" if patterns else "parameters", outcome)
 
 
+def together(*compared: Compared) -> Compared:
+    """All of these."""
+    return Compared(
+        ", ".join(one.what for one in compared),
+        lambda workdir, trial: [one.of(workdir, trial) for one in compared],
+    )
+
+
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 

@@ -18,6 +18,7 @@ from tests.outcomes import (
     page,
     params,
     rows,
+    together,
 )
 from tests.scenario_inputs import ONE, RECALL, Inputs
 
@@ -66,7 +67,7 @@ SCENARIOS: dict[str, Scenario] = {
     "train_agent": Scenario(
         "train_agent.py:smoke",
         lambda at, trial: [*RECALL, "--config.serial=True", _SAVING],
-        params(),
+        together(params(), rows("episodes.jsonl")),
     ),
     "train_agent_processes": Scenario(
         "train_agent.py:smoke",
@@ -89,7 +90,7 @@ SCENARIOS: dict[str, Scenario] = {
     "oni_serial": Scenario(
         "oni.py:smoke",
         lambda at, trial: [*RECALL, "--config.serial=True", _SAVING, f"--config.annotator.store_dir={trial / 'store'}"],
-        labels(params()),
+        labels(together(params(), rows("episodes.jsonl"))),
     ),
     "evaluate": Scenario(
         "evaluate.py:smoke",
@@ -133,7 +134,7 @@ SCENARIOS: dict[str, Scenario] = {
     "train_language_agent": Scenario(
         "train_language_agent.py:smoke",
         lambda at, trial: [f"--config.network.model={at.model}", "--config.network.prompt_tokens=160", "--config.devices.learner=0", _SAVING],
-        params("distrib.csv"),
+        together(params("distrib.csv"), rows("episodes.jsonl")),
     ),
     "test_language_agent": Scenario(
         "test_language_agent.py:smoke",

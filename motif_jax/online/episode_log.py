@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -30,6 +30,8 @@ class EpisodeLog:
       with_intrinsic: whether intrinsic returns come; without them the lines have null.
       resume_step: lines after this step are dropped (they are played again); None for a new run.
       newest: the window of the run that is resumed, from `state`.
+      waiting: what it knew by halves, from `waiting`; lines of these episodes were written after the checkpoint and
+        are dropped, also where their step is before it.
       fields: what the environment reports of an episode besides return and length.
 
     Raises:
@@ -44,8 +46,13 @@ class EpisodeLog:
         resume_step: int | None = None,
         newest: Iterable[Mapping[str, Any]] = (),
         fields: Iterable[str] = (),
+        waiting: Mapping[str, Any] | None = None,
     ) -> None:
-        self._file = None if workdir is None else _open(Path(workdir) / FILE_NAME, resume_step)
+        known_by_halves = waiting or {"reports": [], "returns": []}
+        self._reports = {_key(each): dict(each) for each in known_by_halves["reports"]}
+        self._returns = {(env, episode): value for env, episode, value in known_by_halves["returns"]}
+        again = set(self._reports)
+        self._file = None if workdir is None else _open(Path(workdir) / FILE_NAME, resume_step, again)
         self._with_intrinsic = with_intrinsic
         known = {"return", "length", *fields, *(["intrinsic_return"] if with_intrinsic else [])}
         self._unknown = {f"episode/{name}": math.nan for name in sorted(known - _NOT_AVERAGED)}
@@ -54,8 +61,6 @@ class EpisodeLog:
         self._done: dict[int, int] = {}
         for row in self._newest:
             self._mark_done(row)
-        self._reports: dict[tuple[int, int], dict[str, Any]] = {}
-        self._returns: dict[tuple[int, int], float] = {}
         self.count = 0
 
     def __enter__(self) -> EpisodeLog:
@@ -79,7 +84,7 @@ class EpisodeLog:
         for value in returns:
             self._returns[value.env, value.episode] = value.value
         for report in reports:
-            self._reports[int(report["env"]), int(report["episode"])] = {"step": step, **report}
+            self._reports[_key(report)] = {"step": step, **report}
         rows = []
         for key in list(self._reports):
             if not self._with_intrinsic:
@@ -138,11 +143,6 @@ class EpisodeLog:
         returns = [[env, episode, value] for (env, episode), value in self._returns.items()]
         return {"reports": list(self._reports.values()), "returns": returns}
 
-    def take_waiting(self, waiting: Mapping[str, Any]) -> None:
-        """Takes up what `waiting` gave."""
-        self._reports = {(int(each["env"]), int(each["episode"])): dict(each) for each in waiting["reports"]}
-        self._returns = {(env, episode): value for env, episode, value in waiting["returns"]}
-
     def close(self) -> None:
         """Closes the file; may be called twice."""
         if self._file is not None:
@@ -157,10 +157,15 @@ class EpisodeLog:
         self._done[row["env"]] = max(self._done.get(row["env"], -1), row["episode"])
 
 
-def _open(path: Path, resume_step: int | None) -> IO[str]:
+def _key(row: Mapping[str, Any]) -> tuple[int, int]:
+    return int(row["env"]), int(row["episode"])
+
+
+def _open(path: Path, resume_step: int | None, again: Collection[tuple[int, int]]) -> IO[str]:
     if path.exists():
         last = -1 if resume_step is None else resume_step
         # Row by row: of a long run there are millions.
-        kept = (row for row in read_json_lines(path, ["step"]) if row["step"] <= last)
+        rows = read_json_lines(path, ["step", "env", "episode"])
+        kept = (row for row in rows if row["step"] <= last and _key(row) not in again)
         atomic_write_lines(path, (json.dumps(row).encode() + b"\n" for row in kept))
     return open(path, "a", encoding="utf-8", opener=regular_file)

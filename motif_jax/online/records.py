@@ -76,10 +76,9 @@ class Records:
                 resume,
                 progress.get("episodes", []),
                 system.network.spec.episode_fields,
+                progress.get(_HALVES),
             )
         )
-        if _HALVES in progress:
-            self._episodes.take_waiting(progress[_HALVES])
         self._writer = first and self._stack.enter_context(
             MetricsWriter(workdir, resume, settings.wandb_options(config))
         )

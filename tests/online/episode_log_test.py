@@ -69,8 +69,20 @@ def test_a_resumed_run_drops_what_it_plays_again(tmp_path: Path) -> None:
     assert [(row["step"], row["return"]) for row in lines(tmp_path)] == [(10, 1.0), (15, 2.0)]
 
 
+def test_a_line_written_after_the_checkpoint_is_written_once(tmp_path: Path) -> None:
+    """Its step is that of the report, which the checkpoint has."""
+    with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
+        log.add(10, [report(0, 0), report(1, 0)], [IntrinsicReturn(0, 0, 0.5)])
+        state, waiting = json.loads(json.dumps([log.state(), log.waiting()]))
+        log.add(20, [], [IntrinsicReturn(1, 0, 2.5)])
+    with EpisodeLog(tmp_path, 10, True, resume_step=10, newest=state, waiting=waiting) as log:
+        log.add(20, [], [IntrinsicReturn(1, 0, 2.5)])
+    found = [(row["step"], row["env"], row["intrinsic_return"]) for row in lines(tmp_path)]
+    assert found == [(10, 0, 0.5), (10, 1, 2.5)]
+
+
 def test_a_new_run_starts_an_empty_file(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_text('{"step": 3}\n')
+    (tmp_path / FILE_NAME).write_text('{"step": 3, "env": 0, "episode": 0}\n')
     with EpisodeLog(tmp_path, 10, with_intrinsic=False):
         pass
     assert lines(tmp_path) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ from motif_jax.online import agent_checkpoints, settings
 from motif_jax.online.training import Training
 from motif_jax.stages import evaluate, train_agent
 from motif_jax.support import resources, run_folder
+from motif_jax.support.checkpoint_items import JSON
+from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.language import talkers
+from tests.online import oni_runs
 from tests.playing.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -166,6 +170,29 @@ def test_it_ends_with_the_same_bits_and_the_same_episodes(tmp_path: Path, make: 
     assert len(learned) > 2
     if make in (symbolic, drrn):
         plays(tmp_path / "parts", tmp_path / "evaluation")
+
+
+@pytest.mark.slow
+def test_an_episode_that_waited_for_its_intrinsic_return_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was reported before the checkpoint, and its line was written before the kill."""
+    oni_runs.answer(monkeypatch)
+    config = oni_runs.oni_config("retrieval", save_every_steps=100, keep_checkpoints=20)
+    oni_runs.train(tmp_path, config)
+    lines = (tmp_path / "episodes.jsonl").read_bytes()
+    places = agent_checkpoints.FOLDER
+    saved = sorted(int(path.name) for path in (tmp_path / places).glob("[0-9]*"))
+    for step in saved[:0:-1]:
+        shutil.rmtree(tmp_path / places / str(step))
+        with Checkpoints(tmp_path / places, read_only=True) as checkpoints:
+            progress = checkpoints.restore(None, {"progress": JSON})["progress"]
+        if progress["episode_halves"]["reports"]:
+            break
+    else:
+        raise AssertionError("no episode waited at any checkpoint")
+    oni_runs.train(tmp_path, config)
+    assert (tmp_path / "episodes.jsonl").read_bytes() == lines
 
 
 def learned_rows(folder: Path) -> list[dict[str, Any]]:
