@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import os
+import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -171,5 +172,11 @@ def _start_wandb(folder: Path, options: Mapping[str, Any]) -> Any:
     wandb = import_wandb()
     id_file = folder / "wandb_id.txt"
     if not id_file.exists():
-        atomic_write_text(id_file, wandb.util.generate_id())
-    return wandb.init(dir=str(folder), id=id_file.read_text(encoding="utf-8"), resume="allow", **options)
+        atomic_write_text(id_file, secrets.token_hex(4))
+    name = id_file.read_text(encoding="utf-8")
+    try:
+        return wandb.init(dir=str(folder), id=name, resume="allow", **options)
+    except wandb.Error as error:
+        raise UserError(
+            f"config.wandb: W&B cannot be started ({' '.join(str(error).split())}): run `wandb login`, or set WANDB_MODE=offline"
+        ) from None

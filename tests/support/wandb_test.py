@@ -1,0 +1,91 @@
+"""Weights & Biases as it is installed, offline: what a training of each kind writes, also when it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wandb
+
+from motif_jax.datasets.dialogues import parquet
+from motif_jax.envs.text import registry
+from motif_jax.stages import train_agent, train_reward, train_text
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+from motif_jax.support.metrics import MetricsWriter
+from tests.playing.agent_runs import recall_config
+from tests.reward_fixtures import make_dataset, reward_config
+from tests.stages.train_text_test import TOY, config_of
+
+ON = {"enabled": True, "project": "tests", "name": "tried"}
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    yield
+    wandb.teardown()  # a process reads the environment once
+
+
+def written(folder: Path) -> list[bytes]:
+    """The records of the runs in a run folder, oldest first."""
+    return [path.read_bytes() for path in sorted((folder / "wandb").glob("offline-run-*/*.wandb"))]
+
+
+def test_a_run_that_goes_on_keeps_its_id(tmp_path: Path) -> None:
+    for resume in (None, 1):
+        with MetricsWriter(tmp_path, resume, {"project": "tests"}) as metrics:
+            metrics.write(1 + (resume or 0), {"loss/value": 1.5, "loss/policy": float("nan")})
+    name = (tmp_path / "wandb_id.txt").read_text().encode()
+    assert len(name) == 8
+    runs = written(tmp_path)
+    assert runs
+    assert all(name in run and b"loss/value" in run for run in runs)
+
+
+def test_a_start_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    with pytest.raises(UserError, match=r"run `wandb login`, or set WANDB_MODE=offline$"):
+        MetricsWriter(tmp_path, None, {"project": "tests"})
+
+
+def _agent(at: Path) -> tuple[Any, Any]:
+    return train_agent, recall_config(train_for_env_steps=200, log_every_seconds=1e-9)
+
+
+def _reward(at: Path) -> tuple[Any, Any]:
+    make_dataset(at / "pairs", pairs=100)
+    return train_reward, reward_config(at / "pairs", **{"network.hidden_dim": 8, "epochs": 1})
+
+
+def _text(at: Path) -> tuple[Any, Any]:
+    dialogues = registry.make(TOY, {}).stream("games", "half").sample(seeds.rng(0, "toy"), 64)
+    parquet.write(at / "dialogues.parquet", [dialogues], {})
+    return train_text, config_of("bc", data=str(at / "dialogues.parquet"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
+@pytest.mark.parametrize(
+    ("make", "metric"),
+    [
+        (_agent, "throughput/env_steps_per_second"),
+        (_reward, "train_evaluated/loss"),
+        (_text, "evaluation/seconds"),
+    ],
+)
+def test_trainings_write_their_metrics(
+    tmp_path: Path, make: Callable[[Path], tuple[Any, Any]], metric: str
+) -> None:
+    stage, config = make(tmp_path)
+    with config.unlocked():
+        config.wandb.update(ON)
+    stage.check(config, tmp_path / "run")
+    assert not stage.run(config, tmp_path / "run")
+    (run,) = written(tmp_path / "run")
+    assert metric.encode() in run
+    assert b"tests" in run
