@@ -52,7 +52,7 @@ def write_evaluation(folder: Path, policy: str, rows: list[dict], reward: dict |
         "confidence": 0.95, "intervals": "percentile bootstrap over episodes, 300 resamples; success rate: Wilson",
         "measures": {k: v.as_dict() for k, v in measures.summarise_rows(rows, 300, 0.95).items()},
     }  # fmt: skip
-    (folder / evaluation_files.SUMMARY).write_text(json.dumps(summary))
+    evaluation_files.write_summary(folder, summary, rows)
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows)
     (folder / evaluation_files.MESSAGES).write_text(json.dumps(messages.as_rows(tallies)))
     return summary

@@ -20,11 +20,12 @@ from motif_jax.playing.episode_worker import PlayedEpisode
 from motif_jax.reports import measures
 from motif_jax.reports.messages import MessageTally, from_rows
 from motif_jax.reports.statistics import Summary
-from motif_jax.support import entry_points
+from motif_jax.support import digests, entry_points
 from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import (
     atomic_write_bytes,
+    atomic_write_json,
     atomic_write_text,
     read_json,
     read_json_lines,
@@ -159,6 +160,19 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]
     atomic_write_bytes(path, buffer.getvalue())
 
 
+def write_summary(
+    folder: str | os.PathLike[str], summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Writes evaluation.json, with a digest of itself and of the rows of the journal that it is of."""
+    atomic_write_json(Path(folder) / SUMMARY, {**summary, _DIGEST: _digest(summary, rows)})
+
+
+def _digest(summary: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str:
+    said = {key: value for key, value in summary.items() if key != _DIGEST}
+    in_order = sorted(rows, key=lambda row: row["index"])
+    return digests.of_bytes(json.dumps([said, in_order], sort_keys=True).encode())
+
+
 def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns evaluation.json of an evaluation folder, with the rows of its episodes under 'rows'.
 
@@ -181,10 +195,18 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
     # The journal of a folder that was evaluated with more episodes before has more rows than the summary is of.
     rows = {row["index"]: row for row in read_rows(Path(folder) / JOURNAL) if row["index"] < episodes}
     _check_rows(Path(folder) / JOURNAL, rows, episodes, summary["measures"])
+    if summary[_DIGEST] != _digest(summary, rows.values()):
+        raise UserError(
+            f"{path} or {JOURNAL} is not as it was written, their digest differs: put back a copy, or evaluate into another --workdir"
+        )
     return {**summary, "rows": [rows[index] for index in sorted(rows)]}
 
 
-_SUMMARY_KEYS = ("plan", "episodes", "steps", "steps_per_second", "confidence", "intervals", "measures")
+_DIGEST = "digest"
+_SUMMARY_KEYS = (
+    *("plan", "episodes", "steps", "steps_per_second", "confidence", "intervals", "measures"),
+    _DIGEST,
+)
 _ANEW = "the same evaluate command writes it anew"
 
 

@@ -96,7 +96,7 @@ def _write(
     )
     table, escape = text_tables.markdown(measures.HEADER, cells), text_tables.markdown_escape
     atomic_write_text(workdir / "table.md", f"{escape(title)}\n\n{table}\n{escape(note)}\n")
-    atomic_write_json(workdir / evaluation_files.SUMMARY, summary)
+    evaluation_files.write_summary(workdir, summary, rows)
     console = Console()
     header, shown = measures.fit_width(cells, console.width)
     console.print(text_tables.terminal(header, shown, title, note))

@@ -163,7 +163,7 @@ def _write(
     atomic_write_text(workdir / "table.md", f"{escape(title)}\n\n{table}\n{escape(note)}\n")
     if config.show:
         atomic_write_text(workdir / PAGE, text_games_page.render(rows[: config.show], plan))
-    atomic_write_json(workdir / evaluation_files.SUMMARY, summary)
+    evaluation_files.write_summary(workdir, summary, rows)
     header, shown = measures.fit_width(cells, Console().width)
     Console().print(text_tables.terminal(header, shown, title, note))
     cut = sum(row.get("actions_cut", 0) for row in rows)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pyarrow.parquet
@@ -88,6 +89,21 @@ def test_read_evaluation(tmp_path):
     read = evaluation_files.read_evaluation(tmp_path)
     assert read["measures"] == json.loads(json.dumps(summary["measures"]))
     assert [row["index"] for row in read["rows"]] == list(range(6))
+
+
+@pytest.mark.parametrize("file", ["evaluation.json", "episodes.jsonl"])
+def test_a_flipped_bit_in_a_number_is_found(tmp_path, file):
+    write_evaluation(tmp_path, "random", evaluation_rows(6, 0.0, 1))
+    data = bytearray((tmp_path / file).read_bytes())
+    # The first digit of each number: the last of many is often rounded away.
+    for place in [found.start(1) for found in re.finditer(rb" ([2468])", data)][::7]:
+        data[place] ^= 1
+        (tmp_path / file).write_bytes(data)
+        with pytest.raises(UserError):
+            evaluation_files.read_evaluation(tmp_path)
+        data[place] ^= 1
+    (tmp_path / file).write_bytes(data)
+    evaluation_files.read_evaluation(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -185,12 +185,13 @@ def test_a_line_waits_for_one_that_another_study_is_writing(
 
 def test_a_task_without_messages_has_no_yardstick_of_theirs(tmp_path: Path) -> None:
     write_agent_run(tmp_path / "run", episodes=2)
-    write_evaluation(tmp_path / "games", "agent", evaluation_rows(3, 0.0, 1))
-    journal = tmp_path / "games" / evaluation_files.JOURNAL
-    games = [json.loads(line) for line in journal.read_text().splitlines()]
+    games = evaluation_rows(3, 0.0, 1)
+    summary = write_evaluation(tmp_path / "games", "agent", games)
     for one in games:
         one.pop("messages")
+    journal = tmp_path / "games" / evaluation_files.JOURNAL
     journal.write_text("".join(json.dumps(one) + "\n" for one in games))
+    evaluation_files.write_summary(tmp_path / "games", summary, games)
     kept = study.measure(tmp_path / "run", tmp_path / "games", load_lexicon(), "defaultgoal")["games"]
     assert "judged" not in kept
     assert len(kept["score"]) == 3

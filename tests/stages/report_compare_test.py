@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from motif_jax.reports import evaluation_files
 from motif_jax.reports.run_data import read_reward_summary
 from motif_jax.stages import compare, report
 from motif_jax.support.errors import UserError
@@ -279,9 +280,9 @@ def test_a_comparison_of_single_runs_pairs_their_games(tmp_path, capsys):
     (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
     assert found["over_games"]["pairs"] == 30
     assert found["over_runs"]["low"] is None
-    (two / "evaluation.json").write_text(
-        (two / "evaluation.json").read_text().replace('"options": {}', '"options": {"max_episode_steps": 9}')
-    )
+    summary = json.loads((two / "evaluation.json").read_text())
+    summary["plan"]["options"] = {"max_episode_steps": 9}
+    evaluation_files.write_summary(two, summary, evaluation_files.read_rows(two / "episodes.jsonl"))
     compare.run(config, tmp_path / "out")
     (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
     assert found["over_games"]["pairs"] == 0, "games with other options are other games"

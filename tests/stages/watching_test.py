@@ -243,7 +243,8 @@ def test_an_agent_or_reward_that_has_moved_is_told(key, evaluation, tmp_path):
     else:
         settings = {"step": 3, "normalise": True, "quantile": 0.5, "count_exponent": 3.0}
         summary["plan"]["reward"] = {"dir": "/gone/reward", **settings}
-    (evaluation / evaluation_files.SUMMARY).write_text(json.dumps(summary))
+    rows = evaluation_files.read_rows(evaluation / evaluation_files.JOURNAL)
+    evaluation_files.write_summary(evaluation, summary, rows)
     config = replay_config(evaluation=str(evaluation), episodes="1")
     said = rf"config.{key}.dir=None: .*/gone/{key}, which is not there: give --config.{key}.dir=DIR, or --config.{key}.dir= "
     with pytest.raises(UserError, match=said):
