@@ -330,6 +330,8 @@ def told(error: Exception, workdir: str | os.PathLike[str]) -> str | None:
 
 def main() -> None:
     """Parses the flags of the command line and runs the stage."""
+    # XLA warns of each program that takes long to compile, in the middle of the line of progress; what fails is an exception.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     app.run(_main, flags_parser=_parse_flags)
 
 

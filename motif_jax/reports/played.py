@@ -29,7 +29,8 @@ def play(
     folder.mkdir(parents=True, exist_ok=True)
     count = len(episode_seeds)
     with evaluation_files.Journal(folder) as journal:
-        done = sum(index < count for index in journal.done)
+        before = [row["return"] or 0.0 for row in journal.rows if row["index"] < count]
+        done, earned = len(before), sum(before)
         if done < count:
             with Progress(count, "episodes", title, done) as progress:
                 session, started, steps = journal.session, time.monotonic(), 0
@@ -49,7 +50,8 @@ def play(
                     row = evaluation_files.episode_row(record)
                     spent = time.monotonic() - started
                     journal.append({**row, "session": session, "session_seconds": round(spent, 3)})
-                    steps, done = steps + len(record), done + 1
-                    progress.update(done, **{"return": row["return"], "steps/s": steps / max(spent, 1e-9)})
+                    steps, done, earned = steps + len(record), done + 1, earned + row["return"]
+                    rate = steps / max(spent, 1e-9)
+                    progress.update(done, **{"mean return": earned / done, "steps/s": rate})
         rows = [row for row in journal.rows if row["index"] < count]
     return sorted(rows, key=lambda row: row["index"])

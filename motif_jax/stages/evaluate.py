@@ -144,7 +144,8 @@ class _Player:
         config, session, started = self._config, rows.session, time.monotonic()
         rated = () if self._lineup.rater is None else self._lineup.rater.fields
         kept = (*rated, *self._expert)
-        done = sum(index < config.episodes for index in rows.done)
+        before = [row["return"] or 0.0 for row in rows.rows if row["index"] < config.episodes]
+        done, earned = len(before), sum(before)
         with Progress(config.episodes, "episodes", f"evaluate {config.policy}", done) as progress:
             records = play_episodes(
                 self._lineup.environment,
@@ -166,9 +167,9 @@ class _Player:
                 rows.append(
                     {**row, "session": session, "session_seconds": round(time.monotonic() - started, 3)}
                 )
-                steps, done = steps + len(record), done + 1
+                steps, done, earned = steps + len(record), done + 1, earned + row["return"]
                 rate = steps / (time.monotonic() - started)
-                progress.update(done, **{"return": row["return"], "steps/s": rate})
+                progress.update(done, **{"mean return": earned / done, "steps/s": rate})
 
     def _record(self, record: PlayedEpisode) -> None:
         """Leaves the episode as seed and actions, checked by playing it again."""

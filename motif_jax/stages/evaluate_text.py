@@ -69,6 +69,7 @@ def _play(
     missing = [index for index in range(config.episodes) if index not in there]
     started, actions, session, told_failures = time.monotonic(), 0, journal.session, 0
     done, failed = config.episodes - len(missing), sum(row.get(FAILED, 0) for row in journal.rows)
+    earned = sum(row["return"] or 0.0 for row in journal.rows if row["index"] < config.episodes)
     with Progress(config.episodes, "episodes", f"evaluate {lineup.plan['policy']}", done) as progress:
         played = text_games.play(
             lineup.task, lineup.talker, config.seed, missing, config.lanes, config.threads, stop
@@ -81,8 +82,8 @@ def _play(
                 told[FAILED] = lineup.task.failures() - told_failures
                 told_failures, failed = lineup.task.failures(), failed + told[FAILED]
             journal.append({**row, **told})
-            done, actions = done + 1, actions + row["length"]
-            shown = {"return": row["return"], "actions/s": actions / max(seconds, 1e-3)}
+            done, actions, earned = done + 1, actions + row["length"], earned + row["return"]
+            shown = {"mean return": earned / done, "actions/s": actions / max(seconds, 1e-3)}
             progress.update(done, **shown, **({FAILED: failed} if failed else {}))
     return lineup.plan
 

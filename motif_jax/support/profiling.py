@@ -50,5 +50,6 @@ class Profiler:
         """Ends a trace that is under way."""
         if self._recording:
             jax.profiler.stop_trace()
+            print(f"profile: {self._folder.resolve()} (tensorboard --logdir, or xprof)", flush=True)
             self._recording = False
             self._start = None

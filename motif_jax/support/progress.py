@@ -67,10 +67,11 @@ class Progress:
         self._fields: dict[str, float | int | str] = {}
         self._history: deque[tuple[float, int]] = deque()
         self._started = self._printed = 0.0
+        # Units and fields of the newest plain line.
+        self._said: tuple[int, dict[str, float | int | str]] | None = None
 
     def __enter__(self) -> Progress:
         self._started = self._printed = time.monotonic()
-        self._history.append((self._started, self._initial))
         if self._console.is_terminal:
             self._live = Live(Text(self.line()), console=self._console, refresh_per_second=4, transient=False)
             self._live.start()
@@ -82,7 +83,7 @@ class Progress:
         if self._live is not None:
             self._live.update(Text(self.line()), refresh=True)
             self._live.stop()
-        else:
+        elif self._said != (self._done, self._fields):
             self._plain(self.line())
 
     def update(self, done: int, **fields: float | int | str) -> None:
@@ -90,13 +91,15 @@ class Progress:
         now = time.monotonic()
         self._done = done
         self._fields.update(fields)
-        self._history.append((now, done))
+        if done != self._initial:  # time is measured from the first unit on: programs are compiled before
+            self._history.append((now, done))
         while len(self._history) > 2 and now - self._history[1][0] > _WINDOW_SECONDS:
             self._history.popleft()
         if self._live is not None:
             self._live.update(Text(self.line()))
         elif now - self._printed >= PLAIN_INTERVAL_SECONDS:
             self._printed = now
+            self._said = done, dict(self._fields)
             self._plain(self.line())
 
     def log(self, text: str) -> None:
@@ -109,6 +112,8 @@ class Progress:
 
     def rate(self) -> float:
         """Units a second over the last half minute, 0 before anything was measured."""
+        if not self._history:
+            return 0.0
         (start, first), (end, last) = self._history[0], self._history[-1]
         return (last - first) / (end - start) if end > start else 0.0
 
@@ -117,8 +122,10 @@ class Progress:
         # A training ends with the batch that reaches its last step, which may hold more.
         share = f"{min(100, 100 * self._done / self._total):.0f} %" if self._total else ""
         parts = [f"{self._description}  {self._done:,} / {self._total:,} {self._unit}  {share}"]
-        rate = self.rate() if self._history else 0.0
         elapsed = time.monotonic() - self._started if self._started else 0.0
+        rate = self.rate()
+        if not rate and self._done >= self._total and elapsed:
+            rate = (self._done - self._initial) / elapsed
         if rate > 0:
             parts.append(f"{format_number(rate)} {self._unit}/s")
         if self._done >= self._total:

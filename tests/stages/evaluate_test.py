@@ -10,6 +10,7 @@ from motif_jax.reports.film_files import Films
 from motif_jax.stages import evaluate
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
+from motif_jax.support.progress import format_number
 from tests.reward_fixtures import load_config
 
 
@@ -91,7 +92,7 @@ def test_games_that_are_played_already_are_recorded_when_they_shall_be(tmp_path)
 
 
 @pytest.mark.slow
-def test_the_bot_agrees_with_itself_and_random_play_seldom_does(tmp_path):
+def test_the_bot_agrees_with_itself_and_random_play_seldom_does(tmp_path, capsys):
     found = {}
     for policy in ("bot", "random"):
         config = load_config("evaluate", "smoke")
@@ -101,6 +102,8 @@ def test_the_bot_agrees_with_itself_and_random_play_seldom_does(tmp_path):
         assert evaluate.run(config, tmp_path / policy) is None
         summary = evaluation_files.read_evaluation(tmp_path / policy)
         found[policy] = summary["measures"]["bot_agreement"]["mean"]["value"]
+        mean = summary["measures"]["return"]["mean"]["value"]
+        assert f"mean return {format_number(mean)}  " in capsys.readouterr().err.splitlines()[-1]
     assert found["bot"] == 1
     assert 0 < found["random"] < 0.6
     config.environment.name = "NetHackScore-v1"

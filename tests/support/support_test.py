@@ -17,10 +17,12 @@ from ml_collections import ConfigDict
 from tensorboardX.proto import event_pb2
 from tensorboardX.record_writer import masked_crc32c
 
+from motif_jax import launch
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, metrics, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.metrics import MetricsWriter, read_metrics
+from motif_jax.support.profiling import Profiler
 from motif_jax.support.progress import Progress, format_number, format_seconds
 
 
@@ -103,9 +105,12 @@ def test_progress_says_count_rate_and_time_left(monkeypatch: pytest.MonkeyPatch)
     stream, seconds = io.StringIO(), itertools.count(1000.0)
     monkeypatch.setattr("motif_jax.support.progress.time", SimpleNamespace(monotonic=lambda: next(seconds)))
     with Progress(100, "pairs", "annotate", stream=stream) as progress:
+        progress.update(0)
+        progress.update(10)
+        assert " left" not in progress.line(), "until the first are done programs are compiled"
         progress.update(40, loss=0.123456)
         assert "annotate  40 / 100 pairs  40 %" in progress.line()
-        assert "40 pairs/s" in progress.line()
+        assert "30 pairs/s" in progress.line()
         assert "2 s left" in progress.line()
         progress.log("a note\nof \x1b[2J")
         progress.update(41, last="\x1b]0;owned\x07")
@@ -117,6 +122,43 @@ def test_progress_says_count_rate_and_time_left(monkeypatch: pytest.MonkeyPatch)
     assert "124 / 100 pairs  100 %" in text
     assert "took" in text
     assert "loss 0.123" in text
+
+
+def test_time_left_does_not_count_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr("motif_jax.support.progress.time", SimpleNamespace(monotonic=lambda: clock.now))
+    with Progress(1000, "steps", "train", stream=io.StringIO()) as progress:
+        for clock.now, done in ((1090.0, 1), (1091.0, 2), (1092.0, 3)):
+            progress.update(done)
+        assert "16 min 37 s left" in progress.line()
+
+
+def test_the_last_line_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, clock = io.StringIO(), SimpleNamespace(now=1000.0)
+    monkeypatch.setattr("motif_jax.support.progress.time", SimpleNamespace(monotonic=lambda: clock.now))
+    with Progress(100, "pairs", "annotate", stream=stream) as progress:
+        clock.now += 20
+        progress.update(100, loss=0.5)
+        clock.now += 1
+    assert stream.getvalue() == "annotate  100 / 100 pairs  100 %  5 pairs/s  took 20 s  loss 0.5\n"
+
+
+def test_a_profile_says_where_it_lies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profiler = Profiler(tmp_path, start=0, steps=1)
+    profiler.step(0)
+    profiler.step(1)
+    assert capsys.readouterr().out.startswith(f"profile: {tmp_path / 'profile'} ")
+    assert any(path.is_file() for path in (tmp_path / "profile").rglob("*"))
+
+
+def test_warnings_of_the_compiler_are_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.app, "run", lambda *_, **__: None)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+    launch.main()
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    launch.main()
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
 
 
 def test_numbers_and_times_read_well() -> None:
