@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import pickletools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import regular_file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,8 +289,7 @@ def _pairs(values: list[Any]) -> Iterator[tuple[Any, Any]]:
 
 def read_file(path: Path, most: int, reader: PickleReader) -> Any:
     """What a file of at most `most` bytes describes; errors as of `PickleReader.read`, and UserError for a larger one."""
-    if path.exists() and not path.is_file():
-        raise UserError(f"{path} is not a regular file")
-    if path.stat().st_size > most:
-        raise UserError(f"{path} is larger than {most >> 30} GiB, the most that is read of such a file")
-    return reader.read(path.read_bytes())
+    with open(path, "rb", opener=regular_file) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise UserError(f"{path} is larger than {most >> 30} GiB, the most that is read of such a file")
+        return reader.read(file.read())
