@@ -56,12 +56,12 @@ def get_config(variant: str | None = None) -> ConfigDict:
     )
     # In this order; each may use those before it.
     config.prepare_order = "dataset,labels,reward"
-    # What all methods have in common: a small network, 40 environments, the annotator in the training's process. Published
+    # What all methods have in common: a small network, 40 environments. Published
     # coefficients of retrieval on the score task.
     config.training = (
         "configs/oni.py:quickstart --config.train_for_env_steps=500000 --config.environment.max_episode_steps=1000 "
         "--config.reward.extrinsic_coefficient=0.1 --config.reward.intrinsic_coefficient=0.4 "
-        "--config.annotator.own_process=False --config.annotator.store_dir={run}/store"
+        "--config.annotator.store_dir={run}/store"
     )
     config.methods = ConfigDict()
     config.methods.retrieval = _RETRIEVAL
@@ -101,8 +101,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.page = ""
         config.prepare_order = ""
         config.training = (
-            "configs/oni.py:smoke --config.train_for_env_steps=1024 --config.annotator.own_process=False "
-            "--config.annotator.store_dir={run}/store"
+            "configs/oni.py:smoke --config.train_for_env_steps=1024 --config.annotator.store_dir={run}/store"
         )
         config.tables.kinds, config.table_order = "none,retrieval", "kinds"
         config.evaluation = "configs/evaluate.py:smoke --config.policy=agent --config.reward.dir="

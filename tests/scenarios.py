@@ -83,7 +83,7 @@ SCENARIOS: dict[str, Scenario] = {
         "oni.py:smoke",
         lambda at, trial: [
             *RECALL, "--config.train_for_env_steps=4000", f"--config.annotator.store_dir={trial / 'store'}",
-            "--config.annotator.own_process=True", "--config.actors.max_failures=9",
+            "--config.actors.max_failures=9",
         ],
         labels(counters(4000)),
     ),

@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from motif_jax.annotation.streams import Deliver, Source, Stream, ThreadStream
 from motif_jax.datasets.verdicts import PAIR, Form
 from motif_jax.support import config as checks
 from motif_jax.support import entry_points
@@ -116,7 +115,6 @@ class Annotator(abc.ABC):
             numbers also its content hash). It goes into the manifest and into every question's id.
         short_name: default name of the label file, without a dot (`llama70b_msg_defaultgoal_default`).
         prices: of its model's tokens, None where nothing is paid.
-        at_once: how many questions an open stream is given at a time; others wait where their order may still change.
     """
 
     forms: tuple[Form, ...] = (PAIR,)
@@ -125,7 +123,6 @@ class Annotator(abc.ABC):
     identity: Mapping[str, Any]
     short_name: str
     prices: Prices | None = None
-    at_once: int = 64
 
     @abc.abstractmethod
     def __init__(self, config: Any, form: Form, dataset: Any) -> None:
@@ -142,17 +139,6 @@ class Annotator(abc.ABC):
         What was yielded is kept when a later question raises. One that waits long yields None now and then: what is
         there is written, progress shown, and a request to stop is heard. It may be closed at any yield.
         """
-
-    def annotate_open(self, source: Source) -> Iterator[tuple[int, Answer] | None]:
-        """The same for questions that come as they come: yields (position that the source gave, answer) until it ends."""
-        while (taken := source.take(self.at_once, wait=True)) is not None:
-            positions, questions = zip(*taken, strict=True)
-            for heard in self.annotate(questions):
-                yield None if heard is None else (positions[heard[0]], heard[1])
-
-    def open_stream(self, deliver: Deliver) -> Stream:
-        """Opens a stream of questions; `deliver` is told what comes of them, from any thread. After `start`."""
-        return ThreadStream(self, deliver)
 
     def start(self) -> None:  # noqa: B027 (nothing to do without a model)
         """Loads the model or reaches the server; called once before the first question, if there is any."""

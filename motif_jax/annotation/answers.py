@@ -11,10 +11,9 @@ from ml_collections import ConfigDict
 from motif_jax.annotation.annotator import Question
 from motif_jax.annotation.answer_index import AnswerIndex
 from motif_jax.annotation.conversations import ConversationLog
-from motif_jax.annotation.messages import Asked, Reply
+from motif_jax.annotation.messages import Asked, Heard, Reply
 from motif_jax.annotation.questions import QuestionHasher
 from motif_jax.annotation.store import AnswerStore, StoredAnswer, cost_fields
-from motif_jax.annotation.streams import Heard
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 
 

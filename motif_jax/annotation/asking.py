@@ -13,16 +13,15 @@ from ml_collections import ConfigDict
 
 from motif_jax.annotation.annotator import Prices
 from motif_jax.annotation.labels import TURNED
-from motif_jax.annotation.messages import Asked, Reply
+from motif_jax.annotation.messages import Asked, Reply, Server
 from motif_jax.annotation.online import Labelled
 from motif_jax.annotation.questions import QuestionHasher, is_reversed
 from motif_jax.annotation.queue import Items, Pending, PublishedQueue, QuestionQueue, Queue
-from motif_jax.annotation.streams import Server
 from motif_jax.datasets.verdicts import FIRST, PAIR, TIE, UNKNOWN, YES, Form
 
 # Totals of a run, in a checkpoint too: what they count stands in docs/metrics.md.
 _TOTALS = (
-    "questions answers from_store ties unknown given_up failures dropped restarts "
+    "questions answers from_store ties unknown given_up failures dropped "
     "prompt_tokens completion_tokens cached_tokens"
 ).split()
 
@@ -189,19 +188,6 @@ class Books:
                 self._totals["failures"] += 1
                 self._queue.failed(pending, time.monotonic())
 
-    def lost(self) -> None:
-        """Takes note that whoever was asked is gone: all that was being asked goes back into the queue."""
-        with self._lock:
-            for number in list(self._flight):
-                pending = self._land(number)
-                assert pending is not None
-                self._queue.failed(pending, time.monotonic())
-
-    def restarted(self) -> None:
-        """Counts a process that died and was started again."""
-        with self._lock:
-            self._totals["restarts"] += 1
-
     def _land(self, number: int) -> Pending | None:
         pending = self._flight.pop(number, None)
         if pending is not None:
@@ -229,8 +215,8 @@ class Books:
         with self._lock:
             self._settled.add(hash(item))
 
-    def metrics(self, megabytes: float = 0.0, rests: float = 0.0) -> dict[str, float]:
-        """See `LabelSource.metrics`; of the annotator's process its memory, and for how many seconds from now its server wants no questions."""
+    def metrics(self) -> dict[str, float]:
+        """See `LabelSource.metrics`."""
         with self._lock:
             now, interval, totals = time.monotonic(), self._interval, self._totals
             self._interval = _Interval(now)
@@ -250,8 +236,6 @@ class Books:
                 ),
                 "server_up": float(self.server.up),
                 "server_seconds": max(0.0, time.time() - self.server.since),
-                "rests_seconds": rests,
-                "megabytes": megabytes,
             }
             return {f"annotator/{name}": value for name, value in figures.items()}
 

@@ -1,16 +1,16 @@
-"""What a training and its annotator's process say to each other."""
+"""What passes between the books of questions, the answer store and an annotator while an agent trains."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from motif_jax.annotation.annotator import Prices
-from motif_jax.annotation.store import StoredAnswer
-from motif_jax.annotation.streams import Server
+if TYPE_CHECKING:
+    from motif_jax.annotation.annotator import Answer, Question
 
 
 class Asked(NamedTuple):
-    """A question on its way: its number, its texts, and the answers without a verdict that it had before."""
+    """A question that leaves the books: its number, its texts, and the answers without a verdict that it had before."""
 
     number: int
     items: tuple[str, ...]
@@ -18,7 +18,7 @@ class Asked(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer on its way back.
+    """What the books take note of.
 
     Attributes:
       number: of the question.
@@ -38,51 +38,36 @@ class Reply(NamedTuple):
     asked: bool = True
 
 
-class Ready(NamedTuple):
-    """It can be asked: who answers, what tokens cost, how many questions at once, and what the first one cost."""
+class Heard(NamedTuple):
+    """An answer, and the seconds that it took."""
 
-    identity: dict[str, Any]
-    prices: Prices | None
-    at_once: int
-    first: Reply | None
-
-
-class Told(NamedTuple):
-    """What came of questions, and how the process is.
-
-    Attributes:
-      replies, failed: answers, and numbers of questions that have none.
-      server: its state, if it changed.
-      rests: for how many seconds from now nothing is asked, because the server wants to be left alone.
-      megabytes: memory of the process.
-    """
-
-    replies: list[Reply]
-    failed: list[int]
-    server: Server | None
-    rests: float
-    megabytes: float
+    number: int
+    question: Question
+    answer: Answer
+    latency_seconds: float
 
 
-class Find(NamedTuple):
-    """From the parent: what does the store have of these?"""
+class Failed(NamedTuple):
+    """A question without an answer: the server's error, and whether it may pass by waiting."""
 
-    items: list[tuple[str, ...]]
-
-
-class Found(NamedTuple):
-    """What the store has, in the order of `Find`."""
-
-    answers: list[StoredAnswer | None]
+    number: int
+    error: Exception
+    passing: bool
 
 
-class Refusal(NamedTuple):
-    """The line for the user that ends it all."""
+class Greeted(NamedTuple):
+    """The server is there."""
 
-    message: str
+    number: int
 
 
-class Crash(NamedTuple):
-    """A traceback."""
+class Server(NamedTuple):
+    """Whether the annotator can be reached: since when (Unix time), and why not."""
 
-    trace: str
+    up: bool
+    since: float
+    cause: str = ""
+
+
+# Takes what a stream of questions reports, from any thread; an exception ends the stream.
+Deliver = Callable[[Any], None]

@@ -1,7 +1,4 @@
-"""Labels while an agent trains: what a training tells an annotator that runs beside it, and what it hears.
-
-`make_source` gives what a config asks for: a process of its own (`annotation/supervised.py`), or the annotator in this one.
-"""
+"""Labels while an agent trains: what a training asks of an annotator, and what it gets (`sources.py`)."""
 
 from __future__ import annotations
 
@@ -24,8 +21,6 @@ from motif_jax.support.interruption import never
 # Folder of a run's own answer store, in the run folder.
 STORE = "answers"
 CONVERSATIONS = "conversations"
-# Kinds that need a process of their own.
-_SLOW = ("openai", "vllm")
 
 
 class Labelled(NamedTuple):
@@ -50,7 +45,7 @@ class LabelSource(Protocol):
     """Judges texts that a training meets. One thread may call `meet` while another calls `poll`."""
 
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Reaches the server or loads the model, and has one question answered.
+        """Reaches the server, and has one question answered.
 
         Raises:
           StoppedError: `stopped` said so meanwhile; nothing of it is left.
@@ -80,7 +75,7 @@ class LabelSource(Protocol):
         """What has been answered since the last call; never blocks.
 
         Raises:
-          UserError: the annotator can ask no more, for good: its process died too often, or its disk is full.
+          UserError: the annotator can ask no more, for good: the disk of its store is full.
         """
 
     def known(self, items: Sequence[tuple[str, ...]]) -> list[Labelled]:
@@ -99,7 +94,7 @@ class LabelSource(Protocol):
         """What waits or is being asked, and what has been spent, for a checkpoint; JSON-able."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from a `state`; before `start`."""
+        """Resumes from a `state`; before `start`."""
 
     def close(self) -> None:
         """Ends the annotator; what is being asked is lost. The second call does nothing."""
@@ -127,14 +122,9 @@ def default_config() -> ConfigDict:
 
 def _annotator() -> ConfigDict:
     config = ConfigDict()
-    # lexicon; with a language model: openai, vllm; module:Class of your own.
+    # openai: any server that speaks the protocol (launch/oni.sh starts one of vLLM), asked in the background. lexicon, or
+    # module:Class of your own: answers in the training's process, which waits for it.
     config.kind = "lexicon"
-    # True: in a process of its own, beside the training. False: in this one, for annotators that answer at once (not openai, vllm).
-    config.own_process = True
-    # The Python of that process, where vLLM is not installed here; empty: this one.
-    config.python = ""
-    # The GPUs of that process, as CUDA_VISIBLE_DEVICES has them; empty: those of this one.
-    config.devices = ""
     # defaultgoal, zeroknowledge, combat, gold, stairs.
     config.goal = "defaultgoal"
     # Answers are drawn with it. Runs that share a store find each other's answers where it is the same.
@@ -156,11 +146,8 @@ def _annotator() -> ConfigDict:
     config.attempts = 2
     # How long a start waits for a server that is not there yet.
     config.wait_seconds = 600.0
-    # The annotator's process is started again when it dies; more deaths within an hour than this end the run.
-    config.restarts = 5
     # The lexicon's YAML file; empty: the one that is built in.
     config.lexicon = ConfigDict({"file": ""})
-    config.vllm = defaults.vllm()
     config.openai = defaults.openai()
     # A question that gets no answer is asked again later, so that nothing else has to wait for it.
     config.openai.timeout_seconds = 120.0
@@ -169,7 +156,7 @@ def _annotator() -> ConfigDict:
 
 def check(config: ConfigDict, form: Form) -> None:
     """Raises UserError for a bad value of the sections; asks no server and loads no model."""
-    for key in ("annotator.attempts", "annotator.restarts", "queue.size", "queue.batch"):
+    for key in ("annotator.attempts", "queue.size", "queue.batch"):
         checks.positive(config, key)
     checks.positive(config, "annotator.wait_seconds", allow_zero=True)
     checks.choice(config, "queue.order", queue.ORDERS)
@@ -178,25 +165,8 @@ def check(config: ConfigDict, form: Form) -> None:
     if config.annotator.store_dir:
         with in_section():
             check_store(config.annotator.store_dir)
-    if config.annotator.own_process:
-        if config.annotator.python:
-            runs = os.access(config.annotator.python, os.X_OK)
-            checks.require(runs, "annotator.python", config.annotator.python, "a program that can be started")
-            return  # what is installed there is seen there, when it starts
-    else:
-        kind = config.annotator.kind
-        allowed = (
-            f"True with annotator.kind='{kind}': it answers after a while, for which the training would wait"
-        )
-        checks.require(kind not in _SLOW, "annotator.own_process", False, allowed)
-        for key in ("python", "devices"):
-            value = config.annotator[key]
-            checks.require(not value, f"annotator.{key}", value, "'' without annotator.own_process")
-    check_section(config, form)
-
-
-def check_section(config: ConfigDict, form: Form) -> None:
-    """Raises UserError for a bad value of the annotator's own settings."""
+    allowed = "lexicon, openai (a model of vLLM: bash launch/oni.sh MODEL), or module:Class of your own"
+    checks.require(config.annotator.kind != "vllm", "annotator.kind", config.annotator.kind, allowed)
     with in_section():
         check_annotator(annotator_config(config), form)
 
@@ -237,7 +207,6 @@ def in_run(config: ConfigDict, folder: str | os.PathLike[str]) -> ConfigDict:
 
 def make_source(config: ConfigDict, form: Form) -> LabelSource:
     """The source of labels that `config` (the sections of `default_config`, and `compat`) asks for; its store has a name."""
-    from motif_jax.annotation.in_process import InProcessSource
-    from motif_jax.annotation.supervised import ProcessSource
+    from motif_jax.annotation.sources import InProcessSource, ServerSource
 
-    return ProcessSource(config, form) if config.annotator.own_process else InProcessSource(config, form)
+    return (ServerSource if config.annotator.kind == "openai" else InProcessSource)(config, form)

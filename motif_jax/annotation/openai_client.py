@@ -27,6 +27,7 @@ from motif_jax.annotation.chat import (
     json_option,
 )
 from motif_jax.annotation.chat_client import ChatClient, NoConnectionError, StatusError
+from motif_jax.annotation.messages import Deliver
 from motif_jax.annotation.openai_list import answers
 from motif_jax.annotation.openai_stream import OpenAIStream
 from motif_jax.annotation.replies import (
@@ -38,7 +39,6 @@ from motif_jax.annotation.replies import (
     checked,
     verdict_log_probabilities,
 )
-from motif_jax.annotation.streams import Deliver, Stream
 from motif_jax.annotation.traffic import LONGEST_TOLD_SECONDS, Traffic, retry_after
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
@@ -166,8 +166,11 @@ class OpenAIAnnotator(ChatAnnotator):
         """For how many seconds from now the server wants to be left alone."""
         return self._traffic.quiet_seconds()
 
-    def open_stream(self, deliver: Deliver) -> Stream:
-        """See `Annotator`: as many requests at a time as the server bears, each sent once."""
+    def open_stream(self, deliver: Deliver) -> OpenAIStream:
+        """Opens a stream of questions: as many requests at a time as the server bears, each sent once.
+
+        `deliver` gets what comes of them (`messages`), from any thread.
+        """
         return OpenAIStream(self, deliver)
 
     async def greet(self, client: ChatClient) -> None:

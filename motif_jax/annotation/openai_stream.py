@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from motif_jax.annotation.annotator import Question
+from motif_jax.annotation.messages import Deliver, Failed, Greeted, Heard, Server
 from motif_jax.annotation.replies import ServerError
-from motif_jax.annotation.streams import Deliver, Failed, Greeted, Heard, Server
 
 if TYPE_CHECKING:
     from motif_jax.annotation.chat_client import ChatClient
@@ -37,7 +37,7 @@ class OpenAIStream:
         self._thread.start()
 
     def ask(self, number: int, question: Question) -> None:
-        """See `Stream`."""
+        """Asks; `Heard` or `Failed` of this number will be delivered. Never blocks."""
 
         async def work(client: ChatClient) -> Heard:
             start = time.monotonic()
@@ -47,7 +47,7 @@ class OpenAIStream:
         self._loop.call_soon_threadsafe(self._begin, number, work)
 
     def greet(self, number: int) -> None:
-        """See `Stream`: an answer of one token."""
+        """Asks for an answer of one token; `Greeted` or `Failed` of this number will be delivered. Never blocks."""
 
         async def work(client: ChatClient) -> Greeted:
             await self._annotator.greet(client)
@@ -55,12 +55,8 @@ class OpenAIStream:
 
         self._loop.call_soon_threadsafe(self._begin, number, work)
 
-    def rests(self) -> float:
-        """See `Stream`: what the server's Retry-After leaves."""
-        return self._annotator.rests()
-
     def close(self) -> None:
-        """See `Stream`."""
+        """Ends it: what is being asked is given up, and nothing more is delivered."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: it is the second time
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()

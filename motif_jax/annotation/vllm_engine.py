@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +25,6 @@ from motif_jax.annotation.chat import (
     check_chat,
     json_option,
 )
-from motif_jax.annotation.streams import ListSource, Source
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -114,10 +114,7 @@ class VllmAnnotator(ChatAnnotator):
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields each answer when it is complete, and None after each step of the engine."""
-        return self.annotate_open(ListSource(questions))
-
-    def annotate_open(self, source: Source) -> Iterator[tuple[int, Answer] | None]:
-        """The same for questions that come as they come."""
+        waiting = enumerate(questions)
         queued: dict[str, Dialogue] = {}
         engine = self._llm.llm_engine
         limit = self._config.vllm.in_flight
@@ -125,13 +122,13 @@ class VllmAnnotator(ChatAnnotator):
         try:
             while True:
                 while (room := limit - len(queued)) >= step:
-                    chunk = source.take(min(_CHUNK, room), wait=not queued)
-                    if not chunk:
-                        break
+                    chunk = itertools.islice(waiting, min(_CHUNK, room))
                     dialogues = [self.open(position, question) for position, question in chunk]
+                    if not dialogues:
+                        break
                     for dialogue in self._enqueue(dialogues, queued):
                         yield dialogue.position, dialogue.answer(UNKNOWN, note=TOO_LONG)
-                if chunk is None and not queued:
+                if not queued:
                     return
                 again: list[Dialogue] = []
                 for output in engine.step():

@@ -125,7 +125,7 @@ class OnlineReward(IntrinsicReward):
             self._lost = []
 
     def close(self) -> None:
-        """Ends the annotator's process and lets go of the log."""
+        """Ends the annotator and lets go of the log."""
         if self.source is not None:
             self.source.close()
         self._log.close()

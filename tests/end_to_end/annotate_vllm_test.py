@@ -198,14 +198,6 @@ def online_accuracy(folder, **values):
     return sum(entry.label == tiny_judge.good(entry.item[0]) for entry in told) / len(items)
 
 
-def test_an_engine_in_the_annotators_own_process(judge, tmp_path, monkeypatch):
-    for name, value in {**tiny_judge.ENVIRONMENT, "VLLM_CACHE_ROOT": str(CACHE / "vllm")}.items():
-        monkeypatch.setenv(name, value)
-    options = {f"vllm.{name}": value for name, value in tiny_judge.OPTIONS.items()}
-    options |= {"vllm.model": str(judge), "python": str(PYTHON)}
-    assert online_accuracy(tmp_path / "store", kind="vllm", **options) >= 0.98
-
-
 def test_dry_run_shows_what_the_model_reads(judge, dataset, tmp_path):
     done = annotate(
         dataset,

@@ -31,7 +31,6 @@ def main(index: str, port: str, folder: str, steps: str, seconds: str) -> int | 
         "save_every_steps": 500,
         "log_every_seconds": 0.5,
         "compile_cache": f"{folder}/compiled",
-        "annotator__own_process": False,
         "annotator__store_dir": f"{folder}/store",
         "annotator__lexicon__file": f"{folder}/lexicon.yaml",
         "reward__encoder": "lt_cnn_small",

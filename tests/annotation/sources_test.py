@@ -1,4 +1,4 @@
-"""Labels in this process, and the books that every source of labels keeps."""
+"""Labels of an annotator that answers at once, and the books that every source of labels keeps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ def make_config(tmp_path, **values):
     config = online.default_config()
     config.compat = ConfigDict({"oni_requeue": False})
     config.annotator.store_dir = str(tmp_path / "store")
-    config.annotator.own_process = False
     for name, value in values.items():
         config.update_from_flattened_dict({name.replace("__", "."): value})
     return config
@@ -225,12 +224,8 @@ def test_metrics_have_the_same_names_from_the_first_row_on(make):
         ("queue.budget.tokens", 0, r"config.queue.budget.tokens=0"),
         ("annotator.lexicon.file", "nowhere.yaml", r"nowhere.yaml"),
         ("annotator.store_dir", __file__, r"config.annotator.store_dir=.*must be a folder"),
-        (
-            "annotator.kind",
-            "openai",
-            r"config.annotator.own_process=False: must be True with annotator.kind='openai'",
-        ),
-        ("annotator.python", "python9", r"config.annotator.python='python9': must be '' without"),
+        ("annotator.kind", "vllm", r"config.annotator.kind='vllm': must be .*openai .*launch/oni.sh"),
+        ("annotator.prompt.file", "nowhere.yaml", r"nowhere.yaml"),
     ],
 )
 def test_a_bad_value_is_named_as_the_config_has_it(tmp_path, key, value, told):
@@ -240,12 +235,7 @@ def test_a_bad_value_is_named_as_the_config_has_it(tmp_path, key, value, told):
         online.check(config, SINGLE)
 
 
-def test_a_file_is_named_as_it_is_called(tmp_path):
-    config = make_config(tmp_path, annotator__kind="vllm", annotator__own_process=True)
-    config.annotator.vllm.model = str(tmp_path)
-    told = rf"^config.annotator.vllm.model={tmp_path}: not a model folder, it has no config.json$"
-    with pytest.raises(UserError, match=told):
-        online.check(config, SINGLE)
+def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
     said = "config.goal=a: config.compat.b, config.annotator.seed, config.yaml, config.seeds and config.annotator=c"
     with pytest.raises(UserError) as caught, online.in_section():
         raise UserError(said)
