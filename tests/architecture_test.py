@@ -19,7 +19,7 @@ ONLY_IN = {
     "flax": ("networks/", "language/"),
     "orbax": ("support/checkpoints.py",),
     "nle": ("envs/nethack/",),
-    "minigrid": ("envs/babyai_text/", "envs/minihack/"),
+    "minigrid": ("envs/babyai_text/", "envs/minigrid_events/", "envs/minihack/"),
 }
 MOST_LINES = 420
 

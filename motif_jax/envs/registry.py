@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.minigrid_events.catalogue import LEVELS as MINIGRID
 from motif_jax.envs.minihack.levels import LEVELS as MINIHACK
 from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.sequential import SingleEnvironments
@@ -27,6 +28,7 @@ _ENTRY_POINTS: dict[str, str] = {
     **dict.fromkeys(MINIHACK, "motif_jax.envs.minihack.environment:MiniHackEnvironment"),
     "Recall-v0": "motif_jax.envs.recall:Recall",
     **dict.fromkeys(catalogue.LEVELS, _BABYAI_TEXT),
+    **dict.fromkeys(MINIGRID, "motif_jax.envs.minigrid_events.environment:MiniGridEvents"),
 }
 _GYM = "gym:"
 _GYM_TASK = "motif_jax.envs.gym_task.environment"

@@ -62,5 +62,9 @@ class GridRenderer:
             (y, 2 * x),
             cells=np.concatenate([observation["grid"], lit[..., None]], axis=-1),
             pose=(x, y, direction),
-            notes={name: decoded(observation[name]) for name in ("mission", "prompt")},
+            notes=self.notes(observation),
         )
+
+    def notes(self, observation: Mapping[str, np.ndarray]) -> dict[str, str]:
+        """What people read beside the grid."""
+        return {name: decoded(observation[name]) for name in ("mission", "prompt")}

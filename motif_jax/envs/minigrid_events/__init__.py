@@ -1,0 +1,1 @@
+"""Grid worlds of minigrid whose steps come with a caption of what happened."""

@@ -1,0 +1,47 @@
+"""What happened in a step, as a sentence: events alone, never how far the goal is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
+
+FORWARD, PICK_UP, DROP, TOGGLE = range(2, len(ACTIONS))
+_OPEN, _CLOSED, _LOCKED = range(3)
+_TOGGLED = {_OPEN: "close", _CLOSED: "open", _LOCKED: "unlock"}
+
+
+class Cell(NamedTuple):
+    """minigrid's codes of what stands in a cell."""
+
+    kind: int
+    color: int
+    state: int
+
+    def __str__(self) -> str:
+        return f"{COLORS[self.color]} {OBJECTS[self.kind]}"
+
+
+def caption(action: int, before: Cell, after: Cell, moved: bool) -> str:
+    """The sentence of a step, '' where nothing happened.
+
+    Args:
+      action: that was taken.
+      before, after: the cell in front of the agent, before the step and after it.
+      moved: whether the agent stands in that cell now.
+    """
+    thing, changed = OBJECTS[before.kind], before != after
+    if action == FORWARD:
+        if moved:
+            return f"You step into the {COLORS[before.color]} doorway." if thing == "door" else ""
+        return "You bump into a wall." if thing == "wall" else f"You bump into a {before}."
+    if action == PICK_UP and changed:
+        return f"You pick up a {before}."
+    if action == DROP and changed:
+        return f"You drop a {after}."
+    if action == TOGGLE and thing == "door":
+        return f"You {_TOGGLED[before.state]} the {before}." if changed else f"The {before} is locked."
+    if action == TOGGLE and changed:
+        return f"You open a {before}."
+    return ""

@@ -1,0 +1,157 @@
+"""Levels of minigrid with captions of events: a sparse task whose steps say what happened, never how far the goal is."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import gymnasium
+import minigrid  # noqa: F401 - registers its environments
+import numpy as np
+
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.envs.babyai_text.levels import lit
+from motif_jax.envs.babyai_text.sentences import OBJECTS, VIEW
+from motif_jax.envs.minigrid_events import view
+from motif_jax.envs.minigrid_events.captions import FORWARD, Cell, caption
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
+
+TEXT_BYTES = 64
+_EMPTY, _DOOR = Cell(OBJECTS.index("empty"), 0, 0), OBJECTS.index("door")
+_DIRECTIONS = np.eye(4, dtype=np.uint8)
+
+
+def make_spec(
+    name: str, *, fields: Iterable[str] = (), max_episode_steps: int | None = None
+) -> EnvironmentSpec:
+    """The spec of `MiniGridEvents` with these options."""
+    del max_episode_steps
+    size = _size(name)
+    optional = {
+        "grid": ArraySpec((*size, 3), "uint8"),
+        "lit": ArraySpec(size, "uint8"),
+        "pose": ArraySpec((3,), "uint8"),
+    }
+    unknown = sorted(set(fields) - set(optional))
+    if unknown:
+        raise ValueError(f"{name} has no fields {', '.join(unknown)}")
+    return EnvironmentSpec(
+        observation={
+            "view": ArraySpec((VIEW * VIEW * view.CHANNELS,), "uint8"),
+            "direction": ArraySpec((4,), "uint8"),
+            "text": ArraySpec((TEXT_BYTES,), "uint8"),
+            "text_count": ArraySpec((), "int32"),
+            **{field: optional[field] for field in fields},
+        },
+        num_actions=len(ACTIONS),
+        text_field="text",
+        count_field="text_count",
+        episode_fields=("success", "through_door"),
+        family="MiniGrid events",
+        action_names=ACTIONS,
+        optional_fields=optional,
+        renderer="motif_jax.envs.minigrid_events.renderer:EventsRenderer",
+    )
+
+
+def _world(name: str) -> Any:
+    return gymnasium.make(name, disable_env_checker=True).unwrapped
+
+
+@functools.cache
+def _size(name: str) -> tuple[int, int]:
+    world = _world(name)
+    return world.width, world.height
+
+
+class MiniGridEvents:
+    """One of `catalogue.LEVELS`. See `motif_jax.envs.spec.Environment` for the calls.
+
+    Observation: `view` uint8 [980], what minigrid's own observation shows of 7 x 7 cells, the carried object among it,
+    as one-hot [column, row, object + colour + state]; `direction` uint8 [4], one-hot; `text` uint8 [64], the caption of
+    the last step, latin-1 ended by zeros, and `text_count` int32, how often it was seen in this episode. On request
+    `grid`, `lit` and `pose`, the world as people see it.
+
+    The reward is minigrid's: 1 - 0.9 t / the level's limit for success after t steps, else 0. `episode_info` has,
+    besides return and length: success (0, 1), through_door (0, 1: it stepped into a doorway).
+
+    Args:
+      name: of the level.
+      fields: optional fields of the spec.
+      max_episode_steps: cuts episodes off before the level's own limit.
+    """
+
+    make_spec = staticmethod(make_spec)
+
+    def __init__(
+        self, name: str, *, fields: Iterable[str] = (), max_episode_steps: int | None = None
+    ) -> None:
+        self.spec = make_spec(name, fields=fields)
+        self._fields = frozenset(fields)
+        self._world = _world(name)
+        # minigrid builds its observation at every step; `view.seen` takes its place.
+        self._world.gen_obs = dict
+        limit = self._world.max_steps
+        self._limit = limit if max_episode_steps is None else min(limit, max_episode_steps)
+        self._texts: dict[str, np.ndarray] = {}
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        """Starts the episode of `seed` and writes its first observation into `out`."""
+        self._world.reset(seed=seed)
+        self._codes = view.padded(self._world.grid.encode())
+        self._return = self._success = self._through_door = 0.0
+        self._counts: dict[str, int] = {}
+        self._write("", out)
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        """Plays `action`; returns (reward, end)."""
+        self.spec.check_action(action)
+        world = self._world
+        column, row = (int(place) for place in world.front_pos)
+        before = self._cell(column, row)
+        _, reward, terminated, _, _ = world.step(action)
+        after = self._cell(column, row)
+        self._codes[column + view.PAD, row + view.PAD] = view.code(*after)
+        moved = action == FORWARD and tuple(world.agent_pos) == (column, row)
+        self._through_door = max(self._through_door, float(moved and before.kind == _DOOR))
+        self._return += reward
+        self._success = float(self._success or reward > 0)
+        self._write(caption(action, before, after, moved), out)
+        if terminated:
+            return float(reward), TERMINATED
+        return float(reward), TRUNCATED if world.step_count >= self._limit else RUNNING
+
+    def episode_info(self) -> dict[str, float]:
+        """Return, length and `spec.episode_fields` of the episode that runs or has just ended."""
+        return {
+            "return": self._return,
+            "length": float(self._world.step_count),
+            "success": self._success,
+            "through_door": self._through_door,
+        }
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _cell(self, column: int, row: int) -> Cell:
+        thing = self._world.grid.get(column, row)
+        return _EMPTY if thing is None else Cell(*thing.encode())
+
+    def _write(self, text: str, out: Mapping[str, np.ndarray]) -> None:
+        world = self._world
+        if text not in self._texts:
+            self._texts[text] = np.frombuffer(text.encode("latin-1").ljust(TEXT_BYTES, b"\0"), np.uint8)
+        self._counts[text] = self._counts.get(text, 0) + 1
+        carried = view.EMPTY if world.carrying is None else view.code(*world.carrying.encode())
+        column, row = world.agent_pos
+        out["view"][...] = view.seen(self._codes, column, row, world.agent_dir, carried).reshape(-1)
+        out["direction"][...] = _DIRECTIONS[world.agent_dir]
+        out["text"][...] = self._texts[text]
+        out["text_count"][...] = self._counts[text]
+        if "grid" in self._fields:
+            out["grid"][...] = world.grid.encode()
+        if "lit" in self._fields:
+            out["lit"][...] = lit(world)
+        if "pose" in self._fields:
+            out["pose"][...] = (column, row, world.agent_dir)

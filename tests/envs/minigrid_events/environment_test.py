@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from minigrid.core.grid import Grid
+from minigrid.core.world_object import Door, Goal, Key
+
+from motif_jax.envs import registry
+from motif_jax.envs.minigrid_events.catalogue import LEVELS
+from motif_jax.envs.minigrid_events.environment import MiniGridEvents
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
+
+LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE = range(6)
+OBJECTS, COLORS, STATES = 11, 6, 3
+
+
+def shown(out: dict[str, np.ndarray]) -> np.ndarray:
+    """minigrid's codes uint8 [7, 7, 3] of a view in one-hot."""
+    parts = np.split(out["view"].reshape(7, 7, -1), [OBJECTS, OBJECTS + COLORS], axis=-1)
+    assert all((part.sum(-1) == 1).all() for part in parts)
+    return np.stack([part.argmax(-1) for part in parts], axis=-1)
+
+
+def text(out: dict[str, np.ndarray]) -> str:
+    return out["text"].tobytes().rstrip(b"\0").decode()
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_observations_rewards_and_ends_are_those_of_minigrid(name: str) -> None:
+    ours = registry.make(name)
+    assert ours.spec == registry.spec(name)
+    out = empty_observation(ours.spec)
+    theirs = gymnasium.make(name, disable_env_checker=True).unwrapped
+    generator = np.random.default_rng(0)
+    ended = True
+    for step in range(300):
+        if ended:
+            ours.reset(step, out)
+            seen, _ = theirs.reset(seed=step)
+        else:
+            # Mostly forward and toggle, so that doors open within few steps.
+            action = int(generator.choice(6, p=[0.1, 0.1, 0.35, 0.15, 0.05, 0.25]))
+            reward, end = ours.step(action, out)
+            seen, expected, terminated, truncated, _ = theirs.step(action)
+            assert (reward, end) == (expected, TERMINATED if terminated else 2 * truncated)
+        ended = not ended and end != RUNNING
+        np.testing.assert_array_equal(shown(out), seen["image"])
+        assert out["direction"].argmax() == seen["direction"]
+
+
+def small_world(world: Any, width: int, height: int) -> None:
+    """The agent faces a locked door; its key lies to the agent's right."""
+    world.grid = Grid(width, height)
+    world.grid.wall_rect(0, 0, width, height)
+    world.grid.set(1, 2, Key("red"))
+    world.grid.set(2, 1, Door("red", is_locked=True))
+    world.agent_pos, world.agent_dir = (1, 1), 0
+
+
+def test_captions_say_what_happened_and_count_themselves() -> None:
+    played = [
+        (FORWARD, "You bump into a red door.", 1),
+        (TOGGLE, "The red door is locked.", 1),
+        (RIGHT, "", 2),
+        (FORWARD, "You bump into a red key.", 1),
+        (PICK_UP, "You pick up a red key.", 1),
+        (PICK_UP, "", 3),
+        (LEFT, "", 4),
+        (TOGGLE, "You unlock the red door.", 1),
+        (TOGGLE, "You close the red door.", 1),
+        (FORWARD, "You bump into a red door.", 2),
+        (TOGGLE, "You open the red door.", 1),
+        (FORWARD, "You step into the red doorway.", 1),
+        (FORWARD, "", 5),
+        (FORWARD, "You bump into a wall.", 1),
+        (DROP, "", 6),
+        (RIGHT, "", 7),
+        (DROP, "You drop a red key.", 1),
+    ]
+    ours = MiniGridEvents("MiniGrid-DoorKey-5x5-v0", max_episode_steps=len(played))
+    ours._world._gen_grid = types.MethodType(small_world, ours._world)
+    out = empty_observation(ours.spec)
+    ours.reset(0, out)
+    assert (text(out), out["text_count"]) == ("", 1)
+    ends = []
+    for action, caption, count in played:
+        ends.append(ours.step(action, out)[1])
+        assert (text(out), out["text_count"]) == (caption, count)
+    assert ends == [RUNNING] * 16 + [TRUNCATED]
+    assert ours.episode_info() == {"return": 0.0, "length": 17.0, "success": 0.0, "through_door": 1.0}
+
+
+def test_success_is_the_tasks_reward_once() -> None:
+    ours = MiniGridEvents("MiniGrid-DoorKey-5x5-v0")
+
+    def at_the_goal(world: Any, width: int, height: int) -> None:
+        small_world(world, width, height)
+        world.grid.set(2, 1, Goal())
+
+    ours._world._gen_grid = types.MethodType(at_the_goal, ours._world)
+    out = empty_observation(ours.spec)
+    ours.reset(0, out)
+    assert ours.step(FORWARD, out) == (pytest.approx(1 - 0.9 / 250), TERMINATED)
+    assert text(out) == ""
+    assert ours.episode_info()["success"] == 1.0
+
+
+def test_people_see_the_grid_and_the_caption() -> None:
+    ours = MiniGridEvents("MiniGrid-DoorKey-5x5-v0", fields=("grid", "lit", "pose"))
+    ours._world._gen_grid = types.MethodType(small_world, ours._world)
+    out = empty_observation(ours.spec)
+    ours.reset(0, out)
+    ours.step(TOGGLE, out)
+    renderer = registry.renderer(ours.spec)
+    assert renderer is not None
+    frame = renderer.frame(out)
+    assert bytes(frame.chars[1, :6]) == b"# > X "
+    assert frame.notes == {"caption": "The red door is locked."}
