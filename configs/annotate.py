@@ -9,7 +9,8 @@ asks the lexicon (a stand-in for a language model, seconds). A language model in
 
 Hours for a 70B model and 500,000 pairs: `--config.dry_run` prints the conversations and an estimate, and asks nothing.
 What comes out: DATASET/preference/NAME.npy, DATASET/annotations/NAME/ and summary.json in the workdir. See
-docs/annotation.md. Variants: smoke (the same, seconds), quickstart, faithful (the published settings).
+docs/annotation.md. Variants: smoke (the same, seconds), quickstart, faithful (the published settings), minigrid (its own
+lexicon: docs/results_minigrid.md).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ml_collections import ConfigDict, config_dict
 from motif_jax.annotation import defaults
 from motif_jax.support.config import all_compat_on, compat, unknown_variant
 
-VARIANTS = ("", "smoke", "quickstart", "faithful")
+VARIANTS = ("", "smoke", "quickstart", "faithful", "minigrid")
 
 
 def get_config(variant: str | None = None) -> ConfigDict:
@@ -70,7 +71,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config.sampling = ConfigDict({"temperature": 0.1, "top_k": 50, "top_p": 0.95, "max_tokens": 4096})
     # Every question gets a seed of its own, derived from config.seed; False: unseeded, a little faster on a GPU.
     config.sampling.seeded = True
-    # The lexicon's YAML file; empty: the one that is built in.
+    # The lexicon: a YAML file, or the name of a built-in one, nethack.yaml, minigrid.yaml or comments.yaml; empty: nethack.yaml.
     config.lexicon = ConfigDict({"file": ""})
     # vLLM in process, and any server that speaks the OpenAI protocol.
     config.vllm = defaults.vllm()
@@ -82,4 +83,6 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.vllm.model = "meta-llama/Llama-2-70b-chat-hf"
         config.vllm.tensor_parallel_size = 8
         all_compat_on(config)
+    if variant == "minigrid":
+        config.lexicon.file = "minigrid.yaml"
     return config

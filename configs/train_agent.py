@@ -18,6 +18,7 @@ Variants:
   steering    games of 200 steps, a million of them in all, as launch/demo_steering.sh needs it.
   smoke       seconds: whether everything works.
   recall      Recall-v0, which needs a memory and no game: learned within 300,000 steps, half a minute on 2 cores.
+  minigrid    DoorKey-8x8 with captions of events, a reward learned from them and the task's: learned within 250,000 steps.
   symbolic    BabyAI by its codes and words instead of a language model's prompts, by PPO: the baseline of GLAM (docs/glam.md).
               Everything but the network is as in configs/train_language_agent.py. 400,000 steps.
   symbolic_faithful  the same with the quirks of the released code.
@@ -32,7 +33,7 @@ from motif_jax.support import nonfinite, resources
 from motif_jax.support.config import all_compat_on, compat, compat_on, default_workers, unknown_variant
 
 SYMBOLIC = ("symbolic", "symbolic_faithful")
-VARIANTS = ("", "faithful", "quickstart", "steering", "smoke", "recall", *SYMBOLIC)
+VARIANTS = ("", "faithful", "quickstart", "steering", "smoke", "recall", "minigrid", *SYMBOLIC)
 
 
 def _network() -> ConfigDict:
@@ -328,6 +329,26 @@ def get_config(variant: str | None = None) -> ConfigDict:
         config.actors.warmup_steps = 6
         config.save_every_steps = 100_000
         config.stats_episodes = 500
+        config.log_every_seconds = 2.0
+    elif variant == "minigrid":
+        config.environment.name = "MiniGrid-DoorKey-8x8-v0"
+        config.environment.max_episode_steps = 250
+        config.network.hidden_size = 128
+        config.network.flat_sizes = (128,)
+        config.train_for_env_steps = 250_000
+        config.batch_size = 512
+        config.rollout = 16
+        config.optimizer.learning_rate = 1e-3
+        config.optimizer.schedule = "linear"
+        config.algorithm.exploration_coefficient = 0.01
+        config.reward.threshold = "auto"
+        # Paid five times as much, an agent collects captions and unlearns the goal, which ends them.
+        config.reward.intrinsic_coefficient = 0.1
+        config.reward.extrinsic_coefficient = 1.0
+        config.reward.extrinsic_scale = 1.0
+        config.actors.envs_per_worker = 32
+        config.save_every_steps = 100_000
+        config.stats_episodes = 100
         config.log_every_seconds = 2.0
     elif variant in SYMBOLIC:
         config = _symbolic(variant == "symbolic_faithful")

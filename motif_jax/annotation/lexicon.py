@@ -143,17 +143,16 @@ def _without_status(line: str) -> str:
 
 
 def load_lexicon(path: str | Path = "") -> Lexicon:
-    """Reads a lexicon, the built-in one by default.
+    """Reads a lexicon: a file, or by its name one of the folder lexicons, nethack.yaml by default.
 
     Raises:
       UserError: the file is not there or is no lexicon; what is wrong and where is named.
     """
     shown = str(path) or BUILT_IN
     try:
-        if path:
-            text = Path(path).read_text(encoding="utf-8")
-        else:
-            text = resources.files(__package__).joinpath("lexicons", BUILT_IN).read_text(encoding="utf-8")
+        ours = resources.files(__package__).joinpath("lexicons", shown)
+        there = Path(shown).exists() or not ours.is_file()
+        text = (Path(shown) if path and there else ours).read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"lexicon {shown} cannot be read: {error.strerror}") from None
     except ValueError as error:
