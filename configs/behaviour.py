@@ -25,7 +25,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     # Numbers of an episode (docs/evaluation.md), also those that only the task reports, 'deaths', counts of messages: 'fights', the hero's own attacks, and 'finds',
     # gold that he picked up; 'gathered': the pieces of it, but for those of vaults, of which one has more than hundreds of games.
     config.measures = "fights,kills,finds,gathered,gold,dlvl,deaths,scout,score"
-    config.claims = ""  # 'A > B: measure; ...'; 95 % intervals must lie above 0
+    config.claims = ""  # 'A > B: measure; A > B + 0.3: measure; ...'; 95 % intervals must lie above 0, or 0.3
     config.goals = ""  # 'name=goal; ...': shows the words of goals of the prompt file
     config.prompt = ConfigDict({"file": ""})  # empty: the prompt 'default'
     config.lexicon = ConfigDict({"file": ""})  # whose events are fights; empty: the built-in one

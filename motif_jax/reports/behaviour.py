@@ -42,24 +42,26 @@ _MADE = {
     ),
     DEATHS: Measure(DEATHS, "deaths", "share", "games that the hero died in"),
 }
-_CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*:\s*([^\s:]+)\s*")
+_CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*(?:\+\s*(\d+(?:\.\d+)?)\s*)?:\s*([^\s:]+)\s*")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """That `more` does more of `measure` than `less`."""
+    """That `more` does more of `measure` than `less`, by more than `margin`."""
 
     more: str
     less: str
     measure: str
+    margin: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.more} > {self.less}: {self.measure}"
+        margin = f" + {self.margin:g}" if self.margin else ""
+        return f"{self.more} > {self.less}{margin}: {self.measure}"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim, by how much the one exceeds the other, and whether the whole interval lies above 0."""
+    """A claim, by how much the one exceeds the other, and whether the whole interval lies above the margin."""
 
     claim: Claim
     difference: Difference
@@ -67,7 +69,7 @@ class Finding:
     @property
     def holds(self) -> bool:
         """Whether the claim is carried."""
-        return self.difference.sign > 0
+        return self.difference.low > self.claim.margin
 
 
 def described(key: str) -> Measure:
@@ -89,15 +91,26 @@ def read_claims(text: str, evaluations: Mapping[str, Mapping[str, Any]]) -> list
     Raises:
       UserError: it is otherwise, or names a method or measure that there is not.
     """
-    claims, methods = [], list(evaluations)
+    claims = parsed_claims(text, list(evaluations))
+    for claim in claims:
+        require_measure(claim.measure, evaluations, "claims")
+    return claims
+
+
+def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
+    """Reads 'A > B: measure; A > B + 0.3: measure; ...'; the measures may be any.
+
+    Raises:
+      UserError: it is otherwise, or names another method.
+    """
+    claims = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         match = _CLAIM.fullmatch(part)
         if match is None or {match[1], match[2]} - set(methods):
             raise UserError(
-                f"config.claims={part}: must be 'A > B: measure; ...' with A and B of {', '.join(methods)}"
+                f"config.claims={part}: must be 'A > B: measure; A > B + NUMBER: measure; ...' with A and B of {', '.join(methods)}"
             )
-        require_measure(match[3], evaluations, "claims")
-        claims.append(Claim(match[1], match[2], match[3]))
+        claims.append(Claim(match[1], match[2], match[4], float(match[3] or 0)))
     return claims
 
 

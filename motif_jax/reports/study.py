@@ -19,7 +19,14 @@ import numpy as np
 from motif_jax.annotation.lexicon import Judge, Lexicon
 from motif_jax.datasets.verdicts import YES
 from motif_jax.reports import evaluation_files, messages
-from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval, repeatable_rliable
+from motif_jax.reports.behaviour import Claim, Finding
+from motif_jax.reports.statistics import (
+    Difference,
+    Estimate,
+    interquartile_mean,
+    percentile_interval,
+    repeatable_rliable,
+)
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text, naming, read_json_lines, regular_file, wait_for_lock
 
@@ -33,9 +40,10 @@ MEASURES = {
     "kills": "kills",
     "gold": "gold",
     "success": "success",
+    "through_door": "through the door",
 }
 # What happens in so few games that the middle half of them says nothing of it: of these the mean is taken.
-MEANS = ("dlvl", "success")
+MEANS = ("dlvl", "success", "through_door")
 # What tables show where nothing else is asked for.
 USUAL = ("judged", "score", "dlvl", "scout")
 # Of the training's last row of metrics, those that it has.
@@ -339,6 +347,38 @@ def _difference(estimate: Estimate) -> str:
 
 def _sign(value: float) -> str:
     return ("−" if value < 0 else "+") + _number(abs(value))
+
+
+def findings(
+    rows: Sequence[Mapping[str, Any]], claims: Sequence[Claim], resamples: int
+) -> list[Claim | Finding]:
+    """What the lines say of each claim; the claim itself where a run of it has no line yet."""
+    found: list[Claim | Finding] = []
+    for claim in claims:
+        runs = [
+            {row["seed"]: row["games"] for row in rows if row["method"] == name}
+            for name in (claim.more, claim.less)
+        ]
+        if not all(runs):
+            found.append(claim)
+            continue
+        own, others = _compared(*runs)
+        sides = _scores(runs[0], own, claim.measure), _scores(runs[1], others, claim.measure)
+        gap = _above(*sides, resamples, own == others, claim.measure in MEANS)
+        found.append(Finding(claim, Difference(gap.value, gap.low, gap.high)))
+    return found
+
+
+def claims_list(found: Sequence[Claim | Finding]) -> str:
+    """Markdown: a line for each claim."""
+    lines = []
+    for one in found:
+        if isinstance(one, Finding):
+            verdict = "**holds**" if one.holds else "**does not hold**"
+            lines.append(f"* {one.claim}: {verdict}, {_difference(one.difference)}.")
+        else:
+            lines.append(f"* {one}: not run yet.")
+    return "\n".join(["Claims (95 % intervals of the paired differences):", "", *lines])
 
 
 def check_page(path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from motif_jax.annotation.lexicon import load_lexicon
-from motif_jax.reports import study, study_curves
+from motif_jax.reports import behaviour, study, study_curves
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, resources, run_folder
 from motif_jax.support.errors import UserError
@@ -26,6 +26,8 @@ from motif_jax.support.lifeline import told_of_parents_end
 # What an earlier study, killed, has left running saves and ends within this time.
 _FREE_SECONDS = 120.0
 _DONE = "done.json"
+# Of a claim that the lines do not carry.
+NOT_CARRIED = 1
 _AWAY = "move it away, or give the study another --workdir"
 
 
@@ -68,6 +70,12 @@ def check(config: ConfigDict, workdir: Path) -> None:
         checks.require(name in names, "only", name, f"of {', '.join(sorted(names))}")
     for name in _listed(config.measures):
         checks.require(name in study.MEASURES, "measures", name, f"of {', '.join(study.MEASURES)}")
+    for claim in _claims(config):
+        checks.require(
+            claim.measure in study.MEASURES, "claims", claim.measure, f"of {', '.join(study.MEASURES)}"
+        )
+    for name in config.get("games", {}):
+        checks.require(name in config.methods, "games", name, f"of methods: {', '.join(config.methods)}")
     for title, measure in config.curves.items():
         checks.require(title in tables, "curves", title, f"of table_order: {', '.join(tables)}")
         checks.require(
@@ -98,12 +106,17 @@ def _listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _claims(config: ConfigDict) -> list[behaviour.Claim]:
+    return behaviour.parsed_claims(config.get("claims", ""), list(config.methods))
+
+
 def _rows(config: ConfigDict, workdir: Path) -> Path:
     return Path(config.rows.replace("{workdir}", str(workdir)))
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    """Makes the runs that have no line yet, `most_runs` at most, one after the other; returns 75 when it was asked to stop."""
+    """Makes the runs that have no line yet, `most_runs` at most, one after the other; returns 75 when it was asked to stop, 1 where
+    the lines do not carry a claim."""
     with FolderLock(workdir), interruption.Interruption() as stop:
         run_folder.prepare(workdir, config, ("stage",))
         return _Study(config, workdir, stop).run()
@@ -155,8 +168,7 @@ class _Study:
                 return interruption.EXIT_CODE
             seconds.append(time.monotonic() - begin)
             self._write()
-        self._write()
-        return None
+        return NOT_CARRIED if self._write() else None
 
     def _put_back(self, planned: list[Run]) -> None:
         """Takes up what a killed study was about to remove: runs whose line is there go, the others' folders come back."""
@@ -185,7 +197,12 @@ class _Study:
         """What makes a line the one of a run: its flags, those of the games, and how the reward was prepared."""
         config = self._config
         used = [config.prepare[name] for name in self._needed(one)]
-        return " | ".join([one.flags, config.evaluation, *used])
+        return " | ".join([one.flags, self._evaluation(one), *used])
+
+    def _evaluation(self, one: Run) -> str:
+        """The flags of a run's games."""
+        own = self._config.get("games", {}).get(one.method, "")
+        return f"{self._config.evaluation} {own}".strip()
 
     def _needed(self, one: Run) -> list[str]:
         order = _listed(self._config.prepare_order)
@@ -197,7 +214,7 @@ class _Study:
     def _steps(self, one: Run) -> list[_Step]:
         folder = self._workdir / one.folder
         places = [(name, self._workdir / name) for name in self._needed(one)]
-        games = f"{self._config.evaluation} --config.agent.dir={{run}}"
+        games = f"{self._evaluation(one)} --config.agent.dir={{run}}"
         return [
             *(_Step(name, self._config.prepare[name], place, place) for name, place in places),
             _Step("training", f"{one.flags} --config.seed={one.seed}", folder, folder),
@@ -289,16 +306,19 @@ class _Study:
         program = [sys.executable, "-m", "motif_jax.launch"]
         return [*program, f"--config={words[0]}", f"--workdir={step.folder}", *words[1:]]
 
-    def _write(self) -> None:
-        """Writes the tables of what there is."""
+    def _write(self) -> list[behaviour.Finding]:
+        """Writes the tables of what there is, and returns the claims that the lines do not carry."""
         config, valid, tables = self._config, self._valid(), self._tables()
         text = study.tables(valid, tables, config.seeds, config.resamples, _listed(config.measures))
-        text = "\n\n".join([text, *self._pictures(valid, tables)])
+        found = study.findings(valid, _claims(config), config.resamples)
+        claims = [study.claims_list(found)] if found else []
+        text = "\n\n".join([text, *claims, *self._pictures(valid, tables)])
         if config.page:
             study.write_page(Path(config.page), text)
         else:
             atomic_write_text(self._workdir / "tables.md", text)
         print(text)
+        return [one for one in found if isinstance(one, behaviour.Finding) and not one.holds]
 
     def _tables(self) -> dict[str, list[str]]:
         return {title: _listed(self._config.tables[title]) for title in _listed(self._config.table_order)}
