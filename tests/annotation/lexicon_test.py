@@ -17,6 +17,8 @@ from motif_jax.annotation.captions import decode_message
 from motif_jax.annotation.lexicon import Judge, LexiconAnnotator, load_lexicon, preference, sentences
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES
 from motif_jax.envs import registry
+from motif_jax.envs.babyai_text.sentences import OBJECTS
+from motif_jax.envs.minigrid_events.captions import Cell, caption
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.support.errors import UserError
@@ -381,3 +383,29 @@ def test_a_judge_remembers_only_so_many_captions(monkeypatch):
     ]
     for remembered in (forgetful._caption, forgetful._sentence):
         assert remembered.cache_info().currsize <= 8
+
+
+def test_the_lexicon_of_minigrid_knows_every_caption_and_its_controls_deal_out_the_same_values() -> None:
+    lexicon = load_lexicon("minigrid.yaml")
+    things = (OBJECTS.index("wall"), OBJECTS.index("door"), OBJECTS.index("key"))
+    cells = [
+        Cell(thing, 4, state) for thing in things for state in (range(3) if thing == things[1] else (0,))
+    ]
+    cells.append(Cell(OBJECTS.index("empty"), 0, 0))
+    said = {
+        caption(action, before, after, moved)
+        for action, before, after, moved in itertools.product(range(6), cells, cells, (False, True))
+    } - {""}
+    assert {lexicon.event(text) for text in said} == {event.name for event in lexicon.events}
+    assert all(lexicon.event(text) for text in said)
+    values = {goal: [event.weights[goal] for event in lexicon.events] for goal in lexicon.goals}
+    for seed in (1, 2, 3):
+        dealt = np.random.default_rng(seed).permutation(values["defaultgoal"])
+        assert values[f"shuffled{seed}"] == dealt.tolist()
+
+
+def test_a_lexicon_of_ones_own_goes_before_a_built_in_one_of_its_name(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_lexicon("minigrid.yaml").name == "minigrid"
+    (tmp_path / "minigrid.yaml").write_text(yaml.safe_dump(small(name="mine")))
+    assert load_lexicon("minigrid.yaml").name == "mine"

@@ -12,6 +12,7 @@ import pytest
 
 from motif_jax.annotation.lexicon import load_lexicon
 from motif_jax.reports import evaluation_files, messages, study
+from motif_jax.reports.behaviour import Claim, Finding
 from motif_jax.reports.messages import MessageTally
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
@@ -119,6 +120,15 @@ def test_the_tables_claim_only_what_an_interval_carries() -> None:
     assert "1 of 3 seeds are done" in partial
     assert "games alone" in partial
     assert "Not run yet: absent" in partial
+
+
+def test_a_claim_holds_where_the_whole_interval_lies_above_its_margin() -> None:
+    claims = [Claim("better", "none", "judged", margin) for margin in (1.0, 2.0, 3.0)]
+    found = study.findings(rows(2.0), [*claims, Claim("better", "nobody", "judged")], 200)
+    assert [isinstance(one, Finding) and one.holds for one in found] == [True, False, False, False]
+    told = study.claims_list(found).splitlines()
+    assert told[2].startswith("* better > none + 1: judged: **holds**, +")
+    assert told[5] == "* better > nobody: judged: not run yet."
 
 
 def test_columns_are_those_that_all_runs_of_a_table_have() -> None:

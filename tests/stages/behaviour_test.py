@@ -89,12 +89,15 @@ def test_claims_are_carried_by_differences_game_by_game(evaluations: Path, tmp_p
 
 
 def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp_path, capsys) -> None:
-    config = configured(evaluations, claims="combat > gold: kills; combat > gold: deaths")
+    # Kills differ by 2 in each game.
+    claims = "combat > gold + 1.5: kills; combat > gold + 2: kills; combat > gold: deaths"
+    config = configured(evaluations, claims=claims)
     assert behaviour.run(config, tmp_path) == 1
-    assert "not carried by these games: combat > gold: deaths" in capsys.readouterr().err
+    missed = "combat > gold + 2: kills; combat > gold: deaths"
+    assert f"not carried by these games: {missed}" in capsys.readouterr().err
     found = json.loads((tmp_path / "behaviour.json").read_text())
-    assert [claim["holds"] for claim in found["claims"]] == [True, False]
-    assert found["claims"][1]["difference"]["value"] == 0
+    assert [claim["holds"] for claim in found["claims"]] == [True, False, False]
+    assert found["claims"][2]["difference"]["value"] == 0
     assert "not shown to have more deaths" in (tmp_path / "behaviour.html").read_text()
 
 

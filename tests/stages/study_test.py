@@ -221,6 +221,22 @@ def test_a_part_of_a_study_leaves_the_others_in_its_tables(toys: Path, tmp_path:
     assert "Not run yet" not in (tmp_path / "study" / "tables.md").read_text()
 
 
+def test_games_of_a_method_have_their_own_flags_and_a_claim_that_fails_ends_a_study_with_1(
+    toys: Path, tmp_path: Path
+) -> None:
+    games, claims = ConfigDict({"none": "--config.policy=random"}), "motif > none + 0.1: score"
+    config = small(games=games, claims=claims, seeds=1)
+    study.check(config, tmp_path)
+    assert study.run(config, tmp_path) == study.NOT_CARRIED
+    assert f"* {claims}: **does not hold**, +0 (" in (tmp_path / "tables.md").read_text()
+    flags = [row["flags"] for row in lines.read_rows(tmp_path / "rows.jsonl")]
+    assert ["--config.policy=random" in of for of in flags] == [True, False]
+    started(toys)
+    assert study.run(small(games=games, claims="none > motif: score", most_runs=0, seeds=1), tmp_path) == 1
+    assert study.run(small(games=games, seeds=1), tmp_path) is None
+    assert started(toys) == []
+
+
 def test_a_program_that_fails_is_named(toys: Path, tmp_path: Path) -> None:
     (toys / "fail").touch()
     with pytest.raises(UserError, match=r"exit code 3: .*oni\.py:smoke --workdir=.*none-1"):
@@ -240,6 +256,9 @@ def test_a_program_that_fails_is_named(toys: Path, tmp_path: Path) -> None:
         ({"page": "absent.md"}, "config.page="),
         ({"curves": {"nobody": "score"}}, "config.curves='nobody'"),
         ({"curves": {"kinds": "fame"}}, "config.curves.kinds='fame'"),
+        ({"claims": "motif > nobody: score"}, "config.claims=motif > nobody: score"),
+        ({"claims": "motif > none: fame"}, "config.claims='fame'"),
+        ({"games": {"nobody": ""}}, "config.games='nobody'"),
     ],
 )
 def test_bad_values_end_a_study_before_it_begins(changes: dict, named: str, tmp_path: Path) -> None:
@@ -247,15 +266,24 @@ def test_bad_values_end_a_study_before_it_begins(changes: dict, named: str, tmp_
         study.check(small(**changes), tmp_path / "study")
 
 
-@pytest.mark.parametrize("variant", ["", "gpu", "smoke"])
-def test_the_study_of_results_can_start(
-    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "variant", "count"),
+    [
+        ("results", "", 18),
+        ("results", "gpu", 36),
+        ("results", "smoke", 2),
+        ("minigrid_study", "", 70),
+        ("minigrid_study", "demo", 3),
+    ],
+)
+def test_the_studies_of_results_can_start(
+    name: str, variant: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
-    config = load_config("results", variant)
+    config = load_config(name, variant)
     study.check(config, tmp_path)
     planned = study.runs(config)
-    assert len(planned) == {"": 18, "gpu": 36, "smoke": 2}[variant]
+    assert len(planned) == count
     assert len({run.folder for run in planned}) == len(planned)
     # A flag that a config does not have would end the first run, hours after the start.
     known = flat(load_config("train_agent", config.training.split()[0].partition(":")[2]).to_dict())
