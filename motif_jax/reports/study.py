@@ -319,7 +319,7 @@ def _claims(
     found: Mapping[str, Mapping[str, Cell]], rows: Sequence[Mapping[str, Any]], first: str, seeds: int
 ) -> list[str]:
     """A sentence a measure: who lies above or below the first method, and of whom that cannot be said."""
-    if first not in found:
+    if first not in found or len(found) == 1:
         return []
     runs = {name: {row["seed"] for row in rows if row["method"] == name} for name in found}
     fewest = min(min(map(len, _compared(runs[name], runs[first]))) for name in found)
