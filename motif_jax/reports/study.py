@@ -19,9 +19,8 @@ import numpy as np
 from motif_jax.annotation.lexicon import Judge, Lexicon
 from motif_jax.datasets.verdicts import YES
 from motif_jax.reports import evaluation_files, messages
-from motif_jax.reports.behaviour import Claim, Finding
+from motif_jax.reports.behaviour import Claim
 from motif_jax.reports.statistics import (
-    Difference,
     Estimate,
     interquartile_mean,
     percentile_interval,
@@ -349,36 +348,35 @@ def _sign(value: float) -> str:
     return ("−" if value < 0 else "+") + _number(abs(value))
 
 
-def findings(
-    rows: Sequence[Mapping[str, Any]], claims: Sequence[Claim], resamples: int
-) -> list[Claim | Finding]:
-    """What the lines say of each claim; the claim itself where a run of it has no line yet."""
-    found: list[Claim | Finding] = []
-    for claim in claims:
-        runs = [
+def claims(
+    rows: Sequence[Mapping[str, Any]], stated: Sequence[Claim], resamples: int
+) -> tuple[str, list[Claim]]:
+    """Markdown with a line for each claim, and those of them that do not hold; one whose runs have no line yet is neither."""
+    lines, missed = ["Claims (95 % intervals of the paired differences):", ""], []
+    for claim in stated:
+        more, less = (
             {row["seed"]: row["games"] for row in rows if row["method"] == name}
             for name in (claim.more, claim.less)
-        ]
-        if not all(runs):
-            found.append(claim)
+        )
+        if not (more and less):
+            lines.append(f"* {claim}: not run yet.")
             continue
-        own, others = _compared(*runs)
-        sides = _scores(runs[0], own, claim.measure), _scores(runs[1], others, claim.measure)
+        own, others = _compared(more, less)
+        sides = _scores(more, own, claim.measure), _scores(less, others, claim.measure)
         gap = _above(*sides, resamples, own == others, claim.measure in MEANS)
-        found.append(Finding(claim, Difference(gap.value, gap.low, gap.high)))
-    return found
+        holds = gap.low > claim.margin
+        missed += [] if holds else [claim]
+        verdict = "holds" if holds else "does not hold"
+        chance = f"probability of improvement {_improvement(*sides):.2g}"
+        lines.append(f"* {claim}: **{verdict}**, {_difference(gap)}; {chance}.")
+    return "\n".join(lines), missed
 
 
-def claims_list(found: Sequence[Claim | Finding]) -> str:
-    """Markdown: a line for each claim."""
-    lines = []
-    for one in found:
-        if isinstance(one, Finding):
-            verdict = "**holds**" if one.holds else "**does not hold**"
-            lines.append(f"* {one.claim}: {verdict}, {_difference(one.difference)}.")
-        else:
-            lines.append(f"* {one}: not run yet.")
-    return "\n".join(["Claims (95 % intervals of the paired differences):", "", *lines])
+def _improvement(first: np.ndarray, other: np.ndarray) -> float:
+    """The probability that a run of `first` [runs, games] has a higher mean than one of `other`, as rliable has it."""
+    from rliable import metrics
+
+    return float(metrics.probability_of_improvement(first.mean(1)[:, None], other.mean(1)[:, None]))
 
 
 def check_page(path: Path) -> None:

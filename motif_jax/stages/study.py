@@ -306,19 +306,19 @@ class _Study:
         program = [sys.executable, "-m", "motif_jax.launch"]
         return [*program, f"--config={words[0]}", f"--workdir={step.folder}", *words[1:]]
 
-    def _write(self) -> list[behaviour.Finding]:
+    def _write(self) -> list[behaviour.Claim]:
         """Writes the tables of what there is, and returns the claims that the lines do not carry."""
         config, valid, tables = self._config, self._valid(), self._tables()
         text = study.tables(valid, tables, config.seeds, config.resamples, _listed(config.measures))
-        found = study.findings(valid, _claims(config), config.resamples)
-        claims = [study.claims_list(found)] if found else []
-        text = "\n\n".join([text, *claims, *self._pictures(valid, tables)])
+        claims, missed = study.claims(valid, _claims(config), config.resamples)
+        shown = [claims] if _claims(config) else []
+        text = "\n\n".join([text, *shown, *self._pictures(valid, tables)])
         if config.page:
             study.write_page(Path(config.page), text)
         else:
             atomic_write_text(self._workdir / "tables.md", text)
         print(text)
-        return [one for one in found if isinstance(one, behaviour.Finding) and not one.holds]
+        return missed
 
     def _tables(self) -> dict[str, list[str]]:
         return {title: _listed(self._config.tables[title]) for title in _listed(self._config.table_order)}

@@ -12,7 +12,7 @@ import pytest
 
 from motif_jax.annotation.lexicon import load_lexicon
 from motif_jax.reports import evaluation_files, messages, study
-from motif_jax.reports.behaviour import Claim, Finding
+from motif_jax.reports.behaviour import Claim
 from motif_jax.reports.messages import MessageTally
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
@@ -124,11 +124,15 @@ def test_the_tables_claim_only_what_an_interval_carries() -> None:
 
 def test_a_claim_holds_where_the_whole_interval_lies_above_its_margin() -> None:
     claims = [Claim("better", "none", "judged", margin) for margin in (1.0, 2.0, 3.0)]
-    found = study.findings(rows(2.0), [*claims, Claim("better", "nobody", "judged")], 200)
-    assert [isinstance(one, Finding) and one.holds for one in found] == [True, False, False, False]
-    told = study.claims_list(found).splitlines()
-    assert told[2].startswith("* better > none + 1: judged: **holds**, +")
-    assert told[5] == "* better > nobody: judged: not run yet."
+    told, missed = study.claims(rows(2.0), [*claims, Claim("better", "nobody", "judged")], 200)
+    assert missed == claims[1:]
+    lines = told.splitlines()[2:]
+    assert lines[0].startswith("* better > none + 1: judged: **holds**, +")
+    assert lines[0].endswith("; probability of improvement 1.")
+    assert "**does not hold**" in lines[2]
+    assert lines[3] == "* better > nobody: judged: not run yet."
+    told, _ = study.claims(rows(0.0)[:3], [Claim("none", "none", "judged")], 20)
+    assert told.endswith("**does not hold**, +0 (+0 to +0); probability of improvement 0.5.")
 
 
 def test_columns_are_those_that_all_runs_of_a_table_have() -> None:
