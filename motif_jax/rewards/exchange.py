@@ -92,7 +92,10 @@ def read_safetensors(path: str | Path) -> TrainedReward:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is not a safetensors file of numpy's types: {error}") from None
-    text = metadata.pop("reward", "{}")
+    no_header = f"{path} has no header of a reward model ({FORMAT} version {VERSION})"
+    if "reward" not in metadata:
+        raise UserError(no_header)
+    text = metadata.pop("reward")
     if metadata != {"digest": digests.of_tensors(text, tensors)}:
         raise UserError(
             f"{path} is damaged: it has another digest than it was written with; make or copy it anew"
@@ -103,7 +106,7 @@ def read_safetensors(path: str | Path) -> TrainedReward:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: its header `reward` is no JSON: {error}") from None
     if not isinstance(header, dict) or (header.get("format"), header.get("version")) != (FORMAT, VERSION):
-        raise UserError(f"{path} has no header of a reward model ({FORMAT} version {VERSION})")
+        raise UserError(no_header)
     _check_header(header, path)
     network, members = RewardNetwork(RewardArchitecture(**header["architecture"])), header["members"]
     learned = "learned" in header
