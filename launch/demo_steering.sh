@@ -22,7 +22,7 @@ seed=${STEERING_SEED:-777}
 goals=(defaultgoal combat gold stairs)
 
 stage collect.py:steering "$runs/dataset"
-methods= words=
+methods=
 for goal in "${goals[@]}"; do
   stage annotate.py:quickstart "$runs/annotate_$goal" --config.dataset_dir="$runs/dataset" --config.store_dir="$runs/answers" \
     --config.goal="$goal"
@@ -33,7 +33,6 @@ for goal in "${goals[@]}"; do
   stage evaluate.py:quickstart "$runs/evaluate_$goal" --config.policy=agent --config.agent.dir="$runs/agent_$goal" \
     --config.seed=77003 --config.episodes="$games"
   methods+="$goal=$runs/evaluate_$goal; "
-  words+="$goal=$goal; "
 done
-stage behaviour.py "$runs/page" --config.title="Goals steer" --config.methods="$methods" --config.goals="$words" \
-  --config.claims="combat > gold: kills; gold > combat: gathered"
+stage compare.py "$runs/page" --config.title="Goals steer" --config.methods="$methods" \
+  --config.measures=fights,kills,finds,gathered,gold,dlvl,deaths,scout,score --config.claims="combat > gold: kills; gold > combat: gathered"

@@ -56,7 +56,6 @@ NOT_READ = {
     "clone_behaviour": r"published\..*|lora\.(rank|alpha)|environment\.(max_episode_steps|babyai_text\..*)",
     "collect_text": r"(visdial|reddit|babyai_text)\..*|wordle\.(adversary|guesses|indexes|suboptimal|tweets|\w*simulated\w*|top_p|num_(adv|sub)\w*)",
     "collect_trajectories": r"network\..*|agent\.checkpoint",
-    "behaviour": r"prompt\.file",
     "import_ilql": r"tokenizer",
     "results": r"(methods|prepare|tables)\..*|measures|most_runs",
     "minigrid_study": r"(methods|prepare|tables|games)\..*|measures|most_runs|claims",

@@ -94,16 +94,6 @@ class Inputs(stage_inputs.Inputs):
         return path
 
     @functools.cached_property
-    def recorded(self) -> Path:
-        """Two evaluations of games with players beside them."""
-        for folder in self.evaluations:
-            (folder / "recordings").mkdir()
-            for place in range(4):
-                text = f"<title>{place}</title>" + "x" * 200_000
-                (folder / "recordings" / f"episode-{place:05d}.html").write_text(text)
-        return self.evaluations[0].parent
-
-    @functools.cached_property
     def recordings(self) -> Path:
         """Games to be played again."""
         import numpy as np

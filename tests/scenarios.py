@@ -222,13 +222,6 @@ SCENARIOS: dict[str, Scenario] = {
         lambda at, trial: [f"--config.file={at.dialogue_lines}"],
         files("dialogues.parquet", "dialogues.json"),
     ),
-    "behaviour": Scenario(
-        "behaviour.py",
-        lambda at, trial: [
-            f"--config.methods=a={at.recorded / 'evaluation_0'}; b={at.recorded / 'evaluation_1'}", "--config.measures=gold,score",
-        ],
-        files("behaviour.html", "behaviour.json", "behaviour.md", "replays/*.html"),
-    ),
     "check_reward": Scenario(
         "check_reward.py",
         lambda at, trial: [f"--config.reward.dir={at.copied('learned_reward', trial)}", "--config.least_met=1"],

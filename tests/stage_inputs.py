@@ -203,7 +203,6 @@ def _plain(config: ConfigDict) -> dict[str, Any]:
 Needs = Callable[[Inputs], Mapping[str, Any]]
 NEEDS: dict[str, Needs] = {
     "annotate": lambda at: {"dataset_dir": at.dataset, "store_dir": at.folder / "store"},
-    "behaviour": lambda at: {"methods": f"a={at.evaluations[0]}; b={at.evaluations[1]}"},
     "results": lambda at: {"rows": "{workdir}/rows.jsonl", "page": ""},
     "check_reward": lambda at: {"reward.dir": at.oni},
     "clone_behaviour": lambda at: {

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from motif_jax.reports import charts, efficiency, html, text_tables
+from motif_jax.reports import charts, claims_page, efficiency, html, text_tables
 from motif_jax.reports.charts import Interval, Series
+from motif_jax.reports.claims import SideBySide
 from motif_jax.reports.comparison import IQM_SCORES, Comparison
 from motif_jax.reports.efficiency import Learned
 from motif_jax.reports.html import Cell
@@ -33,6 +34,7 @@ class ComparisonData:
       learned: the trainings whose curves these are.
       efficiency_steps: up to which step they are compared; None: the end of the shortest.
       probes: of runs of the published tool, by name.
+      claims: measures side by side with what is claimed of them; None where neither was asked for.
       provenance: (name, text).
     """
 
@@ -45,6 +47,7 @@ class ComparisonData:
     learned: list[Learned] = field(default_factory=list)
     efficiency_steps: int | None = None
     probes: dict[str, Probes] = field(default_factory=dict)
+    claims: SideBySide | None = None
     provenance: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -152,6 +155,9 @@ def tables(data: ComparisonData) -> dict[str, str]:
             ("differences", f"{data.measure}, differences", contrast_note(result), contrast_table(result)),
             ("improvement", "Probability of improvement", method_note(result, statistics=False), improvement_table(result)),
         ]  # fmt: skip
+    if data.claims is not None:
+        note = claims_page.note(data.claims)
+        parts.append(("claims", "Side by side", note, claims_page.table(data.claims)))
     if data.learned:
         learned = efficiency.text_table(data.learned, data.efficiency_steps)
         parts.append(("efficiency", "Sample efficiency", efficiency.note(data.curve_label), learned))
@@ -307,6 +313,8 @@ def _probes(data: ComparisonData) -> str:
 def render(data: ComparisonData, written: str) -> str:
     """Returns the page."""
     sections = {}
+    if data.claims is not None:
+        sections["Side by side"] = claims_page.section(data.claims)
     result = data.comparison
     if result is not None:
         sections["Aggregates"] = _aggregates(data, result)
@@ -329,7 +337,7 @@ def render(data: ComparisonData, written: str) -> str:
         sections["How it was made"] = html.section("How it was made", "provenance", *parts)
     names = {
         "Aggregates": "aggregates", "Differences": "differences", "Improvement": "improvement", "Profiles": "profiles", "By task": "tasks",
-        "Learning curves": "curves", "Sample efficiency": "efficiency", "Probes": "probes", "How it was made": "provenance",
+        "Side by side": "claims", "Learning curves": "curves", "Sample efficiency": "efficiency", "Probes": "probes", "How it was made": "provenance",
     }  # fmt: skip
     links = {name: title for title, name in names.items() if title in sections}
     return html.page(data.title, f"motif_jax, written {written}", list(sections.values()), links)

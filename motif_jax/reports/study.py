@@ -19,7 +19,7 @@ import numpy as np
 from motif_jax.annotation.lexicon import Judge, Lexicon
 from motif_jax.datasets.verdicts import YES
 from motif_jax.reports import evaluation_files, messages
-from motif_jax.reports.behaviour import Claim
+from motif_jax.reports.claims import Claim
 from motif_jax.reports.statistics import (
     Estimate,
     interquartile_mean,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ import numpy as np
 from ml_collections import ConfigDict
 from rich.console import Console
 
+from motif_jax.annotation.lexicon import load_lexicon
 from motif_jax.published import evaluation_logs, glam_results, results
 from motif_jax.reports import (
+    claims,
+    claims_page,
     comparison_page,
     efficiency,
     evaluation_files,
@@ -33,6 +37,8 @@ from motif_jax.support.errors import UserError, printable
 from motif_jax.support.files import atomic_write_json, atomic_write_text
 
 PAGE = "comparison.html"
+# Exit code where the games do not carry a claim.
+NOT_CARRIED = 1
 # What files of published tools hold: returns of GLAM's tests, episodes of ILQL's evaluations.
 _PUBLISHED_SCORES = {".npy": "returns", ".pkl": "episodes"}
 # Keys of a training's config.reward that change nothing of its intrinsic return.
@@ -62,6 +68,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if config.published is not None:
         exists = Path(config.published).is_file()
         checks.require(exists, "published", config.published, "an existing file")
+    _read_claims(config, _single_evaluations(config))
     _task_names(config)
 
 
@@ -179,8 +186,39 @@ def _task_names(config: ConfigDict) -> dict[str, str]:
     return names
 
 
-def run(config: ConfigDict, workdir: Path) -> None:
-    """Reads the folders, compares, and writes page, tables and plots."""
+def _single_evaluations(config: ConfigDict) -> dict[str, Mapping[str, Any]]:
+    """The evaluations of methods that have one and nothing else, by method; {} where no claim or measure is given."""
+    if not (config.claims or config.measures):
+        return {}
+    found: dict[str, Mapping[str, Any]] = {
+        name: evaluation_files.read_evaluation(folders[0])
+        for name, folders in read_methods(config.methods).items()
+        if len(folders) == 1 and _kind(folders[0]) == "evaluation"
+    }
+    key = "claims" if config.claims else "measures"
+    checks.require(
+        bool(found), key, config[key], "empty where no method of config.methods is a single evaluation"
+    )
+    return found
+
+
+def _read_claims(
+    config: ConfigDict, evaluations: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[str], list[claims.Claim]]:
+    """The further measures of the claims' table, and the claims; UserError for those that cannot be judged."""
+    measures = [name.strip() for name in config.measures.split(",") if name.strip()]
+    for key in measures:
+        claims.require_measure(key, evaluations, "measures")
+        evaluation_files.require_comparable(evaluations, key, "measures")
+    found = claims.read_claims(config.claims, evaluations)
+    for claim in found:
+        evaluation_files.require_comparable(evaluations, claim.measure, "claims")
+    load_lexicon(config.lexicon.file)
+    return measures, found
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Reads the folders, compares, and writes page, tables and plots; returns 1 where a claim is not carried."""
     data = ComparisonData(config.title, measure=with_unit(measure(config.measure)))
     data.curve_label = data.measure
     scores: list[RunScore] = []
@@ -222,7 +260,16 @@ def run(config: ConfigDict, workdir: Path) -> None:
         efficiency.table(
             data.learned, config.efficiency_steps
         )  # before anything is written: a run may be too short
+    if single := _single_evaluations(config):
+        measures, claimed = _read_claims(config, single)
+        lexicon = load_lexicon(config.lexicon.file)
+        data.claims = claims.side_by_side(single, measures, claimed, lexicon, config.resamples)
     _write(config, workdir, data)
+    missed = [] if data.claims is None else [str(one.claim) for one in data.claims.findings if not one.holds]
+    if missed:
+        print(f"not carried by these games: {'; '.join(missed)}", file=sys.stderr)
+        return NOT_CARRIED
+    return None
 
 
 def _learned(method: str, folder: Path, kind: str, config: ConfigDict) -> efficiency.Learned:
@@ -282,13 +329,17 @@ def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
     for name, text in comparison_page.tables(data).items():
         atomic_write_text(workdir / name, text)
     if data.comparison is not None:
-        atomic_write_json(workdir / "comparison.json", as_json(data.comparison))
+        claimed = {} if data.claims is None else data.claims.as_json()
+        atomic_write_json(workdir / "comparison.json", {**as_json(data.comparison), **claimed})
         header, rows = comparison_page.aggregate_table(data.comparison)
         note = comparison_page.method_note(data.comparison)
         Console().print(text_tables.terminal(header, rows, data.measure, note))
         header, rows = comparison_page.contrast_table(data.comparison)
         if rows:
             Console().print(text_tables.terminal(header, rows, "differences"))
+    if data.claims is not None:
+        header, rows = claims_page.table(data.claims)
+        Console().print(text_tables.terminal(header, rows, "side by side", claims_page.note(data.claims)))
     if data.learned:
         header, rows = efficiency.text_table(data.learned, config.efficiency_steps)
         note = efficiency.note(data.curve_label)

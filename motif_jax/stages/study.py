@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from motif_jax.annotation.lexicon import load_lexicon
-from motif_jax.reports import behaviour, study, study_curves
+from motif_jax.reports import study, study_curves
+from motif_jax.reports.claims import Claim, parsed_claims
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, resources, run_folder
 from motif_jax.support.errors import UserError
@@ -106,8 +107,8 @@ def _listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _claims(config: ConfigDict) -> list[behaviour.Claim]:
-    return behaviour.parsed_claims(config.get("claims", ""), list(config.methods))
+def _claims(config: ConfigDict) -> list[Claim]:
+    return parsed_claims(config.get("claims", ""), list(config.methods))
 
 
 def _rows(config: ConfigDict, workdir: Path) -> Path:
@@ -306,7 +307,7 @@ class _Study:
         program = [sys.executable, "-m", "motif_jax.launch"]
         return [*program, f"--config={words[0]}", f"--workdir={step.folder}", *words[1:]]
 
-    def _write(self) -> list[behaviour.Claim]:
+    def _write(self) -> list[Claim]:
         """Writes the tables of what there is, and returns the claims that the lines do not carry."""
         config, valid, tables = self._config, self._valid(), self._tables()
         text = study.tables(valid, tables, config.seeds, config.resamples, _listed(config.measures))

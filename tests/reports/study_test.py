@@ -12,7 +12,7 @@ import pytest
 
 from motif_jax.annotation.lexicon import load_lexicon
 from motif_jax.reports import evaluation_files, messages, study
-from motif_jax.reports.behaviour import Claim
+from motif_jax.reports.claims import Claim
 from motif_jax.reports.messages import MessageTally
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation

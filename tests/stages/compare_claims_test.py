@@ -1,4 +1,4 @@
-"""Agents side by side: what is counted, which claims the games carry, and the page in a real browser."""
+"""Claims of a comparison: what is counted, which the games carry, and the page in a real browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.reports import messages
 from motif_jax.reports.messages import MessageTally
-from motif_jax.stages import behaviour
+from motif_jax.stages import compare
 from motif_jax.support.errors import UserError
 from tests import browser
 from tests.made_up_runs import evaluation_rows, write_evaluation
@@ -23,7 +23,7 @@ GAMES = 80
 @pytest.fixture(scope="module")
 def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of agents that play the same games: 'combat' kills two more in each, 'gold' gathers ten more in half of them."""
-    folder = tmp_path_factory.mktemp("behaviour")
+    folder = tmp_path_factory.mktemp("claims")
     hard = np.random.default_rng(0).poisson(
         20, GAMES
     )  # what a game has to kill; it differs more than the agents do
@@ -44,31 +44,23 @@ def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ]
             row["messages"] = messages.pack([*met, MessageTally("", 50)])
         write_evaluation(folder / name, name, rows)
-        (folder / name / "recordings").mkdir()
-        for place in (3, 5):
-            (folder / name / "recordings" / f"episode-{place:05d}.html").write_text(
-                f"<title>{name} {place}</title>"
-            )
     return folder
 
 
 def configured(folder: Path, **changes: object) -> ConfigDict:
-    config = load_config("behaviour", "")
+    config = load_config("compare", "")
     config.methods = f"combat={folder / 'combat'}; gold={folder / 'gold'}"
     config.claims, config.resamples = "combat > gold: kills; gold > combat: gold", 300
-    config.goals = "combat=combat; gold=gold"
+    config.measures, config.plots = "fights,finds,gathered,deaths", False
     config.update_from_flattened_dict(changes)
     return config
 
 
 def test_claims_are_carried_by_differences_game_by_game(evaluations: Path, tmp_path: Path) -> None:
     config = configured(evaluations)
-    behaviour.check(config, tmp_path)
-    (left := tmp_path / "replays" / ".1-combat-episode-00003.html.abc.tmp").parent.mkdir()
-    left.touch()
-    assert behaviour.run(config, tmp_path) is None
-    assert not left.exists(), "of one that was killed"
-    found = json.loads((tmp_path / "behaviour.json").read_text())
+    compare.check(config, tmp_path)
+    assert compare.run(config, tmp_path) is None
+    found = json.loads((tmp_path / "comparison.json").read_text())
     kills, gold = (claim["difference"] for claim in found["claims"])
     # All games differ by exactly two: the games' own differences cancel.
     assert (kills["value"], kills["low"], kills["high"], kills["pairs"]) == (2, 2, 2, GAMES)
@@ -92,13 +84,13 @@ def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp
     # Kills differ by 2 in each game.
     claims = "combat > gold + 1.5: kills; combat > gold + 2: kills; combat > gold: deaths"
     config = configured(evaluations, claims=claims)
-    assert behaviour.run(config, tmp_path) == 1
+    assert compare.run(config, tmp_path) == 1
     missed = "combat > gold + 2: kills; combat > gold: deaths"
     assert f"not carried by these games: {missed}" in capsys.readouterr().err
-    found = json.loads((tmp_path / "behaviour.json").read_text())
+    found = json.loads((tmp_path / "comparison.json").read_text())
     assert [claim["holds"] for claim in found["claims"]] == [True, False, False]
     assert found["claims"][2]["difference"]["value"] == 0
-    assert "not shown to have more deaths" in (tmp_path / "behaviour.html").read_text()
+    assert "not shown to have more deaths" in (tmp_path / "comparison.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -113,14 +105,12 @@ def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp
             "config.claims=glory: must be of fights, finds, gathered, deaths, return",
         ),
         ({"measures": "glory"}, "config.measures=glory"),
-        ({"methods": "combat=runs/none"}, "config.methods="),
-        ({"goals": "silver=gold"}, "config.goals='silver=gold'"),
-        ({"goals": "gold=silver"}, "config.goal=silver: must be one of"),
+        ({"lexicon.file": "none.yaml"}, "lexicon none.yaml cannot be read"),
     ],
 )
 def test_bad_values_are_told(evaluations, tmp_path, changes, named) -> None:
     with pytest.raises(UserError) as caught:
-        behaviour.check(configured(evaluations, **changes), tmp_path)
+        compare.check(configured(evaluations, **changes), tmp_path)
     assert str(caught.value).startswith(named)
 
 
@@ -130,18 +120,16 @@ def test_what_only_the_task_counts_is_compared_too(evaluations, tmp_path) -> Non
         for place, row in enumerate(rows):
             row["apples-eaten"] = place % 3 + more
         write_evaluation(tmp_path / name, name, rows)
-    given = {"measures": "apples-eaten", "claims": "gold > combat: apples-eaten", "goals": ""}
+    given = {"measures": "apples-eaten", "claims": "gold > combat: apples-eaten"}
     config = configured(tmp_path, **given)
-    behaviour.check(config, tmp_path / "out")
-    assert behaviour.run(config, tmp_path / "out") is None
-    found = json.loads((tmp_path / "out" / "behaviour.json").read_text())
+    compare.check(config, tmp_path / "out")
+    assert compare.run(config, tmp_path / "out") is None
+    found = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert found["claims"][0]["difference"]["value"] == 1
-    assert "apples-eaten" in (tmp_path / "out" / "behaviour.md").read_text()
+    assert "apples-eaten" in (tmp_path / "out" / "comparison.md").read_text()
     for key in ("measures", "claims"):
         with pytest.raises(UserError, match=rf"config\.{key}=apples-eaten: must be of fights"):
-            behaviour.check(
-                configured(evaluations, **{"claims": "", **{key: given[key]}}), tmp_path / "other"
-            )
+            compare.check(configured(evaluations, **{"claims": "", **{key: given[key]}}), tmp_path / "other")
 
 
 def test_an_evaluation_without_such_a_number_is_told(evaluations, tmp_path) -> None:
@@ -152,51 +140,46 @@ def test_an_evaluation_without_such_a_number_is_told(evaluations, tmp_path) -> N
         claims="",
         measures="kills",
         methods=f"a={tmp_path / 'old'}; b={evaluations / 'gold'}",
-        goals="",
     )
     with pytest.raises(UserError, match=r"config.measures=kills: the episodes of old have no such number"):
-        behaviour.run(config, tmp_path / "out")
+        compare.run(config, tmp_path / "out")
 
 
 def test_what_different_rewards_pay_is_not_compared(evaluations, tmp_path) -> None:
     for name in ("one", "two"):
         write_evaluation(tmp_path / name, name, evaluation_rows(4, 0.0, 1), {"dir": f"runs/{name}"})
-    given = {"methods": f"a={tmp_path / 'one'}; b={tmp_path / 'two'}", "goals": ""}
-    behaviour.check(configured(evaluations, **given, measures="return", claims=""), tmp_path / "out")
+    given = {"methods": f"a={tmp_path / 'one'}; b={tmp_path / 'two'}"}
+    compare.check(configured(evaluations, **given, measures="return", claims=""), tmp_path / "out")
     told = r"=intrinsic_return: a and b were rated by different rewards \(dir runs/one and runs/two\): evaluate both"
     for key, changes in (
         ("measures", {"measures": "intrinsic_return", "claims": ""}),
         ("claims", {"measures": "return", "claims": "a > b: intrinsic_return"}),
     ):
         with pytest.raises(UserError, match=rf"config\.{key}{told}"):
-            behaviour.check(configured(evaluations, **given, **changes), tmp_path / "out")
+            compare.check(configured(evaluations, **given, **changes), tmp_path / "out")
 
 
-def test_agents_of_like_names_have_replays_of_their_own(evaluations, tmp_path) -> None:
-    methods = f"a b={evaluations / 'combat'}; a_b={evaluations / 'gold'}"
-    behaviour.run(configured(evaluations, methods=methods, claims="", goals=""), tmp_path)
-    titles = sorted(path.read_text() for path in (tmp_path / "replays").iterdir())
-    assert titles == [f"<title>{name} {place}</title>" for name in ("combat", "gold") for place in (3, 5)]
+def test_claims_are_of_methods_with_one_evaluation(evaluations, tmp_path) -> None:
+    write_evaluation(tmp_path / "more", "more", evaluation_rows(4, 0.0, 1))
+    methods = f"combat={evaluations / 'combat'},{tmp_path / 'more'}; gold={evaluations / 'gold'}"
+    with pytest.raises(UserError, match=r"with A and B of gold \(in compare"):
+        compare.check(configured(evaluations, methods=methods), tmp_path / "out")
+    methods = methods.partition(";")[0]
+    with pytest.raises(UserError, match=r"config.measures='deaths': must be empty where no method"):
+        compare.check(
+            configured(evaluations, methods=methods, claims="", measures="deaths"), tmp_path / "out"
+        )
 
 
 @pytest.mark.browser
 def test_the_page_shows_agents_side_by_side(evaluations, tmp_path) -> None:
     browser.require_browser()
-    behaviour.run(configured(evaluations), tmp_path)
+    compare.run(configured(evaluations), tmp_path)
     with browser.open_browser() as driver:
-        driver.get(f"file://{tmp_path}/behaviour.html")
+        driver.get(f"file://{tmp_path}/comparison.html")
         means = {row[0].split("\n")[0]: row[1:] for row in browser.rows(driver, "means")}
         assert means["gold (pieces)"][0].startswith("0\n")
         assert means["gold (pieces)"][1].startswith("5\n")
         assert len(driver.find_elements("css selector", ".verdict.good")) == 2
-        asked = {row[0]: row[1] for row in browser.rows(driver, "replays-table")}
-        assert asked["combat"] != asked["gold"]
         for width, dark in ((420, False), (1400, True)):
-            browser.check_look(driver, tmp_path / f"behaviour-{width}.png", width, dark)
-        links = driver.find_elements("css selector", "#replays-table a")
-        assert len(links) == 4
-        titles = set()
-        for address in [link.get_attribute("href") for link in links]:
-            driver.get(address)
-            titles.add(driver.title)
-        assert titles == {"combat 3", "combat 5", "gold 3", "gold 5"}
+            browser.check_look(driver, tmp_path / f"claims-{width}.png", width, dark)

@@ -1,4 +1,4 @@
-"""What agents do in the same games, side by side, and whether one does more of something than another.
+"""What methods do in the same games, side by side, and whether one does more of something than another.
 
 A measure is a number of every game: one that the evaluation has (`kills`, `gold`, what a task of one's own counts), `deaths` (1
 where the hero died), or how many messages tell of certain events of a lexicon: `fights` of the hero's own attacks, `finds` of gold
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,7 @@ def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], give
 
 
 def read_claims(text: str, evaluations: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
-    """Reads 'A > B: measure; ...' about `evaluations`, by method.
+    """Reads 'A > B: measure; ...' about `evaluations`, by method, of those that have a single one.
 
     Raises:
       UserError: it is otherwise, or names a method or measure that there is not.
@@ -108,7 +108,8 @@ def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
         match = _CLAIM.fullmatch(part)
         if match is None or {match[1], match[2]} - set(methods):
             raise UserError(
-                f"config.claims={part}: must be 'A > B: measure; A > B + NUMBER: measure; ...' with A and B of {', '.join(methods)}"
+                f"config.claims={part}: must be 'A > B: measure; A > B + NUMBER: measure; ...' with A and B of {', '.join(methods)} (in compare, "
+                "methods with a single evaluation)"
             )
         claims.append(Claim(match[1], match[2], match[4], float(match[3] or 0)))
     return claims
@@ -162,27 +163,39 @@ _COUNTED: dict[str, Callable[[Mapping[str, Any]], float | None]] = {GATHERED: _g
 
 
 @dataclass(frozen=True)
-class Behaviour:
+class SideBySide:
     """What came out.
 
     Attributes:
-      values: measure -> method -> number of every game, by game.
+      methods: in their order.
       means: measure -> method -> mean with its interval.
       findings: of the claims.
     """
 
-    values: Mapping[str, Mapping[str, Mapping[Any, float]]]
+    methods: Sequence[str]
     means: Mapping[str, Mapping[str, Estimate]]
     findings: Sequence[Finding]
 
+    def as_json(self) -> dict[str, Any]:
+        """The numbers as plain data."""
+        return {
+            "means": {
+                key: {name: asdict(value) for name, value in of.items()} for key, of in self.means.items()
+            },
+            "claims": [
+                {**asdict(found.claim), "difference": asdict(found.difference), "holds": found.holds}
+                for found in self.findings
+            ],
+        }
 
-def study(
+
+def side_by_side(
     evaluations: Mapping[str, Mapping[str, Any]],
     measures: Sequence[str],
     claims: Sequence[Claim],
     lexicon: Lexicon,
     resamples: int,
-) -> Behaviour:
+) -> SideBySide:
     """Compares evaluations, by method, in `measures` and those of `claims`. Raises UserError as `numbers` does."""
     keys = dict.fromkeys((claim.measure for claim in claims), "claims") | dict.fromkeys(measures, "measures")
     order = dict.fromkeys([*measures, *keys])
@@ -202,7 +215,7 @@ def study(
         )
         for claim in claims
     ]
-    return Behaviour(values, means, findings)
+    return SideBySide(list(evaluations), means, findings)
 
 
 def _mean(values: np.ndarray, key: str, resamples: int) -> Estimate:
