@@ -192,7 +192,7 @@ SCENARIOS: dict[str, Scenario] = {
     "export_reward": Scenario(
         "export_reward.py",
         lambda at, trial: [f"--config.reward.dir={at.reward}"],
-        files("*.safetensors"),
+        files("*.safetensors", "README.md"),
     ),
     "import_reward": Scenario(
         "import_reward.py",
@@ -244,11 +244,6 @@ SCENARIOS: dict[str, Scenario] = {
             f"--config.evaluations={at.evaluations[0]}",
         ],
         page("report.html", "report.json", "*.csv", "plots/*.png"),
-    ),
-    "model_card": Scenario(
-        "model_card.py",
-        lambda at, trial: [f"--config.model={at.reward}", f"--config.evaluations={at.evaluations[0]}"],
-        files("MODEL_CARD.md"),
     ),
     "play_text": Scenario(
         "play_text.py",

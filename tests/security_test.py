@@ -280,12 +280,12 @@ def card(_: Path) -> str:
         "merged": model_card.Labels(merged_from=(hostile,)),
     }
     about = {"config": config, "versions": {"command": hostile, "git_revision": hostile}, "labels": labels}
-    reward = model_card.CardData("reward", hostile, dataset={HOSTILE: hostile, "long": 99 * hostile}, **about)
-    agent = {**config, "reward": {"intrinsic_coefficient": 1, "kind": hostile}}
-    about = {**about, "config": agent, "verdict": HOSTILE, "reward_card": reward}
-    learned = {"learned_labels": {HOSTILE: 1}, "reward_folder": hostile}
+    config["reward"] = {"kind": hostile}
+    dataset = {"dataset": {HOSTILE: hostile, "long": 99 * hostile}}
+    learned: dict[str, Any] = {"learned_online": True, "learned_labels": {HOSTILE: 1}}
+    learned["config"] = {**config, "annotator": {"kind": hostile}}
     return "\n".join(
-        model_card.render(model_card.CardData("agent", hostile, **about, **more)) for more in ({}, learned)
+        model_card.render(model_card.CardData(hostile, **{**about, **more})) for more in (dataset, learned)
     )
 
 

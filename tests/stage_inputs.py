@@ -224,7 +224,6 @@ NEEDS: dict[str, Needs] = {
     "import_torch": lambda at: {"file": at.file},
     "import_torch:glam": lambda at: {"agent.network.model": at.model, "agent.network.prompt_tokens": ROOM},
     "merge_annotations": lambda at: {"dataset_dir": at.dataset},
-    "model_card": lambda at: {"model": at.reward, "evaluations": str(at.evaluations[0])},
     "oni": lambda at: {"annotator.store_dir": at.folder / "store"},
     "oni_study": lambda at: {"rows": "{workdir}/rows.jsonl", "page": ""},
     "play_text": lambda at: {"agent": at.text_agent},

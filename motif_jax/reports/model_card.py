@@ -1,4 +1,4 @@
-"""Model cards: what a trained reward or agent is, what it was made from, what it reaches, and where it fails.
+"""Model cards of exported rewards: what a reward is, what it was made from, what it reaches, and where it fails.
 
 The parts follow Mitchell et al. 2019, "Model cards for model reporting".
 """
@@ -9,21 +9,26 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from motif_jax.envs.nethack.tasks import TASKS
-from motif_jax.reports import measures, text_tables
-from motif_jax.reports.statistics import Summary
+from motif_jax.annotation.labels import counts
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.datasets.verdicts import SINGLE
+from motif_jax.reports import text_tables
 from motif_jax.reports.text_tables import markdown_escape as escape
 from motif_jax.support.config import flat
 from motif_jax.support.errors import printable
+from motif_jax.support.files import read_json
+
+if TYPE_CHECKING:
+    from motif_jax.rewards.trained import TrainedReward
 
 _LICENCE = (
     "The weights are a product of the data and the annotator above: their licences apply besides the Apache-2.0 licence "
     "of the code (the published Motif dataset and annotations are CC-BY-NC 4.0: no commercial use; language models have "
-    "licences of their own)."
+    "licences of their own). NetHack itself is under the NetHack General Public License."
 )
-_NETHACK = " NetHack itself is under the NetHack General Public License."
 
 # Texts with more characters stand in a block of their own.
 _LONG = 120
@@ -49,45 +54,28 @@ class CardData:
     """Everything a card is made from; what is unknown is said to be so.
 
     Attributes:
-      kind: 'reward' or 'agent'.
       folder: of the run.
       config: of the run.
       versions: content of versions.json.
       dataset: content of dataset.json, {} for a dataset that was not written here or is not there.
       labels: by name, those that the reward was trained on and those that they combine.
-      reward_summary: the evaluation that agents take, of the reward run's summary.json.
-      evaluations: by name, as `evaluation_files.read_evaluation` returns them.
-      trained_steps: environment steps of an agent, None when unknown.
-      verdict: one line on reward hacking, '' when not judged.
+      evaluation: numbers of the one that was exported.
       licence: of the weights, as their owner says; '' when not given.
       notes: further sentences of the owner.
-      reward_folder: of an agent's intrinsic reward, or its file; '' without one.
-      reward_card: the card data of that reward, None when that is not there.
-      learned_online: whether it is a reward that was learned while an agent played.
-      learned_labels: of such a reward, or of the agent that learned it: how many labels of each verdict, by name.
+      learned_online: whether it was learned while an agent played.
+      learned_labels: of such a reward: how many labels of each verdict, by name.
     """
 
-    kind: str
     folder: str
     config: Mapping[str, Any]
     versions: Mapping[str, Any] = field(default_factory=dict)
     dataset: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Labels] = field(default_factory=dict)
-    reward_summary: Mapping[str, Any] = field(default_factory=dict)
-    evaluations: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    trained_steps: int | None = None
-    verdict: str = ""
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
     licence: str = ""
     notes: str = ""
-    reward_folder: str = ""
-    reward_card: CardData | None = None
     learned_online: bool = False
     learned_labels: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def environment(self) -> str:
-        """Name of what an agent plays."""
-        return str((self.config.get("environment") or {}).get("name", "unknown"))
 
 
 def _shown(value: Any) -> str:
@@ -184,64 +172,21 @@ def _reward_metrics(card: CardData) -> list[str]:
         "validation/calibration_error": ("expected calibration error", "validation/accuracy_pairs"),
     }
     rows = [
-        (title, f"{card.reward_summary[key]:.4f}", f"{card.reward_summary.get(pairs, 0):,.0f}")
+        (title, f"{card.evaluation[key]:.4f}", f"{card.evaluation.get(pairs, 0):,.0f}")
         for key, (title, pairs) in names.items()
-        if key in card.reward_summary and card.reward_summary.get(pairs, 0)
+        if key in card.evaluation and card.evaluation.get(pairs, 0)
     ]
     if not rows:
         return ["No evaluation of the reward was found.", ""]
     return [text_tables.markdown(("number", "value", "n (pairs)"), rows)]
 
 
-def _evaluations(card: CardData) -> list[str]:
-    lines = []
-    for name, evaluation in card.evaluations.items():
-        summaries = {key: Summary.from_dict(value) for key, value in evaluation["measures"].items()}
-        lines += [
-            escape(
-                f"{name}: {evaluation['episodes']} episodes of {evaluation['plan']['environment']}, "
-                f"{100 * evaluation['confidence']:g} % intervals ({evaluation['intervals']})"
-            ),
-            "",
-            text_tables.markdown(measures.HEADER, measures.table_rows(summaries)),
-        ]
-    return lines
+_LIMITS = """## Limits
 
-
-def _limits(card: CardData) -> list[str]:
-    lines = ["## Limits", ""]
-    if card.kind == "reward":
-        lines += [
-            "- It knows the messages of its dataset and what resembles them; on others its number is a guess. Compare the "
-            "two accuracies above.",
-            "- It has the preferences and blind spots of its annotator, and pays for messages, not for what they stand for: "
-            "under hallucination messages name things that are not there.",
-            "- Rewards are normalised over the training messages; on another dataset their scale means something else.",
-        ]
-    else:
-        lines += [
-            f"- It plays one character (male human neutral monk) with the task's {28 if task.extended else 23} "
-            "actions and its step limit; other characters and actions were never seen."
-            if (task := TASKS.get(card.environment))
-            else f"- It plays {escape(card.environment)} with its actions and its step limit; other tasks were never seen.",
-            "- What it seeks is its reward, which can be collected without playing well.",
-        ]
-    if card.verdict:
-        lines += [f"- {escape(card.verdict)}"]
-    return [*lines, ""]
-
-
-def _agent_reward(card: CardData) -> list[str]:
-    reward = card.config.get("reward") or {}
-    kind = reward.get("kind", "motif")
-    if not reward.get("intrinsic_coefficient") or kind == "none":
-        return ["Trained on the task's reward alone."]
-    if card.reward_folder:
-        known = "" if card.reward_card else ", which is not there: nothing more is known of it"
-        return [f"Intrinsic reward: {_code(card.reward_folder)}{known}."]
-    if not card.learned_labels:
-        return [f"Intrinsic reward of kind {_code(kind)}, with the settings below."]
-    return [f"Intrinsic reward of kind {_code(kind)}, {_learned_from(card)}.", "", *_learned_labels(card)]
+- It knows the messages of its dataset and what resembles them; on others its number is a guess. Compare the two accuracies above.
+- It has the preferences and blind spots of its annotator, and pays for messages, not for what they stand for: under hallucination messages name things that are not there.
+- Rewards are normalised over the training messages; on another dataset their scale means something else.
+"""
 
 
 def _learned_from(card: CardData) -> str:
@@ -259,12 +204,12 @@ def _learned_labels(card: CardData) -> list[str]:
 
 
 def _learned_source(card: CardData) -> list[str]:
-    """Data and annotators of a reward that was learned while another agent played."""
+    """Data and annotators of a reward that was learned while an agent played."""
     return [
         *(
             "## Data",
             "",
-            f"- no dataset: the messages that an agent met as it played {escape(card.environment)}",
+            f"- no dataset: the messages that an agent met as it played {escape(str(card.config['environment']['name']))}",
             "",
         ),
         *("## Annotators and prompts", ""),
@@ -275,51 +220,74 @@ def _learned_source(card: CardData) -> list[str]:
 
 def _of_kind(annotator: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of an annotator without those of the kinds that it is not."""
-    kinds = {"lexicon", "openai", "vllm"} - {annotator.get("kind")}
+    kinds = {"lexicon", "openai"} - {annotator.get("kind")}
     return {name: value for name, value in annotator.items() if name not in kinds}
 
 
 def render(card: CardData) -> str:
     """Returns the card in Markdown."""
-    title = (
-        "a reward of game messages" if card.kind == "reward" else f"an agent of {escape(card.environment)}"
-    )
-    source = card if card.kind == "reward" else card.reward_card
-    lines = [f"# Model card: {title}", ""]
     command = card.versions.get("command", "unknown command")
-    lines += [f"- run: {_code(card.folder)}", f"- made with: {_code(command)}"]
-    lines += [f"- code: motif_jax, revision {_code(card.versions.get('git_revision', 'unknown'))}"]
-    if card.kind == "agent":
-        lines += [f"- task: {escape(card.environment)}"]
-        trained = (
-            "unknown" if card.trained_steps is None else f"{card.trained_steps:,} steps of the environments"
-        )
-        lines += [f"- trained for: {trained}"]
-    lines += ["", "## Use", ""]
-    lines += (
-        [
-            "An intrinsic reward for agents on NetHack, and a study of what its annotator prefers. Not a judge of people's text."
-        ]
-        if card.kind == "reward"
-        else [f"Research on intrinsic motivation. It plays {escape(card.environment)} and does nothing else."]
-    )
-    lines += [""]
-    if card.kind == "agent":
-        lines += ["## Reward", "", *_agent_reward(card), ""]
-    if source is not None:
-        learned = source.learned_online
-        lines += _learned_source(source) if learned else [*_data(source), *_annotators(source)]
-    lines += ["## Numbers", ""]
-    if source is not None:
-        lines += _reward_metrics(source)
-    lines += _evaluations(card)
-    if card.kind == "agent" and not card.evaluations:
-        lines += ["The agent was not evaluated.", ""]
-    lines += _limits(card)
-    licence = _LICENCE + (_NETHACK if card.kind == "reward" or card.environment in TASKS else "")
-    lines += ["## Licence", "", card.licence or "Not stated by the owner of the weights.", "", licence, ""]
+    lines = [
+        *("# Model card: a reward of game messages", ""),
+        *(f"- run: {_code(card.folder)}", f"- made with: {_code(command)}"),
+        f"- code: motif_jax, revision {_code(card.versions.get('git_revision', 'unknown'))}",
+        *("", "## Use", ""),
+        "An intrinsic reward for agents, and a study of what its annotator prefers. Not a judge of people's text.",
+        "",
+        *(_learned_source(card) if card.learned_online else [*_data(card), *_annotators(card)]),
+        *("## Numbers", "", *_reward_metrics(card), _LIMITS),
+        *("## Licence", "", card.licence or "Not stated by the owner of the weights.", "", _LICENCE, ""),
+    ]
     if card.notes:
         lines += ["## Notes", "", card.notes, ""]
     settings = "\n".join(f"{name}: {json.dumps(value)}" for name, value in flat(card.config).items())
-    lines += ["## Settings", "", *_block(settings), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, "## Settings", "", *_block(settings), ""])
+
+
+def read(reward: TrainedReward) -> CardData:
+    """What a reward, its run folder and the dataset that its config names say of it."""
+    from motif_jax.rewards.learned import LearnedReward
+
+    folder = Path(reward.folder)
+    card = CardData(str(folder), reward.config, _json(folder / "versions.json"))
+    if isinstance(reward, LearnedReward):
+        card.learned_online = True
+        given = [label for label, _ in reward.labels.values()]
+        # Those of pairs are no labels of a text.
+        card.learned_labels = {
+            name: given.count(label) for label, name in enumerate(SINGLE.verdicts) if given
+        }
+        return card
+    card.evaluation = reward.curve[-1] if reward.curve else {}
+    _read_data(card)
+    return card
+
+
+def _read_data(card: CardData) -> None:
+    folder = Path(card.config.get("dataset_dir") or "")
+    names = [name.strip() for name in (card.config.get("annotator") or "").split(",") if name.strip()]
+    if not names or not folder.is_dir():
+        return
+    dataset = PairsDataset.open(folder)
+    card.dataset = dataset.meta
+    labels: dict[str, Labels] = {}
+    while names:
+        name = names.pop(0)
+        if name not in labels:
+            labels[name] = _read_labels(dataset, name)
+            names += labels[name].merged_from
+    card.labels = labels
+
+
+def _read_labels(dataset: PairsDataset, name: str) -> Labels:
+    made = dataset.folder / "annotations" / name
+    manifests = sorted(made.glob("shard-*.json"))
+    labels = Labels(_json(manifests[0]) if manifests else {})
+    if name in dataset.preference_names():
+        labels.counts = counts(dataset.preference(name))
+    labels.merged_from = tuple(_json(made / "ensemble.json").get("sources", {}).get("labels", {}))
+    return labels
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return read_json(path, "put back a copy of it, or take it away and do without") if path.is_file() else {}

@@ -1,4 +1,4 @@
-"""Writes a trained reward as one safetensors file."""
+"""Writes a trained reward as one safetensors file, and its model card beside it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
-from motif_jax.support.files import FolderLock
+from motif_jax.support.files import FolderLock, atomic_write_text
 
-FILE = "reward.safetensors"
+FILE, CARD = "reward.safetensors", "README.md"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -21,12 +21,16 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    """Reads the evaluation and writes the file."""
+    """Reads the evaluation and writes file and card."""
+    from motif_jax.reports import model_card
     from motif_jax.rewards import exchange
     from motif_jax.rewards.trained import read_trained
 
     reward = read_trained(config.reward.dir, config.reward.step)
+    card = model_card.read(reward)
+    card.licence, card.notes = config.licence, config.notes
     with FolderLock(workdir):
         run_folder.prepare(workdir, config)
         exchange.write_safetensors(reward, workdir / FILE)
+        atomic_write_text(workdir / CARD, model_card.render(card))
     print(f"evaluation {reward.step} of {config.reward.dir}: {(workdir / FILE).resolve()}")

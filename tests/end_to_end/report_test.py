@@ -73,12 +73,11 @@ def test_a_run_from_games_to_its_report(repository, tmp_path):
     assert f"report: {runs / 'report' / 'report.html'}" in out
     assert "Mean intrinsic return per episode: agent" in out
     assert list((runs / "report" / "plots").glob("*.png"))
-    for model in ("reward", "agent"):
-        run_stage("model_card", runs / f"card_{model}", "", model=str(runs / model))
-        card = (runs / f"card_{model}" / "MODEL_CARD.md").read_text()
-        assert "stands in for a language model" in card
-        assert "validation accuracy" in card
-        assert "CC-BY-NC" in card
+    run_stage("export_reward", runs / "export", "", **{"reward.dir": str(runs / "reward")})
+    card = (runs / "export" / "README.md").read_text()
+    assert "stands in for a language model" in card
+    assert "validation accuracy" in card
+    assert "CC-BY-NC" in card
     _open_report(runs, evaluations)
 
 
@@ -165,7 +164,6 @@ def test_comparison_of_methods_with_published_curves(repository, tmp_path):
             ["--config.published=/nowhere"],
             "config.published='/nowhere': must be an existing file",
         ),
-        ("model_card.py", ["--config.model=/nowhere"], "config.model='/nowhere': must be an existing folder"),
     ],
 )
 def test_mistakes_are_told_before_any_work(tmp_path, config, flags, said):

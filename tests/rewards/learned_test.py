@@ -79,6 +79,7 @@ def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
         export_reward.check(config, workdir)
         export_reward.run(config, workdir)
         file = workdir / export_reward.FILE
+        assert "learned while the agent played" in (workdir / export_reward.CARD).read_text()
         there, here = rewards.load(run, step), rewards.load(file)
         assert here.trained.step == there.trained.step
         np.testing.assert_array_equal(here.raw(TEXTS), there.raw(TEXTS))

@@ -34,10 +34,10 @@ def test_a_folder_of_another_stage_is_refused_before_any_other_check(tmp_path, s
     assert json.loads((tmp_path / "config.json").read_text()) == written
 
 
-def test_a_model_card_does_not_overwrite_its_model(tmp_path):
+def test_an_export_does_not_overwrite_its_model(tmp_path):
     config = json.dumps({"stage": "train_agent"})
     (tmp_path / "config.json").write_text(config)
-    said = launch("model_card", tmp_path, f"--config.model={tmp_path}", variant="", code=2)
-    assert "holds a run of train_agent, this is model_card" in said
+    said = launch("export_reward", tmp_path, f"--config.reward.dir={tmp_path}", variant="", code=2)
+    assert "holds a run of train_agent, this is export_reward" in said
     assert (tmp_path / "config.json").read_text() == config
     assert not (tmp_path / "versions.json").exists()

@@ -1,0 +1,113 @@
+"""The model card says what the model was made from: every prompt, every annotator, every setting."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from motif_jax.annotation.chat import check_chat
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.networks.reward import RewardNetwork
+from motif_jax.reports import model_card
+from motif_jax.rewards import learned
+from motif_jax.rewards.exchange import statistics_of
+from motif_jax.stages import merge_annotations
+from motif_jax.support import run_folder
+from tests.reward_fixtures import load_config, make_dataset, reward_config, write_labels
+
+
+@pytest.fixture
+def prompt():
+    config = load_config("annotate", "")
+    return check_chat(config).identity()
+
+
+@pytest.fixture
+def reward(tmp_path, prompt):
+    """A reward run's config on labels of a language model and of the lexicon."""
+    dataset = tmp_path / "dataset"
+    make_dataset(dataset, pairs=40)
+    annotators = {
+        "chat": {"annotator": "vllm", "model": "some/model", "goal": "defaultgoal", "prompt": prompt},
+        "lexicon": {"annotator": "lexicon", "goal": "defaultgoal", "lexicon_digest": "abc"},
+    }
+    for shift, (name, who) in enumerate(annotators.items()):
+        write_labels(dataset, name, np.full(40, shift, np.int8))
+        folder = dataset / "annotations" / name
+        folder.mkdir(parents=True)
+        manifest = {"name": name, "annotator": who, "questions": {"orders": "both", "fields": ["a", "b"]}}
+        (folder / "shard-00000-of-00001.json").write_text(json.dumps(manifest))
+    return write_run(tmp_path / "reward", reward_config(dataset, annotator="chat, lexicon"))
+
+
+def write_run(folder, config):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    return folder
+
+
+def card_of(folder):
+    config = json.loads((folder / "config.json").read_text())
+    return model_card.render(model_card.read(SimpleNamespace(folder=folder, config=config, curve=[])))
+
+
+def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward, prompt, tmp_path):
+    card = card_of(reward)
+    assert "data/message" in card
+    assert "uint8" not in card, "what an array is made of says nothing about the model"
+    assert len(prompt["question"]) > 300, "long texts are what this is about"
+    for key in ("system", "question", "retry", "goal"):
+        for line in prompt[key].splitlines():
+            assert line in card, key
+    assert json.dumps(prompt["verdicts"]) in card
+    assert '["a", "b"]' in card
+    assert "- 40 pairs: first 40 (100.0 %), second 0" in card, "labels of the language model"
+    assert "- 40 pairs: first 0 (0.0 %), second 40 (100.0 %)" in card, "labels of the lexicon"
+    assert "stands in for a language model" in card
+    assert "config.network" not in card
+    assert "network.hidden_dim: 64" in card
+
+
+def test_text_with_backticks_ends_no_code(reward, prompt, tmp_path):
+    path = tmp_path / "dataset" / "annotations" / "chat" / "shard-00000-of-00001.json"
+    manifest = json.loads(path.read_text())
+    manifest["annotator"]["prompt"]["system"] = "answer in\n```\n# Not a heading\n```"
+    manifest["annotator"]["model"] = "a`b"
+    path.write_text(json.dumps(manifest))
+    card = card_of(reward)
+    assert "````\nanswer in\n```\n# Not a heading\n```\n````" in card
+    assert "- model: `` a`b ``" in card
+
+
+def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
+    config = load_config("merge_annotations", "")
+    config.dataset_dir, config.names, config.name = str(tmp_path / "dataset"), "chat,lexicon", "both"
+    merge_annotations.check(config, tmp_path / "merge")
+    merge_annotations.run(config, tmp_path / "merge")
+    assert "both" in PairsDataset.open(tmp_path / "dataset").preference_names()
+    merged = write_run(tmp_path / "merged", reward_config(tmp_path / "dataset", annotator="both"))
+    card = card_of(merged)
+    assert "- combined from `chat`, `lexicon`, which follow" in card
+    assert "some/model" in card
+    assert "### Labels `lexicon`" in card
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_a_reward_that_an_agent_learned_is_told_by_its_labels(tmp_path, texts):
+    settings = run_folder.as_plain(load_config("oni", "smoke"))
+    architecture, members = learned.architecture_of_run(settings)
+    labels = {"a": (0, None), "b": (1, None), "c": (0, None)} if texts else {}
+    statistics = {**statistics_of(0.0, 1.0, None), "num_distinct": 3}
+    found = learned.LearnedReward(
+        tmp_path, 100, RewardNetwork(architecture), {}, members, statistics, settings, [], labels=labels
+    )
+    card = model_card.render(model_card.read(found))
+    assert "no dataset: the messages that an agent met as it played NetHackScoreExtendedActions-v1" in card
+    assert (
+        "kind `retrieval`, learned while the agent played from labels of the annotator that follows" in card
+    )
+    assert ("- 3 labels: no 2, yes 1" in card) == texts
+    assert "- kind: `lexicon`" in card
