@@ -59,7 +59,7 @@ def _prepare(config: ConfigDict) -> None:
             f"configs/annotate.py:minigrid {dataset} --config.store_dir={{workdir}}/store --config.goal={goal}"
         )
         config.prepare[f"reward_{judge}"] = (
-            f"configs/train_reward.py:minigrid {dataset} --config.annotator=lexicon_msg_{goal}"
+            f"configs/train_reward.py:minigrid {dataset} --config.annotator=minigrid_msg_{goal}"
         )
         order += [f"labels_{judge}", f"reward_{judge}"]
     config.prepare_order = ",".join(order)

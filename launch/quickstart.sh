@@ -22,7 +22,7 @@ doorkey=$runs/doorkey
 stage collect.py:minigrid "$doorkey/dataset"
 stage annotate.py:minigrid "$doorkey/annotate" --config.dataset_dir="$doorkey/dataset" --config.store_dir="$runs/answers"
 stage train_reward.py:minigrid "$doorkey/reward" --config.dataset_dir="$doorkey/dataset" \
-  --config.annotator=lexicon_msg_defaultgoal
+  --config.annotator=minigrid_msg_defaultgoal
 stage train_agent.py:minigrid "$doorkey/agent" --config.reward.dir="$doorkey/reward"
 for policy in agent random; do
   stage evaluate.py:quickstart "$doorkey/evaluate_$policy" --config.policy="$policy" --config.agent.dir="$doorkey/agent" \
