@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 from motif_jax.envs.text import registry
-from motif_jax.support import nonfinite
+from motif_jax.support import decode_config, nonfinite
 from motif_jax.support.config import all_compat_on, compat, unknown_variant
 
 TASKS = registry.names()
@@ -144,6 +144,8 @@ def _base() -> ConfigDict:
     config.max_steps = 10_000
     config.evaluate_every = 500  # steps
     config.evaluation_batches = 16  # of held-out dialogues, at most
+    # Episodes that are played at every evaluation, the same ones each time, where the task's environment needs no server; 0: none.
+    config.games = ConfigDict({"episodes": 16, "decode": decode_config.defaults()})
     config.optimizer = _optimizer()
     config.dropout = 0.1  # share left out while training
     config.dtype = "float32"  # of the computation: 'bfloat16'; parameters, optimiser and losses are float32
@@ -168,6 +170,9 @@ def _base() -> ConfigDict:
     # Of float32 matrix products: 'highest', or 'default', which on recent GPUs rounds their factors to TF32 (10 bits).
     config.matmul_precision = "default"
     config.save_every_seconds = 300.0  # besides every evaluation
+    config.log_every_seconds = (
+        20.0  # between rows of what is learned: Q, V, advantages, entropy (docs/metrics.md)
+    )
     # Where a loss, a gradient or a parameter is not finite the step is not taken, and its batch is written to
     # nonfinite/step-N.npz: 'stop' ends the training there, 'skip' goes on, most_skips times at most.
     config.nonfinite = nonfinite.defaults()
@@ -250,7 +255,7 @@ def get_config(variant: str | None = None) -> ConfigDict:
     if variant == "smoke":
         config.network.update({"width": 32, "layers": 2, "heads": 2, "max_length": 96})
         config.update({"batch_size": 8, "max_steps": 8, "evaluate_every": 4, "chunk_steps": 2})
-        config.evaluation_batches, config.loss.cql = 2, 0.01
+        config.evaluation_batches, config.loss.cql, config.games.episodes = 2, 0.01, 0
         return config
     if not variant:
         return config

@@ -15,6 +15,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from motif_jax.algorithms.spread import Spread, spread
+
 Array = jax.Array
 
 
@@ -109,6 +111,7 @@ class Estimates(NamedTuple):
       context_log_probs: float32 [B, T - 1], of all tokens but the first; None unless `Settings.context_weight` is above 0.
       advantages: float32 [B, K], what the policy's weights depend on; None: they do not.
       shifts: float32 [B, K], added to the rewards (log pi of the action in Psi-learning); None: nothing.
+      entropies: float32 [B, A], of the policy at the actions' tokens, nats; None where no policy is learned.
     """
 
     values: Array | None
@@ -119,6 +122,7 @@ class Estimates(NamedTuple):
     context_log_probs: Array | None = None
     advantages: Array | None = None
     shifts: Array | None = None
+    entropies: Array | None = None
 
 
 class Counts(NamedTuple):
@@ -309,10 +313,33 @@ def _policy_sum(batch: TextBatch, estimates: Estimates, settings: Settings) -> A
         weights = token_weights(batch, advantages, settings)[:, :-1]
         return -jnp.sum(jnp.where(batch.valid[:, 1:], weights * estimates.context_log_probs, 0.0))
     weights = jnp.take_along_axis(policy_weights(advantages, settings), batch.step_of, axis=1)
+    return -jnp.sum(jnp.where(_spoken(batch), weights * estimates.log_probs, 0.0))
+
+
+def _spoken(batch: TextBatch) -> Array:
+    """Which of the actions' tokens bool [B, A] the policy learns from and are there."""
     last = batch.tokens.shape[1] - 1
     # That of an item without actions may stand in front of no token (`compat.ilql_padded_positions`).
     there = jnp.take_along_axis(batch.valid, jnp.minimum(batch.action_tokens + 1, last), axis=1)
-    return -jnp.sum(jnp.where(batch.acts & there, weights * estimates.log_probs, 0.0))
+    return batch.acts & there
+
+
+def spreads(batch: TextBatch, estimates: Estimates, settings: Settings) -> dict[str, Spread]:
+    """What the losses are made of, as means and ranges over the actions that count; what the method lacks is not there."""
+    live, found = batch.live, {}
+    if estimates.qs:
+        q = jnp.stack([each.chosen for each in estimates.qs])
+        found["q"] = spread(q, jnp.broadcast_to(live, q.shape))
+    advantages = estimates.advantages
+    if estimates.values is not None and estimates.target_q is not None:
+        values = estimates.values[:, :-1]
+        found |= {"v": spread(values, live), "target_q": spread(estimates.target_q, live)}
+        found["advantage"] = spread(estimates.target_q - values if advantages is None else advantages, live)
+    if advantages is not None:
+        found["policy_weight"] = spread(policy_weights(advantages, settings), live)
+    if estimates.entropies is not None:
+        found["entropy"] = spread(estimates.entropies, _spoken(batch))
+    return found
 
 
 def huber_errors(errors: Array) -> Array:

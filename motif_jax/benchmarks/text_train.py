@@ -28,7 +28,8 @@ from motif_jax.datasets.dialogues import token_columns
 from motif_jax.language.sampling import token_log_probs
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgent, V
 from motif_jax.offline.dialogue_batches import Layout
-from motif_jax.offline.text_objective import RULES, Objective, Part, Weights
+from motif_jax.offline.text_methods import RULES
+from motif_jax.offline.text_objective import Objective, Part, Weights
 from motif_jax.support import config as checks
 
 GPU_SIZE = {"batch_size": 16, "length": 512, "dtype": "bfloat16"}

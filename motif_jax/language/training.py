@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from motif_jax.algorithms import spread
 from motif_jax.language.chunks import in_chunks
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import token_log_probs
@@ -116,7 +117,7 @@ def gradient_sums(
     """The gradient of the summed loss of all micro-batches, and their sums.
 
     Args:
-      sums_of: of one micro-batch, a `SumsOf` or anything like it: sums are a NamedTuple of which `loss` is one.
+      sums_of: of one micro-batch, a `SumsOf` or anything like it: sums have a `loss`, and are added as `spread.added` does.
       params: what is learned.
       frozen: what is not.
       batches: leaves [A, B, ...], A micro-batches, run one after the other in the memory of one.
@@ -134,7 +135,7 @@ def gradient_sums(
         return first
 
     def add(total: Any, part: tuple[Any, jax.Array]) -> tuple[Any, None]:
-        return jax.tree.map(jnp.add, total, gradient(params, *part)), None
+        return spread.added(total, gradient(params, *part)), None
 
     rest = jax.tree.map(lambda leaf: leaf[1:], batches)
     return jax.lax.scan(add, first, (rest, jnp.arange(1, count)))[0]

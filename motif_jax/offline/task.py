@@ -141,6 +141,11 @@ class Task(Protocol):
         """What is summed from one evaluation to the next, of the metrics [n] of n steps."""
         return {"steps": metrics["loss"].size, **{n: np.sum(v, dtype=np.float64) for n, v in metrics.items()}}
 
+    def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
+        """A row of metrics between evaluations, of the `metrics` [n] of the n steps since the last one; by default there is none."""
+        del metrics, seconds
+        return {}
+
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
         """Numbers of the epoch so far for the progress line."""
         return {"loss": sums["loss"] / sums["steps"]} if sums.get("steps") else {}

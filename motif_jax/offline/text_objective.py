@@ -14,56 +14,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from motif_jax.algorithms import chai, implicit_q
+from motif_jax.algorithms import chai, implicit_q, losses
 from motif_jax.algorithms.implicit_q import ActionQ, Counts, Estimates, Settings, TextBatch
+from motif_jax.algorithms.spread import Spread
 from motif_jax.language import lora
 from motif_jax.language.chunks import in_chunks
 from motif_jax.language.network import States
 from motif_jax.language.sampling import token_log_probs
 from motif_jax.language.text_agent import POLICY, QS, TARGET, VALUES, TextAgent, V, running_mean
-
-# What a Q bootstraps from: V of the next state; of the target Qs there the greatest, the log of the sum of their exponentials, or that
-# weighted by the policy.
-BOOTSTRAPS = ("value", "best", "soft", "prior")
-
-
-@dataclasses.dataclass(frozen=True)
-class Rule:
-    """What tells a method from the others.
-
-    Attributes:
-      q: see `Design.q`.
-      bootstrap: one of `BOOTSTRAPS`.
-      huber: Q's errors are Huber's.
-      prior_reward: log pi of the action is added to its reward.
-      prefix: the policy is told the return (decision transformer).
-      proposes: the policy stays as it is, and what it would say in each state is what Q is compared with.
-    """
-
-    q: str = "token"
-    bootstrap: str = "value"
-    huber: bool = False
-    prior_reward: bool = False
-    prefix: bool = False
-    proposes: bool = False
-
-
-# Snell et al. 2022, section 5 and appendix A; Jaques et al. 2017 and 2019 (psi, bcq, g); Chen et al. 2021 (dt); Verma
-# et al. 2022 (chai).
-RULES: Mapping[str, Rule] = {
-    "bc": Rule(q="none"),
-    "bc_top": Rule(q="none"),
-    "dt": Rule(q="none", prefix=True),
-    "ilql": Rule(),
-    "sarsa": Rule(),
-    "awac": Rule(),
-    "ilql_utterance": Rule(q="utterance"),
-    "cql": Rule(bootstrap="best"),
-    "psi": Rule(bootstrap="soft", huber=True, prior_reward=True),
-    "bcq": Rule(bootstrap="best", huber=True, prior_reward=True),
-    "g": Rule(bootstrap="prior", huber=True),
-    "chai": Rule(q="mean", proposes=True),
-}
+from motif_jax.offline.text_methods import Rule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +66,18 @@ class Terms(NamedTuple):
     conservative: jax.Array
     margin: jax.Array
     policy: jax.Array
+
+
+class Measured(NamedTuple):
+    """The terms of a micro-batch, and the numbers they are made of, see `implicit_q.spreads`."""
+
+    terms: Terms
+    spreads: dict[str, Spread]
+
+    @property
+    def loss(self) -> jax.Array:
+        """Of the terms."""
+        return self.terms.loss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +127,11 @@ class Objective:
         )
 
     def terms(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> Terms:
-        """The loss of a micro-batch; what `language.training.gradient_sums` takes.
+        """The loss of a micro-batch; see `measured`."""
+        return self.measured(learned, frozen, part, key).terms
+
+    def measured(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> Measured:
+        """The loss of a micro-batch and what it is made of; what `language.training.gradient_sums` takes.
 
         Args:
           learned: `trunks` (or `additions` to them), `heads`, `prefix`.
@@ -172,17 +147,17 @@ class Objective:
         actions, policy = (jnp.maximum(count, 1.0) for count in counts)
         terms = jax.tree.map(lambda each: each / actions, sums)._replace(policy=sums.policy / policy)
         loss = sum((getattr(self.weights, name) * getattr(terms, name) for name in terms._fields), jnp.zeros(()))  # fmt: skip
-        return Terms(loss, *terms)
+        return Measured(Terms(loss, *terms), implicit_q.spreads(batch, estimates, self.settings))
 
     def estimates(self, learned: Any, frozen: Any, batch: TextBatch, key: jax.Array | None) -> Estimates:
-        """What the networks say of a batch; see `terms`."""
+        """What the networks say of a batch; see `measured`."""
         params, additions = _joined(learned, frozen)
         keys = self._keys(key)
         states = self._run(params, additions, batch, keys, self._parts())
         if self.rule.proposes:
             return self._of_proposals(learned["heads"], frozen["target"]["heads"], states[VALUES], batch)
         values = qs = target_q = next_values = advantages = shifts = None
-        log_probs, context = self._log_probs(params, additions, states, batch)
+        log_probs, context, entropies = self._log_probs(params, additions, states, batch)
         if self.rule.q != "none" and (self.weights.of_values or self.weighs):
             online, of_targets = keys.get(_HEADS), keys.get(_TARGET_HEADS)
             values = self._values(learned["heads"], states[VALUES], batch, online)
@@ -203,10 +178,12 @@ class Objective:
                 assert log_probs is not None
                 shifts = jax.lax.stop_gradient(log_probs)
         if not self.learns_policy:
-            log_probs = context = None
+            log_probs = context = entropies = None
         elif self.settings.context_weight == 0:
             context = None
-        return Estimates(values, qs or (), target_q, next_values, log_probs, context, advantages, shifts)
+        return Estimates(
+            values, qs or (), target_q, next_values, log_probs, context, advantages, shifts, entropies
+        )
 
     def _of_proposals(self, heads: Any, targets: Any, states: States, batch: TextBatch) -> Estimates:
         """Q of means of states: of what was said, and of what the policy would have said (see `algorithms.chai`)."""
@@ -266,24 +243,30 @@ class Objective:
 
     def _log_probs(
         self, params: Any, additions: Any, states: Mapping[str, States], batch: TextBatch
-    ) -> tuple[jax.Array | None, jax.Array | None]:
-        """Log-probabilities of the actions' tokens [B, A], and of all tokens but the first [B, T - 1] where they count."""
+    ) -> tuple[jax.Array | None, jax.Array | None, jax.Array | None]:
+        """Log-probabilities of the actions' tokens [B, A], of all tokens but the first [B, T - 1] where they count, entropies [B, A]."""
         if POLICY not in states:
-            return None, None
+            return None, None, None
 
-        def of_rows(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
-            return token_log_probs(self.agent.logits(params, rows[0], additions, self.spec), rows[1])
+        def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            logits = self.agent.logits(params, rows[0], additions, self.spec)
+            return token_log_probs(logits, rows[1]), losses.entropy(
+                jax.lax.stop_gradient(logits.astype(jnp.float32))
+            )
 
-        def of(states: jax.Array, tokens: jax.Array) -> jax.Array:
+        def of(states: jax.Array, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
             flat = (states.reshape(-1, states.shape[-1]), tokens.reshape(-1))
-            return in_chunks(of_rows, flat, self.chunk).reshape(tokens.shape)
+            log_probs, entropies = in_chunks(of_rows, flat, self.chunk)
+            return log_probs.reshape(tokens.shape), entropies.reshape(tokens.shape)
 
         after = states[POLICY].after
         if self.settings.context_weight == 0:
-            return of(_at(after, batch.action_tokens), implicit_q.next_tokens(batch)), None
-        context = of(after[:, :-1], batch.tokens[:, 1:])
+            log_probs, entropies = of(_at(after, batch.action_tokens), implicit_q.next_tokens(batch))
+            return log_probs, None, entropies
+        context, entropies = of(after[:, :-1], batch.tokens[:, 1:])
         places = jnp.minimum(batch.action_tokens, context.shape[1] - 1)
-        return jnp.take_along_axis(context, places, axis=1), context
+        log_probs, entropies = (jnp.take_along_axis(each, places, axis=1) for each in (context, entropies))
+        return log_probs, context, entropies
 
     def _values(
         self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None = None

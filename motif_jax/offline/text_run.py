@@ -28,7 +28,8 @@ from motif_jax.offline.agent_start import Start
 from motif_jax.offline.candidate_batches import CandidateBatches
 from motif_jax.offline.dialogue_batches import Layout
 from motif_jax.offline.dialogue_data import Data, Source
-from motif_jax.offline.text_objective import RULES, Objective, Weights
+from motif_jax.offline.text_methods import RULES
+from motif_jax.offline.text_objective import Objective, Weights
 from motif_jax.offline.text_task import Batches, TextState, TextTraining
 from motif_jax.support import config as checks
 from motif_jax.support import seeds

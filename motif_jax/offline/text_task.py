@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -12,15 +12,19 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import implicit_q, schedules
+from motif_jax.algorithms import implicit_q, schedules, spread
 from motif_jax.algorithms.implicit_q import Counts, TextBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import dropout, training
 from motif_jax.language.targets import Following, follow
+from motif_jax.offline import agent_start
 from motif_jax.offline.task import Evaluation, Position, Task, diverged, drawn_by
 from motif_jax.offline.text_objective import Objective, Part, Terms
 from motif_jax.support import seeds
 from motif_jax.support.run_folder import as_plain
+
+# Of a step's metrics: the tokens of its dialogues, without padding.
+TOKENS = "tokens"
 
 
 class Batches(Protocol):
@@ -64,9 +68,13 @@ class TextTraining(Task):
       parallel: the devices.
       digests: of everything read.
       source: where dialogues are from, for people.
+
+    Attributes:
+      play: measures of episodes by name, of the agent's parameters; None: none are played.
     """
 
     title, unit, criterion = "train text agent", "dialogues", "validation/loss"
+    play: Callable[[Any], Mapping[str, float]] | None = None
 
     def __init__(
         self,
@@ -131,16 +139,19 @@ class TextTraining(Task):
         if self.objective.dropout:
             key = jax.random.fold_in(jax.random.fold_in(self._key, state.step), jax.lax.axis_index(AXIS))
         frozen = {**(shared or {}), "target": state.target}
-        gradient, terms = training.gradient_sums(
-            self.objective.terms, state.params, frozen, self._parts(batch), key
-        )
-        gradient, terms = jax.lax.psum((gradient, terms), AXIS)
+        sums = training.gradient_sums(self.objective.measured, state.params, frozen, self._parts(batch), key)
+        gradient, measured = spread.over_devices(sums, AXIS)
         updates, opt_state = self.optimizer.update(gradient, state.opt_state, state.params)
         params, step = optax.apply_updates(state.params, updates), state.step + 1
         target = state.target
         if self._following is not None:
             target = follow(target, self.followed(params), step, self._following)
-        metrics = {**self._named(terms), "gradient_norm": optax.tree.norm(gradient)}
+        metrics = {
+            **self._named(measured.terms),
+            **spread.named(measured.spreads),
+            "gradient_norm": optax.tree.norm(gradient),
+            TOKENS: jax.lax.psum(jnp.sum(batch.valid, dtype=jnp.float32), AXIS),
+        }
         return TextState(params, target, opt_state, step), metrics
 
     def followed(self, params: Any) -> Any:
@@ -156,6 +167,16 @@ class TextTraining(Task):
         weights = self.objective.weights
         kept = [name for name in Terms._fields if name == "loss" or getattr(weights, name)]
         return {name: getattr(terms, name) for name in kept}
+
+    def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
+        """Means of steps, of ranges the least and the greatest, and how many tokens a second were learned from."""
+        chosen = {"min": np.min, "max": np.max}
+        row = {
+            f"train/{name}": float(chosen.get(name.rpartition("_")[2], np.mean)(numbers))
+            for name, numbers in metrics.items()
+            if name != TOKENS
+        }
+        return row | {"throughput/tokens_per_second": float(metrics[TOKENS].sum()) / seconds}
 
     def batches(self, first: int, count: int) -> TextBatch:
         """Leaves [count, micro-batches, dialogues, ...]."""
@@ -175,7 +196,7 @@ class TextTraining(Task):
         return step * self.config.batch_size
 
     def evaluate(self, state: TextState, shared: Any, position: Position) -> Evaluation:
-        """The loss and its terms on held-out dialogues.
+        """The loss and its terms on held-out dialogues, and what episodes bring.
 
         Raises:
           UserError: the loss is not finite.
@@ -204,6 +225,9 @@ class TextTraining(Task):
             "optimizer/learning_rate": position.learning_rate(self._schedule),
         }
         shown = ", ".join(f"{name} {value:.4f}" for name, value in self._named(means).items())
-        return Evaluation(
-            row, {"config": as_plain(self.config)}, f"step {position.step:,}: {shown} (held-out dialogues)"
-        )
+        shown += " (held-out dialogues)"
+        if self.play is not None:
+            params = agent_start.whole(self.objective, state.params, state.target, shared or {})
+            row |= (played := self.play(params))
+            shown += f", return {played['games/return']:.4f} ({self.config.games.episodes} episodes)"
+        return Evaluation(row, {"config": as_plain(self.config)}, f"step {position.step:,}: {shown}")

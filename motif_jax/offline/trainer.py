@@ -40,6 +40,7 @@ class Settings:
       patience: end when so many evaluations were no better; 0: never.
       keep: how many of the newest evaluations stay, with the best one; None: all.
       save_every_seconds: between two saves inside an epoch.
+      log_every_seconds: between two rows of `Task.logged`; None: there are none.
       most_skips: steps that may be left out because they are not finite.
       profile: arguments of `support.profiling.Profiler`.
       wandb: None, or arguments of `wandb.init`.
@@ -48,6 +49,7 @@ class Settings:
     patience: int = 0
     keep: int | None = None
     save_every_seconds: float = 300.0
+    log_every_seconds: float | None = None
     most_skips: int = 0
     profile: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     wandb: Mapping[str, Any] | None = None
@@ -60,6 +62,7 @@ class Settings:
             patience=config.early_stopping.patience,
             keep=keep,
             save_every_seconds=config.save_every_seconds,
+            log_every_seconds=config.get("log_every_seconds"),
             most_skips=nonfinite.most_skips(config),
             profile=config.profile.to_dict(),
             wandb=wandb,
@@ -202,6 +205,9 @@ class _Run:
     stop: Interruption
     # Chunks whose numbers were not read yet: the first step, the batches, and the numbers.
     waiting: deque[tuple[int, Any, list[dict[str, jax.Array]]]] = dataclasses.field(default_factory=deque)
+    # Metrics of the steps since the last row of `Task.logged`, and when that was.
+    unlogged: list[Mapping[str, np.ndarray]] = dataclasses.field(default_factory=list)
+    logged_at: float = dataclasses.field(default_factory=time.monotonic)
     # How long a step takes, and when the last numbers were read.
     step_seconds: float = math.inf
     read_at: float = dataclasses.field(default_factory=time.monotonic)
@@ -287,7 +293,9 @@ class _Run:
             applied = np.flatnonzero(finite[:end])
             position.skipped += end - len(applied)
             if len(applied):
-                position.add(task.tally({name: values[applied] for name, values in metrics.items()}))
+                kept = {name: values[applied] for name, values in metrics.items()}
+                position.add(task.tally(kept))
+                self._log(kept, position.step + end)
             position.step += end
             if end < len(finite):
                 self.files.save_position(self.carry.state, position)
@@ -295,6 +303,17 @@ class _Run:
             for line in told:
                 self.progress.log(f"left out: {line}")
         self.progress.update(task.units(position.step), **task.shown(position.sums))
+
+    def _log(self, metrics: Mapping[str, np.ndarray], step: int) -> None:
+        """Takes the metrics of the steps up to `step`, and writes a row where it is time."""
+        every, seconds = self.trainer.settings.log_every_seconds, time.monotonic() - self.logged_at
+        if every is None:
+            return
+        self.unlogged.append(metrics)
+        if seconds >= every:
+            joined = {name: np.concatenate([part[name] for part in self.unlogged]) for name in metrics}
+            self.metrics.write(step, self.trainer.task.logged(joined, seconds))
+            self.unlogged, self.logged_at = [], time.monotonic()
 
     def _keep(self, first: int, batches: Any, metrics: Mapping[str, np.ndarray], place: int) -> str:
         """Writes the batch of the step `place` after the position's; returns what was wrong, for people."""

@@ -55,9 +55,13 @@ def training_section(curves: Mapping[str, Curve]) -> str:
         return ""
     names = [name.removeprefix(_HELD_OUT) for name in curves if name.startswith(_HELD_OUT)]
     names += [name.removeprefix(_TRAIN) for name in curves if name.startswith(_TRAIN)]
+    ranges = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
+    of_ranges = {f"{name}_{part}" for name in ranges for part in ("max", "mean", "min")}
+    wanted = {name: [(f"{_TRAIN}{name}", "training"), (f"{_HELD_OUT}{name}", "held out")] for name in names if name not in of_ranges}  # fmt: skip
+    wanted |= {f"range of {name}": [(f"{_TRAIN}{name}_{part}", part) for part in ("max", "mean", "min")] for name in ranges}  # fmt: skip
+    wanted |= {name.replace("/", ", "): [(name, "")] for name in curves if name.startswith("games/")}
     figures = []
-    for name in dict.fromkeys(names):
-        pair = [(f"{_TRAIN}{name}", "training"), (f"{_HELD_OUT}{name}", "held out")]
+    for name, pair in wanted.items():
         if found := language_section.lines(curves, pair):
             title = name.replace("_", " ")
             chart = charts.line_chart(found, "step of the optimiser", title, f"{title} of the text agent")

@@ -27,7 +27,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if config.method == UPVOTE:
         _spoken(config)
     else:
-        from motif_jax.offline.text_objective import RULES
+        from motif_jax.offline.text_methods import RULES
 
         if config.method:
             checks.choice(config, "method", (*RULES, UPVOTE))
@@ -124,7 +124,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
 
 def _method(config: ConfigDict, design: Any) -> str:
     """The method that a file's parts are of; raises UserError where `config.method` is another one."""
-    from motif_jax.offline.text_objective import RULES
+    from motif_jax.offline.text_methods import RULES
 
     found = METHODS.get(design.q) or ("dt" if design.prefix else "bc")
     if not config.method:

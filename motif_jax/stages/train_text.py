@@ -40,13 +40,13 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     positive = (
         "batch_size accumulate max_steps evaluate_every evaluation_batches chunk_steps keep_checkpoints save_every_seconds lora.rank "
         "lora.alpha network.width network.layers network.heads network.max_length method.reward_scale method.cql_temperature candidates.count "
-        "candidates.max_tokens candidates.together candidates.cache_mebibytes"
+        "candidates.max_tokens candidates.together candidates.cache_mebibytes log_every_seconds"
     )
     for key in positive.split():
         checks.positive(config, key)
     for key in "max_len logits_chunk num_devices method.copy_every method.policy.most_weight".split():
         checks.positive(config, key, allow_none=True)
-    zero = "early_stopping.patience optimizer.weight_decay method.margin method.policy.beta method.policy.context_weight"
+    zero = "games.episodes early_stopping.patience optimizer.weight_decay method.margin method.policy.beta method.policy.context_weight"
     for key in [*zero.split(), *(f"loss.{name}" for name in config.loss)]:
         checks.positive(config, key, allow_zero=True)
     for key in "method.discount method.polyak filter.top filter.bottom".split():
@@ -71,7 +71,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 def _check_method(config: ConfigDict) -> None:
     """Refuses what a method cannot be trained with."""
     from motif_jax.offline import text_run
-    from motif_jax.offline.text_objective import RULES
+    from motif_jax.offline.text_methods import RULES
 
     text_run.require_known(config)
     method, name, rule = config.method, config.method.name, RULES[config.method.name]
@@ -140,6 +140,7 @@ def _check_data(config: ConfigDict) -> None:
     from motif_jax.collecting import text_tokens
     from motif_jax.datasets.dialogues import files
     from motif_jax.offline import dialogue_data, text_run
+    from motif_jax.playing import training_games
 
     source = dialogue_data.source_of(config)
     task = registry.make(source.task, source.options)
@@ -160,6 +161,7 @@ def _check_data(config: ConfigDict) -> None:
             )
     settings = text_run.model_config(config, source)
     text_run.check_shapes(config, settings)
+    training_games.check(config, task, text_run.objective_of(config, settings).agent)
     for key, path in (("data", source.path), ("held_out.data", source.held_out)):
         if path is not None and task.learned_tokens():
             dialogue_data.require_turns(config, files.read(path), key)
@@ -214,6 +216,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
     from motif_jax.offline import records, text_run
     from motif_jax.offline.trainer import OfflineTrainer, Settings
+    from motif_jax.playing import training_games
 
     with FolderLock(workdir):
         made = _made(config, workdir)
@@ -230,7 +233,8 @@ def run(config: ConfigDict, workdir: Path) -> int:
             found = text_run.build(config, workdir, source, parallel, settings, lambda: stop.requested)
         if found is None or stop.requested:
             return EXIT_CODE
-        task = found.task
+        task, played = found.task, registry.make(found.source.task, found.source.options)
+        task.play = training_games.player(config, played, task.objective.agent, found.longest_action)
         records.refuse_other_data(workdir, task.digests, task.source)
         print(
             f"{config.method.name} on {config.task}: {_size(task.init_state().params):,} numbers to learn, {settings.vocab_size:,} tokens; "

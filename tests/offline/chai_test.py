@@ -25,7 +25,8 @@ from motif_jax.language.text_agent import Design, TextAgent
 from motif_jax.offline.candidate_batches import CandidateBatches, Proposer
 from motif_jax.offline.candidate_cache import CandidateCache, Entry
 from motif_jax.offline.dialogue_batches import Layout
-from motif_jax.offline.text_objective import RULES, Objective, Weights
+from motif_jax.offline.text_methods import RULES
+from motif_jax.offline.text_objective import Objective, Weights
 from motif_jax.support.errors import UserError
 from tests.golden_ilql import item_of
 from tests.offline.text_objective_test import parameters

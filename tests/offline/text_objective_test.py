@@ -21,7 +21,8 @@ from motif_jax.language.making import Sizes
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgent
 from motif_jax.offline.dialogue_batches import Layout
-from motif_jax.offline.text_objective import RULES, Objective, Part, Weights
+from motif_jax.offline.text_methods import RULES
+from motif_jax.offline.text_objective import Objective, Part, Weights
 from tests.golden_ilql import item_of
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

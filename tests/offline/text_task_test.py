@@ -6,11 +6,14 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from motif_jax.algorithms import implicit_q
+from motif_jax.algorithms import spread as spreads
 from motif_jax.algorithms.implicit_q import Counts
+from motif_jax.algorithms.spread import spread
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language.targets import Following
 from motif_jax.offline.task import DEVICES
@@ -43,6 +46,25 @@ def test_the_number_of_devices_is_kept_where_dropout_follows_from_it() -> None:
         task = TextTraining(config, made, {}, {}, {}, *given, parallel, {"train": "some"}, "none")
         assert task.digests.get(DEVICES) == found
         assert task.digests["train"] == "some"
+
+
+def test_ranges_are_those_of_all_micro_batches_and_devices() -> None:
+    """Two devices with two micro-batches of three numbers each; in the last one no number counts."""
+
+    def of(values: jax.Array, mask: jax.Array) -> dict[str, jax.Array]:
+        parts = [{"x": spread(v, m), "n": v.sum()} for v, m in zip(values, mask, strict=True)]
+        return spreads.over_devices(spreads.added(*parts), AXIS)
+
+    values = jnp.arange(12.0).reshape(2, 2, 3) - 2
+    mask = (values > -1) & (values < 5) & (values != 3)
+    found = jax.vmap(of, axis_name=AXIS)(values, mask)
+    counted = values[mask]
+    means = spreads.named({"x": jax.tree.map(lambda leaf: leaf[0], found["x"])})
+    wanted = {"x_mean": counted.mean(), "x_min": counted.min(), "x_max": counted.max()}
+    assert {name: float(x) for name, x in means.items()} == {name: float(x) for name, x in wanted.items()}
+    assert float(found["n"][0]) == float(values.sum())
+    nothing = spreads.named({"x": spread(values, jnp.zeros_like(mask))})
+    assert {float(x) for x in nothing.values()} == {0.0}
 
 
 @pytest.mark.slow

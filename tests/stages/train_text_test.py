@@ -19,7 +19,7 @@ from motif_jax.language.text_agent import Design
 from motif_jax.offline import agent_folder, agent_start, dialogue_data, text_run
 from motif_jax.offline.candidate_cache import CandidateCache
 from motif_jax.stages import train_text as stage
-from motif_jax.support import run_folder, seeds
+from motif_jax.support import metrics, run_folder, seeds
 from motif_jax.support.errors import UserError
 from tests import resumed, text_agents
 from tests.processes import killed
@@ -31,7 +31,7 @@ TOY = "tests.toy_text:Task"
 TINY = {
     "task": TOY, "policy": "half", "network.width": 16, "network.layers": 1, "network.heads": 2, "network.max_length": 16, "batch_size": 8,
     "max_steps": 4, "evaluate_every": 2, "chunk_steps": 2, "evaluation_batches": 1, "num_devices": 1, "optimizer.learning_rate": 1e-2,
-    "held_out.share": 0.25, "method.double_q": False,
+    "held_out.share": 0.25, "method.double_q": False, "games.episodes": 0,
 }  # fmt: skip
 ONE_TRUNK = {"method.separate_policy": False, "method.separate_target": False}  # compiled in half the time
 CLONED = {"initial.policy": "cloned", "method.separate_target": False}
@@ -308,6 +308,28 @@ def same_bits(one: Path, other: Path) -> list[Path]:
     for file in files:
         assert (one / file).read_bytes() == (other / file).read_bytes(), file
     return files
+
+
+def test_rows_say_what_is_learned_and_played_and_change_no_bit(tmp_path: Path, data: Path) -> None:
+    values: dict[str, Any] = {"data": str(data), "method.policy.beta": 1.0, "dropout": 0.0, **ONE_TRUNK}
+    played = train(tmp_path / "played", "ilql", **values, **{"games.episodes": 4, "log_every_seconds": 1e-9})
+    same_bits(train(tmp_path / "quiet", "ilql", **values), played)
+    rows = list(metrics.read_metrics(played))
+    evaluated = [row for row in rows if "validation/loss" in row]
+    assert [row["step"] for row in evaluated] == [0, 2, 4]
+    assert all(0 <= row["games/return"] <= 3 == row["games/length"] for row in evaluated)
+    between = [row for row in rows if "train/q_mean" in row]
+    assert between[-1]["step"] == 4
+    for row in between:
+        for name in ("q", "v", "target_q", "advantage", "policy_weight", "entropy"):
+            low, mean, high = (row[f"train/{name}_{part}"] for part in ("min", "mean", "max"))
+            assert low < mean < high, name
+        assert row["train/entropy_min"] > 0
+        assert row["train/entropy_max"] <= np.log(32) + 1e-5
+        assert row["throughput/tokens_per_second"] > 0
+        np.testing.assert_allclose(
+            row["train/advantage_mean"], row["train/target_q_mean"] - row["train/v_mean"], atol=1e-5
+        )
 
 
 @pytest.mark.slow

@@ -1,0 +1,68 @@
+"""Mean and range of numbers that are spread over micro-batches and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+
+class Spread(NamedTuple):
+    """Of some numbers their sum, how many they are, the least and the greatest; float32 scalars."""
+
+    total: jax.Array
+    number: jax.Array
+    least: jax.Array
+    most: jax.Array
+
+
+def spread(values: jax.Array, mask: jax.Array) -> Spread:
+    """Of the `values` float32 [...] where `mask` bool [...] holds, without gradient."""
+    chex.assert_equal_shape([values, mask])
+    values = jax.lax.stop_gradient(values)
+    return Spread(
+        jnp.sum(jnp.where(mask, values, 0.0)),
+        jnp.sum(mask, dtype=jnp.float32),
+        jnp.min(values, initial=jnp.inf, where=mask),
+        jnp.max(values, initial=-jnp.inf, where=mask),
+    )
+
+
+def _is_spread(node: Any) -> bool:
+    return isinstance(node, Spread)
+
+
+def added(one: Any, other: Any) -> Any:
+    """The sum of two trees; spreads in them become those of all their numbers."""
+
+    def add(x: Any, y: Any) -> Any:
+        if not _is_spread(x):
+            return x + y
+        least, most = jnp.minimum(x.least, y.least), jnp.maximum(x.most, y.most)
+        return Spread(x.total + y.total, x.number + y.number, least, most)
+
+    return jax.tree.map(add, one, other, is_leaf=_is_spread)
+
+
+def over_devices(tree: Any, axis: str) -> Any:
+    """The same as `added`, of the trees of all devices."""
+
+    def reduce(leaf: Any) -> Any:
+        if not _is_spread(leaf):
+            return jax.lax.psum(leaf, axis)
+        total, number = jax.lax.psum((leaf.total, leaf.number), axis)
+        return Spread(total, number, jax.lax.pmin(leaf.least, axis), jax.lax.pmax(leaf.most, axis))
+
+    return jax.tree.map(reduce, tree, is_leaf=_is_spread)
+
+
+def named(spreads: Mapping[str, Spread]) -> dict[str, jax.Array]:
+    """NAME_mean, NAME_min and NAME_max of each; zeros where there are no numbers."""
+    found: dict[str, jax.Array] = {}
+    for name, of in spreads.items():
+        parts = {"mean": of.total / jnp.maximum(of.number, 1.0), "min": of.least, "max": of.most}
+        found |= {f"{name}_{part}": jnp.where(of.number > 0, value, 0.0) for part, value in parts.items()}
+    return found
