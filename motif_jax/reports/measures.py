@@ -68,6 +68,9 @@ MEASURES = (
     Measure("v", "V", "reward", "V before a token, mean over a dialogue"),
     Measure("advantage", "advantage", "reward", "target Q - V of a token, mean over a dialogue"),
     Measure("actions_cut", "actions cut", "actions", "actions that were cut at decode.max_tokens"),
+    Measure(
+        "repeated_guesses", "repeated guesses", "guesses", "guesses that were made before in the same game"
+    ),
     Measure("tokens_said", "tokens said", "tokens", "tokens of the agent's actions"),
     Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from motif_jax.reports import charts, html, language_section, success
 from motif_jax.reports.charts import Series
-from motif_jax.reports.evaluation_sections import rows_of
+from motif_jax.reports.evaluation_sections import Row, rows_of
 from motif_jax.reports.measures import format_estimate
 from motif_jax.reports.run_data import RunData
 from motif_jax.support.curves import Curve
@@ -23,21 +23,34 @@ def is_text(evaluation: Mapping[str, Any]) -> bool:
 
 
 def headline(data: RunData) -> tuple[str, str] | None:
-    """What the evaluations of a text task say of the return, (text, kind as of `Verdict`); None where there are none."""
+    """What the evaluations of a text task say of the return, (text, kind as of `Verdict`); None where there are none.
+
+    The share of successes, where the task has it, stands beside the return and is no part of the verdict.
+    """
     if not data.evaluations or not all(map(is_text, data.evaluations.values())):
         return None
-    row = next(row for row in rows_of(data) if row.what.key == "return")
-    first = next(iter(row.of))
-    means = ", ".join(f"{name} {format_estimate(row.of[name].mean)}" for name in row.of)
-    judged = {name: summary.mean for name, summary in row.of.items() if name not in data.yardsticks}
-    below, above, kind = success.standing(judged)
-    parts = [f"Mean return of {row.of[first].n:,} episodes each: {means}."]
-    if below:
-        parts.append(f"The interval of {first} lies wholly above that of {', '.join(below)}.")
-    if above:
-        parts.append(f"The interval of {first} lies wholly below that of {', '.join(above)}.")
+    rows = {row.what.key: row for row in rows_of(data)}
+    text, kind = _side_by_side(rows["return"], "Mean return", data.yardsticks)
+    parts = [text]
+    if "success" in rows:
+        parts.append(_side_by_side(rows["success"], "Success rate", data.yardsticks)[0])
     if data.yardsticks:
         parts.append(f"Not judged by: {', '.join(data.yardsticks)}.")
+    return " ".join(parts), kind
+
+
+def _side_by_side(row: Row, title: str, yardsticks: Sequence[str]) -> tuple[str, str]:
+    """A measure of all evaluations, where the first one stands in it, and the kind of the verdict."""
+    first = next(iter(row.of))
+    means = ", ".join(f"{name} {format_estimate(row.of[name].mean)}" for name in row.of)
+    judged = {name: summary.mean for name, summary in row.of.items() if name not in yardsticks}
+    below, above, kind = success.standing(judged)
+    parts = [f"{title} of {row.of[first].n:,} episodes each: {means}."]
+    parts += [
+        f"The interval of {first} lies wholly {side} that of {', '.join(names)}."
+        for side, names in (("above", below), ("below", above))
+        if names
+    ]
     return " ".join(parts), kind
 
 

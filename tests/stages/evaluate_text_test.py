@@ -122,7 +122,10 @@ def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
     config.evaluations = f"{expert},{evaluated}"
     assert report.run(config, tmp_path / "report") is None
     text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
-    assert "The interval of expert lies wholly above that of ilql" in text
+    assert (
+        text.count("The interval of expert lies wholly above that of ilql") == 2
+    )  # of the return, and of the share of games won
+    assert "Success rate of 6 episodes each: expert 1" in text
     assert 'id="divergence"' in text
     comparison = load_config("compare", "smoke")
     # The published layout of the same games has the same mean.

@@ -80,9 +80,12 @@ class Wordle(TextTask):
         return WordleEnvironment(WordTable(self.words))
 
     def outcome(self, dialogue: Dialogue) -> dict[str, float]:
-        """See `TextTask`: whether the game was won."""
+        """See `TextTask`: whether the game was won, and how many guesses had been made before in it."""
         paid = [reward for reward in dialogue.rewards if reward is not None]
-        return {"success": float(bool(paid) and paid[-1] == 0.0)}
+        pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
+        guesses = [text for text, reward in pairs if reward is not None]
+        repeated = float(len(guesses) - len(set(guesses)))
+        return {"success": float(bool(paid) and paid[-1] == 0.0), "repeated_guesses": repeated}
 
     def policy(self, name: str) -> TextPolicy:
         """A policy such as 'optimal(start)'; 'user' or 'user(optimal)', with hints, is a person at the terminal."""

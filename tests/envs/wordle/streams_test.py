@@ -5,11 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.envs.wordle.boards import Boards, returns
 from motif_jax.envs.wordle.colours import CODES
 from motif_jax.envs.wordle.streams import _until
 from motif_jax.envs.wordle.task import Wordle
 from tests.envs.wordle.players_test import played
+
+
+@pytest.mark.parametrize(
+    ("guesses", "repeated", "won"), [("a b", 0, 1), ("a b a b a a", 4, 0), ("a a b", 1, 1)]
+)
+def test_an_episode_says_whether_it_was_won_and_what_was_guessed_again(guesses, repeated, won):
+    said = guesses.split()
+    texts = [text for guess in said for text in (guess, "colours")]
+    rewards = [reward for _ in said for reward in (-1.0, None)]
+    rewards[-2] = won - 1.0
+    outcome = Wordle({"num_words": 60}).outcome(Dialogue(tuple(texts), tuple(rewards), True))
+    assert outcome == {"success": won, "repeated_guesses": repeated}
 
 
 def drawn(kind, count=60, **options):
