@@ -33,7 +33,9 @@ def get_config(variant: str | None = None) -> ConfigDict:
     config = ConfigDict()
     config.stage = "evaluate_text"
     config.seed = 0  # of the episodes; equal seeds play equal episodes
-    config.agent = placeholder(str)  # a run folder of train_text
+    # A run folder of train_text; or the Hugging Face folder of a decoder whose tokenizer has the delimiters, such as export_text_agent
+    # writes: a policy without values, which needs config.task and decode.max_tokens.
+    config.agent = placeholder(str)
     # A policy of the task in the agent's place, such as 'optimal'; with an agent, it plays in the agent's task.
     config.policy = placeholder(str)
     config.task = placeholder(str)  # None: the agent's; a text task or module:Class (docs/ilql.md)

@@ -14,7 +14,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.datasets.dialogues.items import TextTokenizer
 from motif_jax.envs.text import registry
 from motif_jax.language.text_agent import TextAgent
-from motif_jax.offline import agent_folder, dialogue_data
+from motif_jax.offline import agent_folder, dialogue_data, model_agent
 from motif_jax.playing import text_lineups, text_values
 from motif_jax.playing.text_values import ValuedDialogue
 from motif_jax.support import config as checks
@@ -29,6 +29,8 @@ def wanted(config: ConfigDict) -> bool:
         return False
     if config.data:
         return True
+    if model_agent.is_model(config.agent):
+        return False
     about = agent_folder.describe(config.agent, "agent")
     name, options = text_lineups.named_task(config, about)
     return name == dialogue_data.RECORDED and not options.get("environment")

@@ -17,7 +17,7 @@ from motif_jax.datasets.dialogues.token_rewards import TokenReward
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.decoding import Decoding
-from motif_jax.offline import agent_folder
+from motif_jax.offline import agent_folder, model_agent
 from motif_jax.playing import text_scores
 from motif_jax.playing.speakers import AgentSpeaker
 from motif_jax.playing.text_games import (
@@ -77,7 +77,8 @@ def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str
     checks.require(
         isinstance(own, dict), "options", config.options, 'a JSON object such as {"num_words": 100}'
     )
-    name = str(config.task or (about["task"] if about else ""))
+    own_task = about["task"] if about else None
+    name = str(config.task or own_task or "")
     checks.require(
         bool(name),
         "task",
@@ -85,11 +86,11 @@ def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str
         f"one of {', '.join(registry.names())}, or module:Class; or give an agent",
     )
     registry.load(name)
-    if about is not None and about["task"] != name:
+    if own_task and own_task != name:
         raise UserError(
-            f"config.agent={config.agent}: was trained for the task {about['task']}, config.task is {name}"
+            f"config.agent={config.agent}: was trained for the task {own_task}, config.task is {name}"
         )
-    found = agent_folder.options_of(about) if about else {}
+    found = agent_folder.options_of(about) if about and own_task else {}
     url = config.get("url")
     return name, registry.overlaid(name, found, {**own, **({"url": url} if url else {})})
 
@@ -108,9 +109,9 @@ def check(config: ConfigDict) -> None:
         bool(config.agent or config.policy),
         "agent",
         config.agent,
-        "a run folder of train_text, or config.policy a policy of the task",
+        "a run folder of train_text, a Hugging Face folder of a decoder, or config.policy a policy of the task",
     )
-    about = agent_folder.describe(config.agent, "agent") if config.agent else None
+    about = _described(config)
     decoding = decoding_of(config.decode, None if config.policy else about)
     name, options = named_task(config, about)
     task = registry.make(name, options)
@@ -119,10 +120,21 @@ def check(config: ConfigDict) -> None:
     _token_reward(config)
     if config.policy:
         task.policy(config.policy)
+    elif model_agent.is_model(config.agent):
+        AgentSpeaker(model_agent.network_of(config.agent)).check(decoding)
     else:
         assert about is not None
         agent_folder.require_tokens(about, task, config.agent, "agent")
         AgentSpeaker(agent_folder.network_of(about)).check(decoding)
+
+
+def _described(config: ConfigDict) -> dict[str, Any] | None:
+    """What the agent's folder says of it; None where there is no agent."""
+    if not config.agent:
+        return None
+    return (model_agent if model_agent.is_model(config.agent) else agent_folder).describe(
+        config.agent, "agent"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,17 +209,22 @@ def open_lineup(config: ConfigDict) -> TextLineup:
     Raises:
       UserError: what a config names is not there, or does not fit.
     """
-    about = agent_folder.describe(config.agent, "agent") if config.agent else None
+    about = _described(config)
     name, options = named_task(config, about)
     task = text_scores.attach(registry.make(name, options))
     plan: dict[str, Any] = {"environment": name, "options": options, "seed": config.seed}
     plan["drawn_from"] = registry.drawn_from(task)
+    tokenizer = task.tokenizer()
     if config.policy:
         talker: Talker = PolicyTalker(task.policy(config.policy), config.seed)
         plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}
     else:
         assert about is not None
-        saved = agent_folder.load(config.agent, task=task, dtype=config.dtype)
+        if model_agent.is_model(config.agent):
+            saved = model_agent.load(config.agent, "agent", name, task, options, config.dtype)
+            tokenizer = saved.tokenizer
+        else:
+            saved = agent_folder.load(config.agent, task=task, dtype=config.dtype)
         speaker = speaker_of(saved)
         decoding = decoding_of(config.decode, about)
         speaker.check(decoding)
@@ -216,9 +233,9 @@ def open_lineup(config: ConfigDict) -> TextLineup:
                 f"config.decode.kind={decoding.kind}: the values of {saved.method} are of whole actions and decide nothing; with rerank they do",
                 flush=True,
             )
-        talker = AgentTalker(speaker, saved.params, task.tokenizer(), decoding, config.seed)
+        talker = AgentTalker(speaker, saved.params, tokenizer, decoding, config.seed)
         plan |= {**agent_plan(config, saved), "decode": dataclasses.asdict(decoding)}
-    return TextLineup(task, talker, plan, task.tokenizer(), _token_reward(config))
+    return TextLineup(task, talker, plan, tokenizer, _token_reward(config))
 
 
 def agent_plan(config: ConfigDict, saved: agent_folder.SavedAgent) -> dict[str, Any]:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import string
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.envs.text import registry
+from motif_jax.datasets.dialogues.items import DELIMITER_TEXTS
+from motif_jax.envs.text import file_tokens, registry
+from motif_jax.language import folder
+from motif_jax.language.config import parse
+from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design
 from motif_jax.offline import agent_folder
 from motif_jax.playing import text_games, text_lineups, text_terminal, text_values
@@ -136,6 +143,29 @@ def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
     assert (tmp_path / "compare" / "comparison.html").is_file()
     scores = json.loads((tmp_path / "compare" / "comparison.json").read_text())["scores"]
     np.testing.assert_allclose(scores["published"], scores["ilql"])
+
+
+def test_a_plain_decoder_plays_as_a_policy_without_values(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    backend = Tokenizer(
+        models.WordLevel({letter: place for place, letter in enumerate(string.ascii_lowercase)})
+    )
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    backend.decoder = decoders.Fuse()
+    size = backend.get_vocab_size() + len(DELIMITER_TEXTS)
+    settings = parse(
+        {"model_type": "gpt2", "vocab_size": size, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "bos_token_id": None, "eos_token_id": None}
+    )  # fmt: skip
+    folder.write(model, settings, jax.device_get(LanguageModel(settings).init(jax.random.key(0))))
+    backend.save(str(model / "tokenizer.json"))
+    values = {"agent": str(model), "task": "tests.toy_text:Task", "decode.max_tokens": 3}
+    with pytest.raises(UserError, match=r"must have the delimiters of dialogues as tokens, and lacks <\|pad\|>"):
+        evaluate_text.check(config_of(**values), tmp_path / "refused")
+    file_tokens.with_delimiters(backend).save(str(model / "tokenizer.json"))
+    found = evaluation_files.read_evaluation(evaluate(tmp_path / "played", **values))
+    assert (found["plan"]["method"], found["plan"]["values"]) == ("bc", False)
+    assert found["episodes"] == SMALL["episodes"]
+    assert found["measures"]["length"]["mean"]["value"] == 3
 
 
 # It dies when it writes its 41st episode.
