@@ -159,7 +159,9 @@ def test_a_plain_decoder_plays_as_a_policy_without_values(tmp_path: Path) -> Non
     folder.write(model, settings, jax.device_get(LanguageModel(settings).init(jax.random.key(0))))
     backend.save(str(model / "tokenizer.json"))
     values = {"agent": str(model), "task": "tests.toy_text:Task", "decode.max_tokens": 3}
-    with pytest.raises(UserError, match=r"must have the delimiters of dialogues as tokens, and lacks <\|pad\|>"):
+    with pytest.raises(
+        UserError, match=r"must have the delimiters of dialogues as tokens, and lacks <\|pad\|>"
+    ):
         evaluate_text.check(config_of(**values), tmp_path / "refused")
     file_tokens.with_delimiters(backend).save(str(model / "tokenizer.json"))
     found = evaluation_files.read_evaluation(evaluate(tmp_path / "played", **values))

@@ -335,7 +335,7 @@ def test_rows_say_what_is_learned_and_played_and_change_no_bit(tmp_path: Path, d
 @pytest.mark.slow
 def test_killed_at_any_place_it_ends_with_the_same_bits(tmp_path: Path, data: Path) -> None:
     """Killed while its dialogues are tokenised: dialogue_data_test.py."""
-    values = {"data": str(data)}
+    values = {"data": str(data), "games.episodes": 2}
     killed(KILLED, "ilql", str(tmp_path / "killed"), json.dumps(values))
     with resumed.takes(2), resumed.dies_in(agent_folder, "atomic_write_json"):
         train(tmp_path / "killed", "ilql", **values)
