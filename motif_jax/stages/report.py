@@ -155,9 +155,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     if config.first_must_lead:
         first, *others = (name for name in data.evaluations if name not in data.yardsticks)
         claim = f"lie wholly above {', '.join(others)}"
-        said, kind = headline(data)
-        print(said)
-        if kind != "good":
+        if headline(data)[1] != "good":
             print(f"it does not hold: the interval of {first} does not {claim}", file=sys.stderr)
             return 1
     return None
