@@ -94,7 +94,8 @@ def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: 
     ]
     wanted = Dialogue(tuple(text for text, _ in turns), (None, 0.5, None, 2.0), True)
     (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    # As Windows begins a file.
+    (tmp_path / "a" / "x.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8-sig")
     assert list(files.read(files.find(str(tmp_path / "a"), "data"))) == [wanted] * 3
     pq.write_table(pa.Table.from_pylist(rows[1:2] * 2), tmp_path / "x.parquet")
     assert list(files.read(tmp_path / "x.parquet")) == [wanted] * 2
@@ -104,7 +105,11 @@ def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: 
     ("row", "what"),
     [
         ({"messages": [{"role": "bot", "content": "x"}]}, "the role 'bot' is none of"),
-        ({"messages": [{"role": "assistant", "content": 3}]}, "a text is none"),
+        ({"messages": [{"role": "assistant", "content": 3}]}, "a text is no string"),
+        ({"messages": [{"role": "assistant", "content": "x"}], "done": "false"}, "neither true nor false"),
+        ({"sequence": [["x", "no"]], "reward": [1], "done": True}, "is_action is neither"),
+        ({"messages": [{"role": "assistant", "content": "x"}], "reward": 1e300}, r"no number from -1e\+18"),
+        ({"messages": [{"role": "assistant", "content": "x"}], "reward": 10**400}, "int too large"),
         ({"messages": [{"role": "assistant", "content": "x"}], "rewards": [1, 2]}, "2 rewards for 1 actions"),
         ({"messages": [{"role": "user", "content": "x"}], "reward": 1}, "a reward and no action"),
         ({"messages": [{"role": "user", "content": "x", "reward": 1}]}, "environment is paid"),

@@ -12,6 +12,8 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 _TOGETHER = 1024
+# Its square, which losses take, is a number of 32 bits.
+_LARGEST_REWARD = 1e18
 _AGENT, _ROLES = "assistant", ("system", "user", "assistant", "tool")
 _FORM = (
     "{sequence: [[text, is_action], ...], reward: [a number for each], done}, or {messages: [{role, content, reward?}, ...], "
@@ -27,7 +29,7 @@ def read(path: str | Path) -> Iterator[Dialogues]:
     """
     part: list[Dialogue] = []
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             for number, line in enumerate(file, start=1):
                 if not line.strip():
                     continue
@@ -52,7 +54,7 @@ def parsed(content: Any, where: str) -> Dialogue:
         if not isinstance(content, dict):
             raise TypeError(f"a {type(content).__name__}")
         return _messages(content) if "messages" in content else _sequence(content)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise UserError(f"{where} is no dialogue ({what}): must be {_FORM}") from None
 
@@ -62,8 +64,8 @@ def _sequence(content: Mapping[str, Any]) -> Dialogue:
     sequence, paid, done = content["sequence"], content["reward"], content["done"]
     texts = [text for text, _ in sequence]
     actions = [bool(action) for _, action in sequence]
-    if not isinstance(done, bool):
-        raise TypeError("done is neither true nor false")
+    if any(action not in (True, False) for _, action in sequence):
+        raise TypeError("is_action is neither true nor false")
     if len(paid) == sum(actions) != len(actions):
         of_actions = iter(paid)
         paid = [next(of_actions) if action else 0.0 for action in actions]
@@ -96,7 +98,7 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
         [each["content"] for each in messages],
         actions,
         paid,
-        True if done is None else bool(done),
+        True if done is None else done,
         content,
         ("messages", "reward", "rewards", "done"),
     )
@@ -111,10 +113,12 @@ def _dialogue(
     read: Sequence[str],
 ) -> Dialogue:
     if not all(isinstance(text, str) for text in texts):
-        raise TypeError("a text is none")
+        raise TypeError("a text is no string")
+    if not isinstance(done, bool):
+        raise TypeError("done is neither true nor false")
     "".join(texts).encode()  # half a character, as JSON may have it, is a ValueError that says so
-    if not all(checks.is_finite(reward) for reward in paid):
-        raise ValueError("a reward is no finite number")
+    if not all(checks.is_finite(reward) and abs(reward) <= _LARGEST_REWARD for reward in paid):
+        raise ValueError(f"a reward is no number from {-_LARGEST_REWARD:g} to {_LARGEST_REWARD:g}")
     if any(reward != 0 for reward, action in zip(paid, actions, strict=True) if not action):
         raise ValueError("an utterance of the environment is paid")
     rewards = tuple(float(reward) if action else None for reward, action in zip(paid, actions, strict=True))
