@@ -6,7 +6,8 @@ token, and a game of few sentences few tokens long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ BYTES = 256
 # A sentence or a line, with what divides it from the next.
 _SENTENCES = r"[^\n.!?]*(?:[.!?]+[ \n]*|\n+|$)"
 _LONGEST_PHRASE = 64
+_LONGEST_WORD = 1000
 
 
 class Specials(NamedTuple):
@@ -52,6 +54,14 @@ def smallest(architecture: str) -> int:
     return BYTES + len(specials(architecture).all)
 
 
+def _short_words(texts: Iterable[str]) -> Iterator[str]:
+    """`texts`, in pieces those with a word or a blank so long that the trainer, quadratic in its length, would not end."""
+    for text in texts:
+        long = re.search(rf"\S{{{_LONGEST_WORD}}}|\s{{{_LONGEST_WORD}}}", text)
+        length = _LONGEST_WORD if long else max(1, len(text))
+        yield from (text[start : start + length] for start in range(0, len(text), length))
+
+
 def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: bool = False) -> Tokenizer:
     """A tokenizer of at most `vocab_size` tokens (fewer where the texts have no more pairs), the same for the same texts.
 
@@ -73,7 +83,7 @@ def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: boo
         max_token_length=_LONGEST_PHRASE if phrases else None,
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator(_short_words(texts), trainer)
     around = {"t5": f"$A {named.end}", "roberta": f"{named.start} $A {named.end}"}.get(architecture)
     if around:
         numbers = [(token, tokenizer.token_to_id(token)) for token in named.all]
