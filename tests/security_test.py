@@ -308,6 +308,13 @@ def test_markdown_holds_no_html_of_others(render: Any, tmp_path: Path) -> None:
     assert "bold" not in page.bold
 
 
+def test_pages_show_control_characters_turned_text_and_halves_of_characters() -> None:
+    from motif_jax.reports import html
+
+    page = html.page("\0\x1b[2J", "\u202eevil\u2066", ["\ud800 é\n"])
+    assert all(shown in page for shown in (r"\x00\x1b[2J", r"\u202eevil\u2066", "\\ud800 é\n"))
+
+
 @pytest.mark.parametrize(
     "render", [run_page, games_page, ranks, generalisation], ids=lambda made: made.__name__
 )

@@ -17,17 +17,21 @@ from motif_jax.envs.wordle.policies import picture
 from motif_jax.playing.text_games import Said, Talker, environment_seed
 
 _QUIT = "/end"
+_TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 
 
 def plain(text: str) -> str:
     """`text` of somebody else's as it may be written to a terminal: without what would move or colour there.
 
-    Control characters but ends of lines and tabs, and halves of characters, which no terminal can show, are replaced.
+    Control characters but ends of lines and tabs, what turns a line's direction, and halves of characters, which no terminal can show, are replaced.
     """
     lines = text.replace("\r\n", "\n")
     return "".join(
-        _REPLACED if one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cs") else one for one in lines
+        _REPLACED
+        if one in _TURNS or (one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cs"))
+        else one
+        for one in lines
     )
 
 

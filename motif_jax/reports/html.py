@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +16,8 @@ from urllib.parse import quote
 
 # Only what is inside the page may run or be shown: a page never talks to the network.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+# Control characters, what turns the direction of all text behind it, and halves of characters: shown as their escapes.
+_UNSHOWN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @cache
@@ -171,7 +174,7 @@ def page(title: str, subtitle: str, sections: Sequence[str], links: Mapping[str,
       links: section name -> text of the menu below the heading.
     """
     menu = "".join(f'<a href="#{escape(name)}">{escape(text)}</a>' for name, text in (links or {}).items())
-    return (
+    text = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -180,3 +183,4 @@ def page(title: str, subtitle: str, sections: Sequence[str], links: Mapping[str,
         f"<script>{asset('page.js')}</script>"
         f"<script>{asset('charts.js')}</script></body></html>\n"
     )
+    return _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 from motif_jax.reports import html, text_tables
@@ -67,7 +68,7 @@ def render(found: Mapping[str, Any], data: str) -> str:
                     for each in ranked
                 ]
                 table = html.table(["said", "mean advantage", "times"], cells, f"list-{number}-{len(parts)}")
-                parts.append(f"<h3>{name} of {end} advantage</h3>{table}" if cells else "")
+                parts.append(f"<h3>{escape(f'{name} of {end} advantage')}</h3>{table}" if cells else "")
         title = f"{agent} ({about['method']})"
         sections.append(
             html.section(title, f"agent-{number}", *parts, note=f"{about['dialogues']:,} dialogues")

@@ -65,6 +65,7 @@ def test_what_others_say_is_shown_without_control_characters(mode: str, typed: s
 
 
 def test_lines_of_a_text_stay_lines_and_guesses_keep_their_colours() -> None:
+    assert plain("\u202eevil") == "\N{REPLACEMENT CHARACTER}evil"
     assert plain("one\r\ntwo\n\tthree é 猫") == "one\ntwo\n\tthree é 猫"
     table: Any = None
     said = shown(WordleObservation(table, ("crane", HOSTILE), (0, None), np.ones(0, bool)))
