@@ -94,7 +94,7 @@ def _numbers(sight: Sight, totals: Totals, names: Sequence[str]) -> Table:
     if sight.choice is not None and sight.choice.value is not None:
         table.add_row("value estimate", f"{sight.choice.value:.3f}")
     if sight.choice is not None:
-        table.add_row("next action", names[sight.choice.action])
+        table.add_row("next action", Text(names[sight.choice.action]))
     return table
 
 
@@ -147,6 +147,7 @@ def view(
     the keys. `state` (paused, speed) is always shown.
     """
     frame = sight.frame
+    names = [printable(name) for name in names]
     rows = 0 if frame is None else len(frame.chars)
     picture = None if frame is None or frame.picture is None else picture_text(frame.picture)
     rows += 0 if picture is None else picture.plain.count("\n")

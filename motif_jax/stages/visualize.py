@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import signal
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from motif_jax.playing import keyboard, lineups, watching
 from motif_jax.reports import film_files, messages, terminal
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder, seeds
+from motif_jax.support.errors import printable
 from motif_jax.support.files import FolderLock
 
 _HELP = "Space pause  Right step  +/- speed  n next reward  e end of episode  q quit"
@@ -100,7 +103,7 @@ class _Stage:
         for table in terminal.message_tables(_tallies(film), f"episode {index}", top):
             console.print(table)
         end = ", ".join(f"{key} {value:g}" for key, value in film.info.items())
-        console.print(f"{title}: {end}", markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(f"{title}: {end}"), markup=False, highlight=False, soft_wrap=True)
         console.print(f"written: {', '.join(str(path) for path in written)}", markup=False, soft_wrap=True)
 
 
@@ -134,7 +137,6 @@ class _Player:
         self.title, self._totals = title, terminal.Totals()
         self._paused, self._skipping, self._finishing, self.quit = False, False, False, False
         self._speed = 1 / config.seconds_per_step if config.seconds_per_step else math.inf  # steps a second
-        self._height = 0
 
     def _next(self) -> Iterator[watching.Sight]:
         for sight in self._sights:
@@ -156,13 +158,17 @@ class _Player:
 
     def show(self, console: Console) -> watching.Film:
         """Plays on the terminal; ends early when q is pressed. A signal ends the program when the terminal is as it was before."""
-        self._height = console.size.height
         with interruption.Interruption(quiet=True) as stop:
-            with (
-                keyboard.Keyboard() as keys,
-                Live(console=console, screen=True, auto_refresh=False) as live,
-            ):
-                self._show(keys, live, stop)
+            try:
+                with (
+                    keyboard.Keyboard() as keys,
+                    Live(console=console, screen=True, auto_refresh=False) as live,
+                ):
+                    self._show(keys, live, stop)
+            except (EOFError, OSError, termios.error):
+                if keyboard.is_terminal() and not stop.requested:
+                    raise
+                stop.requested, stop.signal_name = True, signal.SIGHUP.name  # it was closed
             if stop.requested:
                 self._environment.close()
                 stop.leave()
@@ -178,12 +184,12 @@ class _Player:
             if hurry and sight.choice is not None:
                 continue
             self._skipping = False
-            live.update(self._view(sight), refresh=True)
+            live.update(self._view(sight, live.console.size.height), refresh=True)
             self._wait(keys, live, sight, stop)
             if self.quit:
                 return
 
-    def _view(self, sight: watching.Sight) -> Group:
+    def _view(self, sight: watching.Sight, height: int) -> Group:
         state = (
             "paused"
             if self._paused
@@ -191,7 +197,7 @@ class _Player:
             if self._speed < math.inf
             else "full speed"
         )
-        return terminal.view(sight, self._totals, self._names, self.title, state, _HELP, self._height)
+        return terminal.view(sight, self._totals, self._names, self.title, state, _HELP, height)
 
     def _wait(
         self, keys: keyboard.Keyboard, live: Live, sight: watching.Sight, stop: interruption.Interruption
@@ -207,7 +213,7 @@ class _Player:
                 return
             if key is not None and (self._press(key) or at_end):
                 return
-            live.update(self._view(sight), refresh=True)
+            live.update(self._view(sight, live.console.size.height), refresh=True)
 
     def _press(self, key: str) -> bool:
         """Takes a key; returns whether the episode goes on at once."""

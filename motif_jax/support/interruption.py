@@ -37,7 +37,7 @@ class Interruption:
     SIGINT raises KeyboardInterrupt. Use it in the main thread, as Python's signal handlers demand.
 
     Args:
-      quiet: says nothing, for whoever has a screen to put back first.
+      quiet: says nothing, for whoever has a screen to put back first. SIGHUP, of a terminal that is closed, is a request, too.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -48,7 +48,7 @@ class Interruption:
         self._previous: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Interruption:
-        for number in self.SIGNALS:
+        for number in (*self.SIGNALS, *([signal.SIGHUP] if self._quiet else [])):
             self._previous[number] = signal.signal(number, self._handle)
         return self
 

@@ -128,7 +128,7 @@ def test_quitting_keeps_what_was_played(repository, tmp_path):
     assert 0 < Recording.load(tmp_path / names[0]).info["length"] < 100
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatch, number):
     games = tmp_path / "games"
     games.mkdir()
@@ -149,6 +149,23 @@ def test_a_signal_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatc
     behind = terminal.output.partition(b"\x1b[?1049l")[2]
     assert (INTERRUPTED.encode() in behind) is (number == signal.SIGINT)
     assert b"Traceback" not in terminal.output
+    assert not list(games.iterdir())
+
+
+def test_a_terminal_may_change_its_size_and_be_closed(repository, tmp_path, monkeypatch):
+    games = tmp_path / "games"
+    games.mkdir()
+    monkeypatch.setenv("TMPDIR", str(games))
+    terminal = Terminal(
+        repository, 45, "--config=configs/visualize.py", f"--workdir={tmp_path / 'v'}", "--config.seconds_per_step=1000",
+    )  # fmt: skip
+    terminal.read(b"message seen")
+    fcntl.ioctl(terminal.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    at = terminal.press(b" ")
+    terminal.read(b"paused", since=at)
+    assert b"message seen" not in terminal.output[at:], "the numbers share a line on a low one"
+    os.close(terminal.descriptor)
+    assert terminal.process.wait(500) == 128 + signal.SIGHUP
     assert not list(games.iterdir())
 
 

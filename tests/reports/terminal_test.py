@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from rich.console import Console
 
@@ -20,10 +22,8 @@ def shown():
     sight = next(watching.watch(environment, 3, chooser, MadeUpRater()))
     console = Console(width=80, height=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
 
-    def lines(height: int) -> list[str]:
-        console.print(
-            terminal.view(sight, terminal.Totals(), spec.action_names, "title", "paused", "KEYS", height)
-        )
+    def lines(height: int, names: Sequence[str] = spec.action_names) -> list[str]:
+        console.print(terminal.view(sight, terminal.Totals(), names, "title", "paused", "KEYS", height))
         return console.export_text().rstrip("\n").split("\n")
 
     yield lines
@@ -39,6 +39,11 @@ def test_status_lines_numbers_and_state_fit(shown, height):
         assert said in text
     assert ("KEYS" in text) == (height > 24)
     assert ("title" in text) == (height == 38)
+
+
+def test_names_of_actions_are_neither_markup_nor_escape_sequences(shown):
+    text = "".join(shown(38, ["[/a]\x1b[2J"] * 100))
+    assert "[/a]\\x1b[2J" in text
 
 
 def test_a_hero_is_marked_where_it_stands(shown):
