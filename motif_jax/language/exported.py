@@ -10,13 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 from safetensors import safe_open
-from safetensors.numpy import save_file
 from tokenizers import Tokenizer as Backend
 
 from motif_jax.language import folder as folders
 from motif_jax.language import weights
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.tokens import FILE as TOKENIZER
+from motif_jax.support import tensor_files
 from motif_jax.support.files import atomic_write_json, atomic_write_text, parse_json
 
 MODEL, CARD, VALUES, ACTION_HEAD = "model", "README.md", "values.safetensors", "action_head.safetensors"
@@ -56,7 +56,7 @@ def write_tensors(path: Path, tree: Any, about: Mapping[str, Any]) -> None:
     """Writes a tree of arrays; a tensor's name is its path with dots, the metadata's `about` the JSON of `about`."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     flat = {".".join(part.key for part in place): np.ascontiguousarray(leaf) for place, leaf in leaves}
-    save_file(flat, path, metadata={"about": json.dumps(about)})
+    tensor_files.save(flat, path, metadata={"about": json.dumps(about)})
 
 
 def write_tokenizer_config(folder: Path, settings: ModelConfig, special: tuple[str, ...] = ()) -> None:

@@ -18,9 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from motif_jax.language.network import States
+from motif_jax.support import tensor_files
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
 
@@ -215,7 +216,7 @@ def save(folder: str | Path, heads: Heads, params: Any) -> None:
         for layer, parts in layers.items()
         for part, value in parts.items()
     }
-    save_file(flat, folder / WEIGHTS)
+    tensor_files.save(flat, folder / WEIGHTS)
     described = {name: dataclasses.asdict(config) for name, config in heads.configs.items()}
     atomic_write_json(folder / FILE, {"width": heads.width, "heads": described})
 

@@ -8,10 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from motif_jax.language.config import FILE, ModelConfig
 from motif_jax.language.weights import SINGLE, Tensors
+from motif_jax.support import tensor_files
 from motif_jax.support.files import atomic_write_json, read_json
 
 # Parameter -> tensor; the first is transposed in the file.
@@ -72,6 +73,6 @@ def add(folder: Path, head: Any) -> None:
     for name, tensor in _NAMES.items():
         value = np.asarray(head[name])
         tensors[tensor] = np.ascontiguousarray(value.T if name == "kernel" else value)
-    save_file(tensors, folder / SINGLE, metadata={"format": "pt"})
+    tensor_files.save(tensors, folder / SINGLE, metadata={"format": "pt"})
     values = read_json(folder / FILE, "write the folder anew")
     atomic_write_json(folder / FILE, {**values, "architectures": ["RobertaForMaskedLM"]})

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from motif_jax.language.config import ModelConfig
-from motif_jax.support import digests
+from motif_jax.support import digests, tensor_files
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, parse_json
 
@@ -327,7 +326,7 @@ def save(folder: str | Path, params: Any, config: ModelConfig, shard_bytes: int 
         single = len(shards) == 1
         file = SINGLE if single else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         tensors = {name: _tensor(sources[name], flat) for name in names}
-        save_file(tensors, folder / file, metadata={"format": "pt"})
+        tensor_files.save(tensors, folder / file, metadata={"format": "pt"})
         places |= dict.fromkeys(names, file)
     if len(shards) > 1:
         atomic_write_json(

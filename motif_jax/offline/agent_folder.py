@@ -21,7 +21,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from motif_jax.datasets.dialogues.items import Delimiters, TextTokenizer, Vocabulary
 from motif_jax.envs.text import registry
@@ -32,7 +32,7 @@ from motif_jax.language import heads as heads_files
 from motif_jax.language.heads import Heads
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgent
-from motif_jax.support import digests, entry_points
+from motif_jax.support import digests, entry_points, tensor_files
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json, replaced_folder
 
@@ -122,7 +122,7 @@ def write(
             heads_files.save(part / "target_heads", network.target_heads, params["target_heads"])
         if network.design.prefix:
             flat = {name: np.ascontiguousarray(value) for name, value in params["prefix"].items()}
-            save_file(flat, part / PREFIX)
+            tensor_files.save(flat, part / PREFIX)
         options = dict(options)
         if options.get("tokenizer"):  # a file: it goes with the agent
             file = Path(options["tokenizer"])

@@ -160,13 +160,18 @@ def _atomic(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        share(temporary)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
     sync(path.parent)
+
+
+def share(path: str | os.PathLike[str]) -> None:
+    """Gives a file of a library that makes them its user's alone the rights of any new file."""
+    os.chmod(path, 0o666 & ~_umask())
 
 
 def _umask() -> int:

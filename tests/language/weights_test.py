@@ -25,6 +25,10 @@ def test_what_is_saved_has_the_tensors_that_were_read(tmp_path: Path, name: str,
     weights.save(tmp_path / "ours", params, model.config, shard_bytes)
     files = sorted((tmp_path / "ours").glob("*.safetensors"))
     assert (len(files) > 1) == (shard_bytes == 4000)
+    (tmp_path / "any").touch()
+    assert {file.stat().st_mode for file in files} == {(tmp_path / "any").stat().st_mode}, (
+        "others may read it"
+    )
     found = {key: value for file in files for key, value in load_file(file).items()}
     expected = load_file(folder / weights.SINGLE)
     assert found.keys() == expected.keys()
