@@ -247,7 +247,7 @@ def _read_config_file(value: str) -> ConfigDict:
         if not callable(get_config):
             _fail(f"--config={value}: {path} has no function get_config; must be {wanted}")
         config = get_config(variant or None)
-    except (SyntaxError, ImportError, ValueError, UserError) as error:
+    except (SyntaxError, ImportError, ValueError, OSError, UserError) as error:
         _fail(f"--config={value}: {error}")
     if not isinstance(config, ConfigDict):
         _fail(f"--config={value}: get_config gives {type(config).__name__}, must give a ConfigDict")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from motif_jax import launch as launch_module
 from motif_jax.launch import _parse_flags
 from motif_jax.support.interruption import INTERRUPTED
 from tests.commands import Commands, commands
@@ -79,6 +80,19 @@ def test_a_mistake_is_one_line(
     assert lines[0].startswith("error: ")
     for word in words:
         assert word in lines[0]
+
+
+def test_a_config_file_that_cannot_be_read_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    (tmp_path / "mine.py").touch()
+    monkeypatch.setattr(launch_module.runpy, "run_path", refused)  # root reads every file
+    with pytest.raises(SystemExit, match="2"):
+        launch_module._read_config_file(f"{tmp_path}/mine.py")
+    assert capsys.readouterr().err.endswith("/mine.py'\n")
 
 
 MINE = """

@@ -192,7 +192,11 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """The steps of all checkpoints, ascending; whether they are intact is not asked."""
-        return sorted(int(path.name) for path in self._folder.glob("[0-9]*") if path.name.isdigit())
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def _damage(self, step: int) -> str | None:
         """What is wrong with checkpoint `step`, None if nothing is."""

@@ -38,6 +38,18 @@ def test_a_folder_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_a_folder_that_cannot_be_read_is_not_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(folder: Path) -> list[str]:
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    monkeypatch.setattr(os, "listdir", refused)  # root reads every folder
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(PermissionError):
+        Checkpoints(tmp_path, read_only=True)
+
+
 def test_last_and_best_are_kept_and_restored_by_item(tmp_path: Path) -> None:
     optimizer = optax.chain(optax.clip_by_global_norm(4.0), optax.adam(1e-3)).init(PARAMS)
     with Checkpoints(tmp_path / "c", keep=2, keep_best="return") as checkpoints:
