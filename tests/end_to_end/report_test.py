@@ -87,7 +87,7 @@ def _open_report(runs: Path, evaluations: dict) -> None:
         text = driver.find_element("tag name", "body").text
         for policy, evaluation in evaluations.items():
             mean = evaluation["measures"]["intrinsic_return"]["mean"]
-            shown = re.search(rf"{policy} (-?[0-9.,]+) \\[", text)
+            shown = re.search(rf"{policy} (-?[0-9.,]+) \[", text)
             assert shown
             assert float(shown[1].replace(",", "")) == pytest.approx(mean["value"], abs=0.01)
         assert "most liked" in text
