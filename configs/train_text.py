@@ -218,6 +218,7 @@ OF_TASK: dict[str, dict[str, Any]] = {
         "candidates.max_tokens": 256,
     },
     "babyai_text": {"policy": "random"},
+    "dialogues": {"kind": "recorded"},
 }
 # Of methods whose weight of the conservative term is the task's.
 _TASK_CQL = ("ilql", "sarsa", "awac")

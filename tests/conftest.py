@@ -22,7 +22,7 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
 # Parts of the tests' own, which they make without the command that would name them.
 os.environ["MOTIF_JAX_TRUST"] = (
     "tests.toys,tests.toy_text,tests.online.outside_parts,tests.actors.lives_test,tests.gym_toys,"
-    "tests.annotation.sources_test,minigrid"
+    "tests.annotation.sources_test,tests.playing.episodes_test,tests.stages.train_text_stopped_test,minigrid,json,nowhere"
 )
 
 # What one test, or a process that it starts, has compiled, all others find; it is theirs alone, and nothing stays. The processes

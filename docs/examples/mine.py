@@ -1,4 +1,8 @@
-"""A mine: pull the lever at its left end, then leave by the gate at its right end. `tell` puts what happens into words."""
+"""A mine: pull the lever at its left end, then leave by the gate at its right end. `tell` puts what happens into words.
+
+    PYTHONPATH=docs/examples python -m motif_jax.launch --config=configs/collect.py --workdir=runs/mine/data \\
+        --config.environment.name=gym:Mine-v0 --config.environment.modules=mine --config.environment.text=mine:tell
+"""
 
 import gymnasium
 from gymnasium.spaces import Dict, Discrete

@@ -20,6 +20,7 @@ import numpy as np
 
 from motif_jax.envs import registry
 from motif_jax.envs.episode import Choose, Moment, given_actions, play
+from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
@@ -71,7 +72,7 @@ class Recording:
             limit = content["options"].get("max_episode_steps")
             if limit is not None and (type(limit) is not int or limit < 1):
                 raise ValueError("no whole number as max_episode_steps")
-            spec = registry.spec(content["task"], **_playable(content["options"]))
+            spec = _spec_of(path, content)
             for action in content["actions"]:
                 spec.check_action(action)
             if type(content["seed"]) is not int or content["seed"] < 0:
@@ -169,6 +170,13 @@ def replay(recording: Recording, fields: tuple[str, ...] = _SCREEN, verify: bool
         environment.close()
     if verify and digest.hexdigest() != recording.digest:
         raise not_the_recorded(recording)
+
+
+def _spec_of(path: str | os.PathLike[str], content: Mapping[str, Any]) -> EnvironmentSpec:
+    try:
+        return registry.spec(content["task"], **_playable(content["options"]))
+    except UserError as error:
+        raise UserError(f"{path} cannot be played: {error}") from None
 
 
 def _playable(options: Mapping[str, Any]) -> dict[str, Any]:

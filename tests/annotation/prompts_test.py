@@ -214,7 +214,9 @@ def test_files_that_are_none(tmp_path):
     for name, said in (("a", "is not YAML"), ("b", "must hold the fields"), ("c", "cannot be read")):
         with pytest.raises(UserError, match=said):
             load_prompt(tmp_path / f"{name}.yaml", "gold", "analysis")
-    with pytest.raises(UserError, match=r"config.prompt.version=older: must be one of default, reworded"):
+    with pytest.raises(
+        UserError, match=r"config.prompt.version=older: must be one of default, minigrid, reworded"
+    ):
         prompt_path("older", "")
 
 

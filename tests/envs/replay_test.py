@@ -152,7 +152,7 @@ def test_files_that_are_no_recordings(content, tmp_path):
         ({"actions": [1, 999]}, "is damaged .*action 999 is not one of"),
         ({"actions": "1 2"}, "is damaged"),
         ({"seed": "seven"}, "is damaged .*seed"),
-        ({"options": {"no_such": 1}}, "is damaged .*no_such"),
+        ({"options": {"no_such": 1}}, "cannot be played.*no_such"),
         ({"info": 3}, "is damaged"),
         ("{", "is damaged .*no JSON"),
         ("[]", "is damaged"),
@@ -165,7 +165,7 @@ def test_a_damaged_recording_is_named_with_what_to_do(tmp_path, change, said):
     recorder.recording.save(path)
     text = change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change)
     path.write_text(text)
-    with pytest.raises(
-        UserError, match=f"game.json {said}.*: leave it out, or have the episode recorded anew"
-    ):
+    with pytest.raises(UserError, match=f"game.json {said}") as error:
         Recording.load(path)
+    if "damaged" in said:
+        assert ": leave it out, or have the episode recorded anew" in str(error.value)

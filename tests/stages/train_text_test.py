@@ -125,7 +125,7 @@ def test_a_stream_is_learned_from_too(tmp_path: Path) -> None:
         ),
         ("bc", {"loss.policy": 0.0}, "config.loss.policy=0.0: must be above 0"),
         ("ilql", {"initial.policy": "/nowhere"}, "config.initial.policy=/nowhere: must be the run folder"),
-        ("ilql", {"data": "/nowhere"}, "config.data=/nowhere: must be a folder of collect_text"),
+        ("ilql", {"data": "/nowhere"}, "config.data=/nowhere: must be a file of dialogues"),
         ("ilql", {"options": "3"}, "config.options=3: must be a JSON object"),
         ("ilql", {"options": '{"length": "three"}'}, "config.options.length='three': must be a whole number"),
         ("ilql", {"network.width": 15}, "config.network.width=15: must be a multiple of the 2 heads"),
