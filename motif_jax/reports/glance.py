@@ -68,7 +68,10 @@ def _progress(data: RunData, names: list[str]) -> tuple[str, int]:
     rows = {row.what.key: row for row in rows_of(data)} if len(names) == 2 else {}
     keys = [key for key in progress_keys(rows) if names[1] in rows[key].against]
     if not keys:
-        return "Agent and baseline share no measure of reward or progress, so nothing can be said yet.", 0
+        return (
+            "Agent and baseline share no measure of reward or progress that is above 0, so nothing can be said yet.",
+            0,
+        )
     row = rows[keys[0]]
     gap = row.against[names[1]][0]
     *shown, difference = alike(row.of[names[0]].mean, row.of[names[1]].mean, gap)

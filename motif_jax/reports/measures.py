@@ -71,6 +71,7 @@ MEASURES = (
     Measure(
         "repeated_guesses", "repeated guesses", "guesses", "guesses that were made before in the same game"
     ),
+    Measure("captions_cut", "captions cut", "texts", "texts that were cut at environment.text_bytes"),
     Measure("tokens_said", "tokens said", "tokens", "tokens of the agent's actions"),
     Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
 )
@@ -128,11 +129,11 @@ def summarise_rows(
 def progress_keys(keys: Iterable[str]) -> list[str]:
     """Which of the measures `keys` are progress in the task, whatever the reward says.
 
-    Listed ones, and what only the task itself counts; where there is none of these, its return.
+    Listed ones, or where there is none of these the return; then what only the task itself counts.
     """
     given = in_order(keys)
-    found = [key for key in given if key in PROGRESS or key not in BY_KEY]
-    return found or [key for key in given if key == "return"]
+    listed = [key for key in given if key in PROGRESS] or [key for key in given if key == "return"]
+    return listed + [key for key in given if key not in BY_KEY]
 
 
 def format_alike(values: Sequence[float]) -> list[str]:

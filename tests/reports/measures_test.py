@@ -20,6 +20,7 @@ def test_success_kills_and_what_a_task_counts_are_progress_and_else_its_return()
         "through_door",
     ]
     assert progress_keys(["return", "length"]) == ["return"]
+    assert progress_keys(["captions_cut", "prob", "return"]) == ["return", "prob"], "the return is first"
 
 
 def test_a_task_that_is_solved_more_often_is_no_sign_of_hacking() -> None:
@@ -40,6 +41,8 @@ def test_a_baseline_without_an_intrinsic_reward_has_a_headline() -> None:
     text, kind = headline(data)
     assert kind == "good"
     assert "agent is better" in text
+    data = RunData("t", evaluations={"agent": evaluation(played(0)), "random": evaluation(played(0))})
+    assert "no measure of reward or progress that is above 0" in headline(data)[0]
 
 
 @pytest.mark.parametrize(
