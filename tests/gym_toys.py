@@ -136,6 +136,13 @@ class Counting:
         return f"step {self._steps}"
 
 
+class Named:
+    """A text that cannot be made without an argument."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+
 def no_text(*_: Any) -> int:
     """Gives no text."""
     return 3

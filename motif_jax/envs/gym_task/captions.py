@@ -34,7 +34,10 @@ def make(text: str) -> Caption:
         raise UserError(
             f"config.{KEY}={text}: must be a function of (observation, info, environment, action)"
         )
-    return made() if isinstance(made, type) else made
+    if isinstance(made, type):
+        entry_points.require_signature(KEY, text, made)
+        return made()
+    return made
 
 
 def _found(values: Any, keys: list[str]) -> Any:

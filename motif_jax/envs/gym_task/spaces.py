@@ -49,7 +49,7 @@ class Leaf:
 
 
 def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) -> Iterator[Leaf]:
-    """The leaves of `space` in its order; texts are bytes [text_bytes], values of discrete spaces one-hot.
+    """The leaves of `space` in its order; texts are bytes [text_bytes] divided by 255, values of discrete spaces one-hot.
 
     Raises:
         UnsupportedSpaceError: a space that is none of Box, Discrete, MultiDiscrete, MultiBinary, Text, Dict and Tuple.
@@ -75,7 +75,10 @@ def _encoding(space: gymnasium.Space, text_bytes: int, name: str) -> tuple:
         return ArraySpec(tuple(space.shape), "uint8"), np.asarray
     # minigrid's mission is a text, too, and no gymnasium.spaces.Text.
     if isinstance(space, gymnasium.spaces.Text) or getattr(space.dtype, "kind", "") == "U":
-        return ArraySpec((text_bytes,), "uint8"), lambda text: padded(text_bytes_of(text), text_bytes)
+        scale = np.float32(1 / 255)
+        return ArraySpec(
+            (text_bytes,), "float32"
+        ), lambda text: padded(text_bytes_of(text), text_bytes) * scale
     raise UnsupportedSpaceError(f"{name} is a {type(space).__name__}")
 
 

@@ -33,7 +33,7 @@ def test_nested_spaces_are_fields_by_name():
         "me.speed": ArraySpec((2,), "float32"),
         "switches": ArraySpec((2,), "uint8"),
         "clock": ArraySpec((5,), "uint8"),
-        "sound": ArraySpec((32,), "uint8"),
+        "sound": ArraySpec((32,), "float32"),
         "caption": ArraySpec((32,), "uint8"),
         "caption_count": ArraySpec((), "int32"),
     }
@@ -51,7 +51,7 @@ def test_nested_spaces_are_fields_by_name():
     assert out["switches"].tolist() == [1, 0]
     steps = [cell % 2 == 0, cell % 2 == 1, cell % 3 == 0, cell % 3 == 1, cell % 3 == 2]
     assert out["clock"].tolist() == steps
-    assert bytes(out["sound"]).rstrip(b"\0") == b"clink"
+    assert bytes(np.rint(out["sound"] * 255).astype(np.uint8)).rstrip(b"\0") == b"clink"
     environment.step(0, out)
     environment.step(2, out)
     assert (text(out), out["caption_count"]) == ("You stand still.", 2)
@@ -156,6 +156,7 @@ def test_a_text_of_the_observation_is_not_shown_twice():
         (VAULT, {**TOYS, "text": "obs:smell"}, "config.environment.text=obs:smell: must be one of its fields, which are clock, me.cell,"),
         (VAULT, {**TOYS, "text": "what is said"}, "config.environment.text=what is said: must be module:function"),
         (VAULT, {**TOYS, "text": "tests.gym_toys:nothing"}, "config.environment.text=tests.gym_toys:nothing: no such"),
+        (VAULT, {**TOYS, "text": "tests.gym_toys:Named"}, "tests.gym_toys:Named: does not fit here .missing a required argument: 'name'"),
         (VAULT, {**TOYS, "text": "tests.gym_toys:no_text"}, "no_text cannot be played: TypeError: a int, not a text"),
         (VAULT, {**TOYS, "text": "obs:sound", "text_bytes": 300}, "config.environment.text_bytes=300: must be from 1 to 256"),
         ("gym:CartPole-v1", {"fields": ("glyphs",)}, "it cannot show glyphs"),
