@@ -84,22 +84,26 @@ class RecordedDialogues(TextTask):
 
     def check_episodes(self) -> None:
         """See `TextTask`."""
+        self._environment_class()
+
+    def _environment_class(self) -> type[TextEnvironment]:
         if not self.options["environment"]:
             raise UserError(
                 "config.task=dialogues: has no environment to play in; give one with "
                 '--config.options=\'{"environment": "module:Class"}\''
             )
-
-    def environment(self) -> TextEnvironment:
-        """See `TextTask`."""
-        self.check_episodes()
-        made = entry_points.load(f"{self.name}.environment", self.options["environment"])
+        made = entry_points.load("options", self.options["environment"])
         if not (isinstance(made, type) and issubclass(made, TextEnvironment)):
             raise UserError(
                 f"config.options: environment={self.options['environment']} must be a subclass of "
                 "motif_jax.envs.text.contract.TextEnvironment"
             )
-        return made()
+        entry_points.require_signature("options", self.options["environment"], made)
+        return made
+
+    def environment(self) -> TextEnvironment:
+        """See `TextTask`."""
+        return self._environment_class()()
 
     def policy(self, name: str) -> TextPolicy:
         """None: only agents speak."""

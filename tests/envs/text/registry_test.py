@@ -6,6 +6,7 @@ import pytest
 
 from configs import collect_text, train_text
 from motif_jax.envs.text import registry
+from motif_jax.support.errors import UserError
 
 
 @pytest.mark.parametrize("variant", collect_text.VARIANTS)
@@ -49,3 +50,17 @@ def test_only_the_switches_of_a_task_are_among_its_options():
     assert registry.options_of(config)["branch_restarts"] is True
     config["task"] = "babyai_text"
     assert set(registry.options_of(config)) == set(config["babyai_text"])
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("", "has no environment to play in"),
+        ("tests.toys:Corridor", "must be a subclass of motif_jax.envs.text.contract.TextEnvironment"),
+        ("tests.toy_text:NoSuchClass", "no such class"),
+        ("tests.toy_text:Backwards", "missing a required argument: 'length'"),
+    ],
+)
+def test_an_environment_for_recorded_dialogues_is_refused_before_any_game(named, words):
+    with pytest.raises(UserError, match=words):
+        registry.make("dialogues", {"environment": named}).check_episodes()
