@@ -18,7 +18,6 @@ class ExplainedReward:
       raw, normalised: [N] each.
       paid: the intrinsic reward [N], as an agent gets it.
       threshold: of the normalised reward, or None.
-      quantile: the threshold's level, or None.
       disagreement: [N], standard deviation of an ensemble's normalised rewards; None for a single model.
       history: [E, N], normalised rewards at E evaluations of the training, oldest first.
       evaluations: numbers of these evaluations [E].
@@ -31,7 +30,6 @@ class ExplainedReward:
     normalised: np.ndarray
     paid: np.ndarray
     threshold: float | None
-    quantile: float | None
     disagreement: np.ndarray | None
     history: np.ndarray
     evaluations: Sequence[int]

@@ -167,7 +167,6 @@ def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: 
         normalised=rating.normalised,
         paid=np.asarray(payment(rating.raw)) + 0.0,  # without the sign of what is below the threshold
         threshold=payment.threshold,
-        quantile=config.reward.quantile,
         disagreement=rating.disagreement,
         history=history,
         evaluations=evaluations,

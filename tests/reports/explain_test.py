@@ -34,7 +34,7 @@ def reward(name, values, threshold=0.2, ensemble=False):
     curve[-1]["validation/calibration_error"] = 0.1
     spread = np.abs(values) / 10 if ensemble else None
     paid = values if threshold is None else np.where(values <= threshold, 0.0, values)
-    return ExplainedReward(name, values * 3, values, paid, threshold, 0.5, spread, history, [0, 1, 2], curve)
+    return ExplainedReward(name, values * 3, values, paid, threshold, spread, history, [0, 1, 2], curve)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def steps():
     """A reward that pays 1 for what is above its threshold, whatever it says of it."""
     values = np.array([0.731, 0.9, np.nan, 0.2, 0.4])
     paid = (values > 0.5).astype(float)
-    step = ExplainedReward("steps", values, values, paid, 0.5, 0.5, None, values[None], [0], [])
+    step = ExplainedReward("steps", values, values, paid, 0.5, None, values[None], [0], [])
     return Explanation(MESSAGES, COUNTS, [step], source="games")
 
 
@@ -145,7 +145,7 @@ def test_a_page_of_many_messages_stays_small():
     number = 2_000
     rng = np.random.default_rng(0)
     values, history = rng.normal(size=number), rng.normal(size=(12, number))
-    many = ExplainedReward("x", values, values, values, 0.0, 0.5, values**2, history, list(range(12)), [])
+    many = ExplainedReward("x", values, values, values, 0.0, values**2, history, list(range(12)), [])
     messages = [f"You see here {i} uncursed +0 arrows." for i in range(number)]
     page = explain.render(Explanation(messages, np.ones(number, int), [many]), "now")
     # At 50,000 messages: below 10 MB.
@@ -161,9 +161,7 @@ def test_rank_correlation_of_known_cases():
 
 
 def test_nothing_at_all_is_a_page_too():
-    empty = ExplainedReward(
-        "x", np.zeros(0), np.zeros(0), np.zeros(0), None, None, None, np.zeros((1, 0)), [0], []
-    )
+    empty = ExplainedReward("x", np.zeros(0), np.zeros(0), np.zeros(0), None, None, np.zeros((1, 0)), [0], [])
     page = explain.render(Explanation([], np.zeros(0, int), [empty]), "now")
     assert "there are no messages" in page
 
@@ -244,7 +242,7 @@ def test_a_page_of_many_messages_draws_what_is_in_sight_and_keeps_the_unrated_la
     number = 50_000
     values = np.arange(number, dtype=float)
     values[7] = np.nan
-    many = ExplainedReward("x", values, values, values, None, None, None, values[None], [0], [])
+    many = ExplainedReward("x", values, values, values, None, None, values[None], [0], [])
     messages = [f"message {i}" if i != 7 else "unrated 9999" for i in range(number)]
     page = explain.render(Explanation(messages, np.ones(number, int), [many]), "now")
     (tmp_path / "explain.html").write_text(page, encoding="utf-8")
