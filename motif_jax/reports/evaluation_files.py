@@ -246,10 +246,14 @@ def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
         raise UserError(f"{path} is damaged ({error}): {_ANEW}") from None
 
 
+# The captions of a gymnasium environment change no game.
+_NOT_DRAWN = (*OBSERVED, "text", "text_bytes")
+
+
 def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
     """Returns the number `key` of every episode that has it, by game: the environment, what it is drawn from, and the seed."""
     plan = evaluation["plan"]
-    options = {name: value for name, value in (plan.get("options") or {}).items() if name not in OBSERVED}
+    options = {name: value for name, value in (plan.get("options") or {}).items() if name not in _NOT_DRAWN}
     where = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)
     return {(where, row["seed"]): float(row[key]) for row in evaluation["rows"] if row.get(key) is not None}
 

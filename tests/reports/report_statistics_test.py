@@ -163,6 +163,8 @@ def test_games_are_the_same_whatever_is_observed_besides():
         "tokenizer": "runs/a/tokenizer.json",
         "prompt_tokens": 9,
         "special_tokens": True,
+        "text": "mine:tell",
+        "text_bytes": 64,
     }
     more = plan | {"options": {"max_episode_steps": 50, **read}}
     assert games({"plan": more, "rows": rows}, "score") == plain
