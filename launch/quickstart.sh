@@ -29,7 +29,7 @@ for policy in agent random; do
     --config.reward.dir="$doorkey/reward" --config.reward.threshold=auto --config.seed="$evaluation_seed"
 done
 stage report.py:quickstart "$doorkey/report" --config.dataset_dir="$doorkey/dataset" --config.reward.dir="$doorkey/reward" \
-  --config.agent.dir="$doorkey/agent" --config.evaluations="$doorkey/evaluate_agent,$doorkey/evaluate_random"
+  --config.reward.threshold=auto --config.agent.dir="$doorkey/agent" --config.evaluations="$doorkey/evaluate_agent,$doorkey/evaluate_random"
 # The film of a game: its path is printed, the folder has it as a page besides.
 stage visualize.py "$doorkey/film" --config.policy=agent --config.agent.dir="$doorkey/agent" --config.live=False \
   --config.forms.gif=True --config.seed="$evaluation_seed"
