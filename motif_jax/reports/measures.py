@@ -71,7 +71,7 @@ MEASURES = (
     Measure(
         "repeated_guesses", "repeated guesses", "guesses", "guesses that were made before in the same game"
     ),
-    Measure("captions_cut", "captions cut", "texts", "texts that were cut at environment.text_bytes"),
+    Measure("captions_cut", "captions cut", "steps", "steps whose text was cut at environment.text_bytes"),
     Measure("tokens_said", "tokens said", "tokens", "tokens of the agent's actions"),
     Measure("hallucination", "hallucination", "share", "steps taken under hallucination"),
 )
