@@ -106,6 +106,8 @@ def _bytes(column: Any) -> int:
         return _ENTRY * len(column) + int(lengths[places].sum(dtype=np.int64))
     if isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
         return _ENTRY * len(column) + _bytes(column.flatten())
+    if isinstance(column, pa.StructArray):
+        return sum(map(_bytes, column.flatten()))
     if pa.types.is_nested(column.type):
         raise pa.ArrowInvalid(f"a column of {column.type}, which nothing here has")
     return column.nbytes
@@ -121,4 +123,6 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         return kind.value_type
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(_plain_type(kind.value_type), kind.list_size)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
     return pa.list_(_plain_type(kind.value_type)) if pa.types.is_list(kind) else kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from motif_jax import text_agents
 from motif_jax.datasets.dialogues import files, parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.stages import evaluate_text, train_text
+from motif_jax.support import bounded_parquet
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
@@ -99,6 +101,27 @@ def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: 
     assert list(files.read(files.find(str(tmp_path / "a"), "data"))) == [wanted] * 3
     pq.write_table(pa.Table.from_pylist(rows[1:2] * 2), tmp_path / "x.parquet")
     assert list(files.read(tmp_path / "x.parquet")) == [wanted] * 2
+    timed = [{**row, "made": datetime.datetime(2020, 1, 1)} for row in rows[1:2]]
+    pq.write_table(pa.Table.from_pylist(timed), tmp_path / "x.parquet")
+    assert files.read(tmp_path / "x.parquet")[0].meta == {"made": "2020-01-01 00:00:00"}
+
+
+def test_parquet_of_messages_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "x.parquet"
+    messages = [{"role": "assistant", "content": "a" * 100_000}]
+    pq.write_table(pa.Table.from_pylist([{"messages": messages}] * 3000), path)
+    monkeypatch.setattr(bounded_parquet, "ROW_BYTES", 1 << 16)
+    monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", 1 << 16)
+    with pytest.raises(UserError, match="has a row of"):
+        files.read(path)
+    torn = bytearray(path.read_bytes())
+    torn[4:60] = bytes(56)
+    path.write_bytes(torn)
+    with pytest.raises(UserError, match="is not a parquet file that can be read"):
+        files.read(path)
+    pq.write_table(pa.Table.from_pylist([{"messages": messages}]).slice(0, 0), path)
+    with pytest.raises(UserError, match="there is no dialogue in it"):
+        files.read(path)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pyarrow.parquet as pq
 
 from motif_jax.datasets.dialogues import json_lines, parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.support import bounded_parquet
 from motif_jax.support.errors import UserError
 
 NAME = "dialogues.parquet"
@@ -44,16 +47,22 @@ def read(path: Path) -> Dialogues:
     Raises:
       UserError: it cannot be read, or holds no dialogue.
     """
-    if path.suffix != ".parquet":
-        parts = list(json_lines.read(path))
-        if not parts:
-            raise UserError(f"{path}: there is no dialogue in it")
-        return Dialogues.joined(parts)
     try:
-        names = pq.read_schema(path).names
+        names = pq.read_schema(path).names if path.suffix == ".parquet" else None
+        if names is not None and ("texts" in names or not {"messages", "sequence"} & set(names)):
+            return parquet.read(path)
+        parts = list(json_lines.read(path) if names is None else _rows(path, names))
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} is not a parquet file that can be read: {error}") from None
-    if "texts" in names or not {"messages", "sequence"} & set(names):
-        return parquet.read(path)
-    rows = pq.read_table(path).to_pylist()
-    return Dialogues.of(json_lines.parsed(row, f"{path}: row {number}") for number, row in enumerate(rows))
+    if not parts:
+        raise UserError(f"{path}: there is no dialogue in it")
+    return Dialogues.joined(parts)
+
+
+def _rows(path: Path, names: list[str]) -> Iterator[Dialogues]:
+    first = 0
+    for batch in bounded_parquet.batches(path, names):
+        # What JSON has no word for, such as a time, is kept as text.
+        rows = json.loads(json.dumps(batch.to_pylist(), default=str))
+        yield Dialogues.of(json_lines.parsed(row, f"{path}: row {n}") for n, row in enumerate(rows, first))
+        first += len(rows)

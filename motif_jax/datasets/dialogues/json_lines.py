@@ -14,7 +14,7 @@ from motif_jax.support.files import parse_json
 _TOGETHER = 1024
 # Its square, which losses take, is a number of 32 bits.
 _LARGEST_REWARD = 1e18
-_AGENT, _ROLES = "assistant", ("system", "user", "assistant", "tool")
+AGENT, ROLES = "assistant", ("system", "user", "assistant", "tool")
 _FORM = (
     "{sequence: [[text, is_action], ...], reward: [a number for each], done}, or {messages: [{role, content, reward?}, ...], "
     "reward: the last action's, or rewards: [a number for each action]}"
@@ -79,9 +79,9 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
     messages = content["messages"]
     if not isinstance(messages, Sequence) or not all(isinstance(each, Mapping) for each in messages):
         raise TypeError("messages is no list of objects")
-    if odd := [each["role"] for each in messages if each["role"] not in _ROLES]:
-        raise ValueError(f"the role {odd[0]!r} is none of {', '.join(_ROLES)}")
-    actions = [each["role"] == _AGENT for each in messages]
+    if odd := [each["role"] for each in messages if each["role"] not in ROLES]:
+        raise ValueError(f"the role {odd[0]!r} is none of {', '.join(ROLES)}")
+    actions = [each["role"] == AGENT for each in messages]
     paid = [each["reward"] if each.get("reward") is not None else 0.0 for each in messages]
     if (rewards := content.get("rewards")) is not None:
         if len(rewards) != sum(actions):
