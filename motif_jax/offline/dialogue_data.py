@@ -267,12 +267,11 @@ def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
     return kept
 
 
-def said_in(folder: Path, tokenizer: TextTokenizer, count: int) -> Dialogues:
-    """The first dialogues of a tokenised part of a run, as text; tokens' own rewards are part of their actions'."""
+def said_in(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
+    """The dialogues of a tokenised part of a run, as text; tokens' own rewards are part of their actions'."""
     dataset, marks = TokensDataset(folder), tokenizer.delimiters
     ends = (marks.state_end, marks.action_end)
-    found = []
-    for index in range(min(count, dataset.num_items)):
+    for index in range(dataset.num_items):
         item = token_columns.item_of(dataset, index)
         tokens, paid = item.tokens.tolist(), iter(item.utterance_rewards.tolist())
         texts: list[str] = []
@@ -282,8 +281,7 @@ def said_in(folder: Path, tokenizer: TextTokenizer, count: int) -> Dialogues:
             texts.append(tokenizer.decode(tokens[start:place]))
             rewards.append(next(paid) if tokens[place] == marks.action_end else None)
             start = place + 1
-        found.append(Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1])))
-    return Dialogues.of(found)
+        yield Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1]))
 
 
 def require_turns(config: ConfigDict, dialogues: Dialogues, key: str = "data") -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.dialogues import files
-from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.items import TextTokenizer
 from motif_jax.envs.text import registry
 from motif_jax.language.text_agent import TextAgent
@@ -25,10 +26,12 @@ END = "recorded"
 
 def wanted(config: ConfigDict) -> bool:
     """Whether recorded dialogues are looked at in place of episodes: `config.data` names some, or the agent's task has no environment."""
+    if config.data:
+        allowed = "None with config.policy, or without config.agent: an agent is looked at"
+        checks.require(bool(config.agent) and not config.policy, "data", config.data, allowed)
+        return True
     if config.policy or not config.agent:
         return False
-    if config.data:
-        return True
     if model_agent.is_model(config.agent):
         return False
     about = agent_folder.describe(config.agent, "agent")
@@ -45,7 +48,7 @@ def check(config: ConfigDict) -> None:
 
 
 def dialogues_of(config: ConfigDict, saved: agent_folder.SavedAgent) -> Dialogues:
-    """The first `config.episodes` dialogues of `config.data`, or of those that the agent's training held out.
+    """The first `config.episodes` dialogues with actions of `config.data`, or of those that the agent's training held out.
 
     Raises:
       UserError: there are none, or they do not fit the agent.
@@ -55,15 +58,16 @@ def dialogues_of(config: ConfigDict, saved: agent_folder.SavedAgent) -> Dialogue
 
 def _read(config: ConfigDict, network: TextAgent, tokenizer: TextTokenizer, count: int) -> Dialogues:
     if config.data:
-        found = files.read(files.find(config.data, "data"))[:count]
+        given: Iterable[Dialogue] = files.read(files.find(config.data, "data"))
     else:
         held_out = Path(config.agent) / dialogue_data.TOKENS / dialogue_data.HELD_OUT
         if not held_out.is_dir():
             raise UserError(
                 f"config.data=None: {config.agent} has no held-out dialogues, name some: --config.data=FILE"
             )
-        found = dialogue_data.said_in(held_out, tokenizer, count)
-    found = Dialogues.of(each for each in found if any(reward is not None for reward in each.rewards))
+        given = dialogue_data.said_in(held_out, tokenizer)
+    acting = (each for each in given if any(reward is not None for reward in each.rewards))
+    found = Dialogues.of(itertools.islice(acting, count))
     if not len(found):
         raise UserError(
             f"config.data={config.data}: must have actions, utterances of the agent: there is none"
@@ -135,12 +139,15 @@ def ranking(played: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
     """Of two dialogues with different returns, how often the one with the greater return has the greater mean Q.
 
     Returns:
-      `accuracy` and the number of `pairs`, each dialogue with the next one by index; None where the agent has no values.
+      `accuracy` and the number of `pairs`, each dialogue with the next one by index; None where the agent has no values, or all
+      returns are equal.
     """
     if not played or "q" not in played[0]:
         return None
     returns, q = (np.array([row[name] for row in played]) for name in ("return", "q"))
     gains, values = np.diff(returns), np.diff(q)
     differ = gains != 0
+    if not differ.any():
+        return None
     right = (np.sign(gains) == np.sign(values))[differ]
-    return {"accuracy": float(right.mean()) if right.size else float("nan"), "pairs": int(right.size)}
+    return {"accuracy": float(right.mean()), "pairs": int(right.size)}

@@ -105,6 +105,12 @@ def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) 
         "dialogues": len(dialogues),
     }
     _pin(workdir, plan)
+    for row in journal.rows:
+        index, before = row["index"], text_games_page.dialogue_of(row)
+        if index < len(dialogues) and before != dialogues[index]._replace(meta=before.meta):
+            raise UserError(
+                f"config.data={config.data}: dialogue {index} is not the one that {workdir} has, the file changed: choose another --workdir"
+            )
     done = journal.done
     missing = [index for index in range(len(dialogues)) if index not in done]
     with Progress(len(dialogues), "dialogues", f"look at {config.agent}", len(done)) as progress:

@@ -112,6 +112,27 @@ def test_an_agent_that_was_trained_anew_does_not_go_on(agent: Path, tmp_path: Pa
         evaluate(workdir, agent=str(agent))
 
 
+def test_recorded_dialogues_are_those_with_actions_and_stay_the_same(agent: Path, tmp_path: Path) -> None:
+    def line(said: str, reward: float) -> str:
+        messages = [{"role": "assistant", "content": said}, {"role": "user", "content": "<y><b><g><y><b>"}]
+        return json.dumps({"messages": messages, "reward": reward}) + "\n"
+
+    data = tmp_path / "games.jsonl"
+    # The first one has no action, and all returns are equal.
+    silent = {"messages": [{"role": "user", "content": "<y><b><g><y><b>"}]}
+    data.write_text(json.dumps(silent) + "\n" + line("crane", -1) + line("lodge", -1))
+    given = {"agent": str(agent), "data": str(data), "episodes": 1, "show": 0}
+    evaluate(tmp_path / "run", **given)
+    rows = rows_of(evaluate(tmp_path / "run", **{**given, "episodes": 2}))
+    assert [row["dialogue"]["texts"][0] for row in rows] == ["crane", "lodge"]
+    assert "NaN" not in (tmp_path / "run" / "evaluation.json").read_text()
+    data.write_text(line("pulse", -1) + line("lodge", -1))
+    with pytest.raises(UserError, match="dialogue 0 is not the one that"):
+        evaluate(tmp_path / "run", **given)
+    with pytest.raises(UserError, match=r"config\.data=.*must be None with config\.policy"):
+        evaluate(tmp_path / "policy", data=str(data), policy="optimal", task="wordle")
+
+
 @pytest.mark.slow
 def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
     agent: Path, evaluated: Path, tmp_path: Path
