@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.datasets.dialogues.json_lines import AGENT, ROLES
 from motif_jax.offline import agent_folder
 from motif_jax.playing import text_lineups, text_values
 from motif_jax.playing.text_games import AgentTalker
 from motif_jax.support import decode_config, entry_points, run_folder
 from motif_jax.support.errors import UserError
-
-AGENT, OTHER = "assistant", "user"
 
 
 class TokenValues(NamedTuple):
@@ -175,9 +174,14 @@ def as_dialogue(given: Any) -> Dialogue:
         raise UserError(f"{_shown(given)} is no dialogue: {_ALLOWED}")
     texts, rewards = [], []
     for part in given:
-        if isinstance(part, Mapping) and part.get("role") in (AGENT, OTHER, "system"):
+        if isinstance(part, Mapping) and part.get("role") in ROLES:
             text, own = part.get("content"), part["role"] == AGENT
-        elif isinstance(part, Sequence) and not isinstance(part, str) and len(part) == 2:
+        elif (
+            isinstance(part, Sequence)
+            and not isinstance(part, str)
+            and len(part) == 2
+            and part[1] in (True, False)
+        ):
             text, own = part[0], bool(part[1])
         else:
             raise UserError(f"{_shown(part)} is no utterance: {_ALLOWED}")
@@ -189,7 +193,7 @@ def as_dialogue(given: Any) -> Dialogue:
 
 
 _ALLOWED = (
-    'a list of messages {"role": "user", "assistant" or "system", "content": text}, a list of pairs (text, whether the agent '
+    'a list of messages {"role": "user", "assistant", "system" or "tool", "content": text}, a list of pairs (text, whether the agent '
     "said it), or a motif_jax Dialogue"
 )
 

@@ -33,6 +33,7 @@ def test_equal_seeds_say_the_same_whatever_form_the_dialogue_has(run: Path) -> N
     assert said[0] == said[3]
     assert len(set(said)) > 1
     assert agent.say([("crane", True), (COLOURS, False)], seed=1) == said[0]
+    assert agent.say([MESSAGES[0], {"role": "tool", "content": COLOURS}], seed=1) == said[0]
     assert agent.say(Dialogue(("crane", COLOURS), (-1.0, None), False), seed=1) == said[0]
     assert agent.say([], greedy=True, seed=1) == agent.say([], greedy=True, seed=2)
     assert "ilql" in repr(agent)
@@ -45,6 +46,7 @@ def test_values_are_those_of_each_token_and_candidates_are_ranked_by_them(run: P
     np.testing.assert_array_equal(found.action, np.repeat([0, 1], 6))
     np.testing.assert_array_equal(found.advantage, found.q - found.v)
     assert (found.log_prob < 0).all()
+    assert agent.values(MESSAGES[1:]).q.shape == (0,)
     ranked = agent.rank(MESSAGES, ["lodge", "crane", "pulse"])
     assert [each.advantage for each in ranked] == sorted((each.advantage for each in ranked), reverse=True)
     lodge = next(each for each in ranked if each.text == "lodge")
@@ -59,6 +61,8 @@ def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
         agent.say("crane")
     with pytest.raises(UserError, match="no utterance"):
         agent.say([{"role": "narrator", "content": "x"}])
+    with pytest.raises(UserError, match="no utterance"):
+        agent.say([("crane", "no")])
     with pytest.raises(UserError, match=r"decode: has no max_token; its keys are .*max_tokens"):
         text_agents.load(run, decode={"max_token": 3})
     plain = text_agents.load(tiny.write(tmp_path / "bc", Design(q="none", v=False), "bc"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -51,8 +52,7 @@ class ValuedDialogue(NamedTuple):
     def spans(self) -> list[slice]:
         """Where each action's tokens are among those of all."""
         ends = np.searchsorted(self.item.action_indices, self.item.utterance_action_indices - 1) + 1
-        starts = [0, *ends[:-1].tolist()]
-        return [slice(start, end) for start, end in zip(starts, ends.tolist(), strict=True)]
+        return [slice(start, end) for start, end in itertools.pairwise([0, *ends.tolist()])]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4, 5))
