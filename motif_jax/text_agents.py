@@ -108,6 +108,8 @@ class TextAgent:
 
     def rank(self, dialogue: Any, candidates: Sequence[str]) -> list[Ranked]:
         """The candidates for the agent's next action, the one with the greatest summed advantage first; arguments as of `say`."""
+        if isinstance(candidates, str):
+            raise UserError(f"candidates={_shown(candidates)}: must be a list of texts")
         if not candidates:
             return []
         begun = self._checked(dialogue)
@@ -223,12 +225,16 @@ def load(
     entry_points.trust(trust)
     if dtype not in text_lineups.DTYPES:
         raise UserError(f"dtype={dtype}: must be one of {', '.join(text_lineups.DTYPES)}")
-    section = decode_config.defaults().to_dict()
+    section = decode_config.defaults()
     if unknown := sorted(set(decode or {}) - set(section)):
         raise UserError(f"decode: has no {', '.join(unknown)}; its keys are {', '.join(section)}")
+    try:
+        section.update(decode or {})
+    except TypeError as error:
+        raise UserError(f"decode: {error}") from None
     if (Path(folder) / "config.json").is_file() and run_folder.read_config(folder).get(
         "stage"
     ) == "train_agent":
         raise UserError(f"{folder} is an agent of train_agent: open it with motif_jax.agents.load")
     saved = agent_folder.load(folder, dtype=dtype)
-    return TextAgent(saved, {**section, **(decode or {})})
+    return TextAgent(saved, section.to_dict())

@@ -129,6 +129,8 @@ def test_recorded_dialogues_are_those_with_actions_and_stay_the_same(agent: Path
     data.write_text(line("pulse", -1) + line("lodge", -1))
     with pytest.raises(UserError, match="dialogue 0 is not the one that"):
         evaluate(tmp_path / "run", **given)
+    with pytest.raises(UserError, match=r"was trained for the task wordle, config\.task is visdial"):
+        evaluate(tmp_path / "task", **given, task="visdial")
     with pytest.raises(UserError, match=r"config\.data=.*must be None with config\.policy"):
         evaluate(tmp_path / "policy", data=str(data), policy="optimal", task="wordle")
 
