@@ -188,11 +188,25 @@ def _check_statistics(statistics: Mapping[str, Any], members: int, require: Any)
         require(is_finite(statistics.get(name)), f"statistics.{name}", "a finite number")
     require(statistics["variance"] >= 0, "statistics.variance", "at least 0")
     numbers("quantiles", len(numbers("quantile_levels")))
-    advised = (statistics.get("advice") or {}) if isinstance(statistics.get("advice"), dict | None) else None
-    good = advised is not None and (advised.get("threshold") is None or is_finite(advised["threshold"]))
-    require(good, "statistics.advice", "null, or an object with a finite threshold")
+    advice = statistics.get("advice")
+    good = not advice or (
+        isinstance(advice, dict) and _is_advice(advice, len(statistics.get("quantile_levels", ())))
+    )
+    require(good, "statistics.advice", "null, or what labels advise, of finite numbers")
     numbers("member_mean", members)
     numbers("member_variance", members)
+
+
+def _is_advice(advice: Mapping[str, Any], levels: int) -> bool:
+    """Whether it is of the form that `threshold.advise` returns, for so many quantiles."""
+    try:
+        shares, share, threshold = advice["paid_shares"], advice["lump_share"], advice["threshold"]
+        given = [advice["lump_edge"], threshold, None if threshold is None else advice["paid_share"]]
+        return len(shares) == levels and all(
+            map(is_finite, [*shares, share, *(each for each in given if each is not None)])
+        )
+    except (KeyError, TypeError):
+        return False
 
 
 def write_run_folder(reward: TrainedReward, workdir: str | Path) -> None:

@@ -142,6 +142,7 @@ def test_a_header_that_is_no_json_object_is_one_error(file, text):
         ("statistics.mean", 10**400, "statistics.mean of the reward must be a finite number"),
         ("statistics.variance", -1.0, "at least 0"),
         ("statistics.quantiles", [1.0], "statistics.quantiles"),
+        ("statistics.advice", {"threshold": 1.0}, "statistics.advice"),
         ("config", [], "config of the reward"),
     ],
 )
