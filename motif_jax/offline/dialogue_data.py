@@ -81,7 +81,7 @@ def source_of(config: ConfigDict) -> Source:
             f"config.options={config.options}: must be a JSON object such as " + '{"num_words": 100}'
         )
     found: Mapping[str, Any] = {}
-    if path is not None and (path.parent / _META).is_file():
+    if path is not None and path.name != _META and (path.parent / _META).is_file():
         drawn = read_json(path.parent / _META, "collect it again").get("config", {})
         if not isinstance(drawn, dict):
             raise UserError(f"{path.parent / _META} is damaged (no object as config): collect it again")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -187,22 +188,23 @@ class Pair(NamedTuple):
 
 def pairs_of(dialogues: Dialogues) -> list[Pair]:
     """The pairs of branching and adversarial data, whose `meta` says which games belong together."""
-    experts: dict[int, int] = {}
-    others: list[tuple[int, Mapping[str, Any]]] = []
+    experts: dict[str, int] = {}
+    others: list[tuple[int, str, int, str]] = []
     for place in range(len(dialogues)):
         meta = dialogues[place].meta
-        # Imported games do not say which belong together.
-        if "group" not in meta:
+        group, kind, start = json.dumps(meta.get("group")), meta.get("kind"), meta.get("start")
+        # Dialogues of others do not say which belong together, or mean something else by these words.
+        if "group" not in meta or not isinstance(kind, str):
             continue
-        if meta.get("kind") == "expert":
-            experts[meta["group"]] = place
-        elif "start" in meta:
-            others.append((place, meta))
+        if kind == "expert":
+            experts[group] = place
+        elif type(start) is int and start >= 0:
+            others.append((place, group, start, kind))
     turns = dialogues.turns()
     return [
-        Pair(experts[meta["group"]], place, int(meta["start"]), str(meta["kind"]))
-        for place, meta in others
-        if meta["group"] in experts and turns[experts[meta["group"]]] > meta["start"] < turns[place]
+        Pair(experts[group], place, start, kind)
+        for place, group, start, kind in others
+        if group in experts and turns[experts[group]] > start < turns[place]
     ]
 
 

@@ -347,10 +347,12 @@ def test_adversarial_games_part_from_the_experts_at_the_first_or_the_third_guess
 
 
 def test_games_that_belong_to_nobody_make_no_pairs() -> None:
-    """As imported ones."""
-    metas = [{"kind": "expert"}, {"kind": "branch_suboptimal", "start": 1}]
-    games = [game._replace(meta=meta) for game, meta in zip(two_games(), metas, strict=True)]
-    assert text_values.pairs_of(Dialogues.of(games)) == []
+    """As imported ones, and those that mean something else by the same words."""
+    branch = {"kind": "branch_suboptimal", "start": 1}
+    others = [{"group": 0, "start": 1}, {"group": ["a"], "kind": "chat", "start": "2020-01-01"}]
+    for metas in ([{"kind": "expert"}, branch], [{"kind": "expert", "group": [0]}, others[0]], others):
+        games = [game._replace(meta=meta) for game, meta in zip(two_games(), metas, strict=True)]
+        assert text_values.pairs_of(Dialogues.of(games)) == []
 
 
 def test_rankings_are_those_of_a_plain_count() -> None:

@@ -154,6 +154,9 @@ def test_what_cannot_be_trained_on_is_refused_first(conversations: Path, tmp_pat
         train_text.check(config_of("bc", conversations, data=None), tmp_path / "run")
     with pytest.raises(UserError, match=r"vocab_size=9: must be at least"):
         train_text.check(config_of("bc", conversations, options='{"vocab_size": 9}'), tmp_path / "run")
+    named = tmp_path / "dialogues.json"  # as collect_text names its description
+    named.write_text(conversations.read_text())
+    train_text.check(config_of("bc", named), tmp_path / "run")
     (tmp_path / "many").mkdir()
     for name in "ab":
         (tmp_path / "many" / f"{name}.jsonl").write_text("")
