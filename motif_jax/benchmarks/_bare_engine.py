@@ -11,8 +11,6 @@ from motif_jax.envs.nethack.game import Game, game_seeds
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
 from motif_jax.support.seeds import derive, rng
 
-_FIELDS = ("glyphs", "blstats", "message", "tty_chars", "tty_colors")
-
 # For each game: the action, the key it meant, and whether the episode ended there, at each step.
 Script = list[list[tuple[int, int, bool]]]
 
