@@ -42,14 +42,14 @@ def find(value: str, key: str) -> Path:
 
 
 def read(path: Path) -> Dialogues:
-    """All dialogues of a file; a parquet file of ours, or with a column `messages` or `sequence` as JSON lines have them.
+    """All dialogues of a file; a parquet file of ours, or with a column `messages` as JSON lines have them.
 
     Raises:
       UserError: it cannot be read, or holds no dialogue.
     """
     try:
         names = pq.read_schema(path).names if path.suffix == ".parquet" else None
-        if names is not None and ("texts" in names or not {"messages", "sequence"} & set(names)):
+        if names is not None and ("texts" in names or "messages" not in names):
             return parquet.read(path)
         parts = list(json_lines.read(path) if names is None else _rows(path, names))
     except (OSError, pa.ArrowException) as error:
