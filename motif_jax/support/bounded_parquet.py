@@ -115,7 +115,9 @@ def _bytes(column: Any) -> int:
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     columns = [column.cast(_plain_type(column.type)) for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+    made = pa.RecordBatch.from_arrays(columns, batch.schema.names)
+    made.validate(full=True)  # that texts are UTF-8
+    return made
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from motif_jax.datasets.dialogues import files
 from motif_jax.datasets.dialogues import parquet as dialogues
 from motif_jax.datasets.pairs import parquet as pairs
 from motif_jax.datasets.trajectories import parquet as trajectories
@@ -70,6 +71,21 @@ def test_texts_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", 1 << 20)
     with pytest.raises(UserError, match="has a row of 1 MiB: at most 1 MiB are read"):
         next(corpus.read([path], "file"))
+
+
+def test_texts_that_are_no_utf_8_are_one_line(tmp_path: Path) -> None:
+    buffers = [None, pa.array([0, 3], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe\xfd")]
+    bad = pa.Array.from_buffers(pa.string(), 1, buffers)
+    starts = pa.array([0, 1], pa.int32())
+    said = pa.ListArray.from_arrays(starts, bad)
+    own = {"texts": said, "rewards": [[1.0]], "terminal": [True], "meta": ["{}"]}
+    messages = pa.StructArray.from_arrays([pa.array(["assistant"]), bad], ["role", "content"])
+    for columns in (own, {"messages": pa.ListArray.from_arrays(starts, messages)}):
+        path = write(tmp_path / "a.parquet", columns)
+        with pytest.raises(UserError, match="Invalid UTF8"):
+            files.read(path)
+    with pytest.raises(UserError, match="Invalid UTF8"):
+        next(corpus.read([write(tmp_path / "b.parquet", {"text": bad})], "file"))
 
 
 def test_a_group_of_more_values_than_the_memory_is_refused(tmp_path: Path, monkeypatch) -> None:
