@@ -46,9 +46,9 @@ def decoding_of(config: ConfigDict, settings: ModelConfig, longest_action: int) 
 
 def check(config: ConfigDict, task: TextTask, network: TextAgent) -> None:
     """Raises UserError for a way to write actions that cannot work."""
+    decoding = decoding_of(config, network.model.config, 1)
     if config.games.episodes and playable(task):
-        settings = network.model.config
-        _speaker(config, network).check(decoding_of(config, settings, 1))
+        _speaker(config, network).check(decoding)
 
 
 def _speaker(config: ConfigDict, network: TextAgent) -> AgentSpeaker:

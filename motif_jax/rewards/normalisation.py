@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 # Levels of the quantiles that go with every evaluation of a reward model.
@@ -53,9 +52,8 @@ class Normalisation:
         value = self.normalise(raw)
         if self.threshold is None:
             return value
-        # A product with False would be -0.0 of a negative value.
-        where = np.where if isinstance(value, np.ndarray | np.generic) else jnp.where
-        return where(value > np.float32(self.threshold), value, np.float32(0))
+        # Of what is not finite the product keeps that; 0 is added, as a negative value's product is -0.0.
+        return value * (value > np.float32(self.threshold)) + np.float32(0)
 
 
 def two_decimals(values: Sequence[float] | np.ndarray) -> list[float]:

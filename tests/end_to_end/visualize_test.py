@@ -202,6 +202,8 @@ def test_replay_of_an_evaluation_and_of_recordings(repository, tmp_path):
     for line in lines:
         line["return"] += 1
     (tmp_path / "e" / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    summary = json.loads((tmp_path / "e" / "evaluation.json").read_text())
+    evaluation_files.write_summary(tmp_path / "e", summary, lines)
     done = launch(
         repository,
         "--config=configs/replay.py",

@@ -49,7 +49,10 @@ def explain(runs, workdir, **values):
     explain_reward.check(config, workdir)
     explain_reward.run(config, workdir)
     with open(workdir / "messages.csv", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        rows = list(csv.DictReader(file))
+    for row in rows:  # cells that a spreadsheet would take for a formula are quoted
+        row["message"] = re.sub(r"^'(?=[=+\-@\t])", "", row["message"])
+    return rows
 
 
 def test_the_table_says_what_the_reward_says(runs, tmp_path, capsys):
