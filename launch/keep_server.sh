@@ -78,8 +78,13 @@ while true; do
     check=$!
   fi
 done
-if [ -n "$training" ] && kill -TERM "$training" 2>/dev/null; then
-  while kill -0 "$training" 2>/dev/null; do sleep 0.1; done
+if [ -n "$training" ]; then
+  # Asked again every 5 s: bash loses a signal that comes just after it has forked, and a training only notes each of them.
+  for ((waited = 0; ; waited++)); do
+    kill -0 "$training" 2>/dev/null || break
+    [ $((waited % 50)) -ne 0 ] || kill -TERM "$training" 2>/dev/null
+    sleep 0.1
+  done
 fi
 [ -z "$check" ] || kill "$check" 2>/dev/null
 [ -z "$server" ] || end
