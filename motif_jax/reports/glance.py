@@ -33,11 +33,13 @@ def headline(data: RunData) -> tuple[str, str]:
         return f"{text} {but} is no progress here, the reward may be hacked: {'; '.join(warnings)}.", "bad"
     if sign <= 0:
         return text, "bad" if sign < 0 else ""
-    rising = dict.fromkeys(
-        str(each) for verdict in verdicts if verdict.kind == "good" for each in verdict.risen
-    )
+    rising = [
+        f"{', '.join(map(str, verdict.risen))} from {verdict.when[0]} to {verdict.when[1]}"
+        for verdict in verdicts
+        if verdict.kind == "good"
+    ]
     if rising:
-        return f"{text} Progress rises too: {', '.join(rising)}.", "good"
+        return f"{text} Progress rises too: {'; '.join(rising)}.", "good"
     return f"{text} No measure of progress rises clearly.", ""
 
 
