@@ -169,7 +169,7 @@ class _Study:
                 return interruption.EXIT_CODE
             seconds.append(time.monotonic() - begin)
             self._write()
-        return NOT_CARRIED if self._write() else None
+        return NOT_CARRIED if self._write(show=True) else None
 
     def _put_back(self, planned: list[Run]) -> None:
         """Takes up what a killed study was about to remove: runs whose line is there go, the others' folders come back."""
@@ -307,8 +307,8 @@ class _Study:
         program = [sys.executable, "-m", "motif_jax.launch"]
         return [*program, f"--config={words[0]}", f"--workdir={step.folder}", *words[1:]]
 
-    def _write(self) -> list[Claim]:
-        """Writes the tables of what there is, and returns the claims that the lines do not carry."""
+    def _write(self, show: bool = False) -> list[Claim]:
+        """Writes the tables of what there is, and shows them where asked; returns the claims that the lines do not carry."""
         config, valid, tables = self._config, self._valid(), self._tables()
         text = study.tables(valid, tables, config.seeds, config.resamples, _listed(config.measures))
         claims, missed = study.claims(valid, _claims(config), config.resamples)
@@ -318,7 +318,8 @@ class _Study:
             study.write_page(Path(config.page), text)
         else:
             atomic_write_text(self._workdir / "tables.md", text)
-        print(text)
+        if show:
+            print(text)
         return missed
 
     def _tables(self) -> dict[str, list[str]]:
