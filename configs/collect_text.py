@@ -112,7 +112,8 @@ KEYS = {
         "games",
         "what is drawn. Wordle: 'games', 'branch', 'adversarial', 'tweets'; visdial: 'recorded', 'games' (talks with the server), "
         "'reward_cache' (recorded ones, valued by the server); reddit: 'recorded', 'games'. BabyAI-Text: 'games', or 'steps', each a dialogue of "
-        "an agent's prompt, its action, and what is seen next; num_dialogues counts episodes",
+        "an agent's prompt, its action, and what is seen next, or 'hindsight', those that led to a thing, which the prompt names as its goal; "
+        "num_dialogues counts episodes of both",
     ),
     # Of 'branch' and 'adversarial' the expert's games, what branches off comes on top.
     "num_dialogues": natural(100_000, "how many; 0: all of what is recorded"),

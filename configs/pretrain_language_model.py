@@ -39,11 +39,16 @@ KEYS = {
         "key_value_heads": positive(None, "fewer than heads in 'llama' and 'qwen2'; None: as many", int),
         "feed_forward": size(None, "None: 4 times the width", int),
         "max_length": count(None, "positions of the table; None: config.length", int),
+        "attention": one_of(
+            ("random", "comparing"),
+            "how that of a fresh model begins; 'comparing': heads of a T5 look at equal tokens and at neighbours (docs/glam.md)",
+        ),
     },
     "tokenizer": {
         "folder": Key(None, "with tokenizer.json; None: made of the texts", str),
         "vocab_size": positive(32_768, "at most"),
-        "phrases": Key(False, "merges over spaces too, up to the end of a sentence"),
+        "phrases": Key(False, "merges over spaces too, up to the end of a sentence or line"),
+        "phrase": Key("", "of phrases: a regular expression of one, in the place of a sentence or line"),
         "most_texts": positive(1_000_000, "it is made of the first so many"),
     },
     "objective": Key(
@@ -80,6 +85,8 @@ KEYS = {
     "lora": sections.LORA | {"base": sections.LORA_BASE},
     **sections.TRAINING_FROM_TEXT,
 }
+# Up to the end of an article, a thing, a clause or a line.
+PHRASE = r"[^\n]*?(?:\b(?:a|the|key|ball|box|door) |, )|[^\n]+|\n"
 _SMALL = {
     "model": {"width": 128, "layers": 4, "heads": 4},
     "tokenizer.vocab_size": 2048,

@@ -14,6 +14,10 @@ KEYS = {
     "policy": Key("", "folder of a run of train_language_agent"),
     "checkpoint": Key("all", "of it: 'all', 'latest', 'best', or a step"),
     "probes": {"prompts": Key("own", "11 of ours, or a JSON file as configs/probes/babyai_text.json is")},
+    "must_be_right": Key(
+        False,
+        "exit code 1 unless the newest checkpoint's most likely action is what the file says is `right`, wherever it does",
+    ),
     "published_files": Key(True, "distrib.csv, too: a row a checkpoint"),
 }
 get_config = configs(KEYS)

@@ -33,6 +33,13 @@ KEYS = {
         "exit code 1 unless the first one is better than all others: of BabyAI-Text each paired difference of success has its interval above "
         "0, of text tasks the interval of its mean return lies above theirs",
     ),
+    "lead": Key(
+        0.0,
+        "with first_must_lead, of BabyAI-Text: how much more success than what does not read (random play, fixed shares, exchanged prompts) "
+        "it must have, with intervals apart",
+        least=0,
+        below=1,
+    ),
     "replays": Key(
         "", "folders of `replay` with players of the training's recorded games, with commas between"
     ),

@@ -1,7 +1,7 @@
 """Byte-pair tokenizers made from texts (Sennrich et al. 2016, on bytes as GPT-2 has them): whatever is written has tokens.
 
-Merges stay inside words, or, for `phrases`, run over words up to the end of a sentence or line: what is said again and again becomes one
-token, and a game of few sentences few tokens long.
+Merges stay inside words, or, for `phrases`, run over words up to the end of a sentence or line, or of what a regular expression says: what
+is said again and again becomes one token, and a game of few sentences few tokens long.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from motif_jax.support.files import atomic_write_json, atomic_write_text
 SENTINELS = 100
 BYTES = 256
 # A sentence or a line, with what divides it from the next.
-_SENTENCES = r"[^\n.!?]*(?:[.!?]+[ \n]*|\n+|$)"
+SENTENCES = r"[^\n.!?]*(?:[.!?]+[ \n]*|\n+|$)"
 _LONGEST_PHRASE = 64
 _LONGEST_WORD = 1000
 
@@ -62,8 +62,22 @@ def _short_words(texts: Iterable[str]) -> Iterator[str]:
         yield from (text[start : start + length] for start in range(0, len(text), length))
 
 
-def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: bool = False) -> Tokenizer:
+def check_phrase(pattern: str) -> None:
+    """Raises UserError where `pattern` is no regular expression of the tokenizers library."""
+    try:
+        Regex(pattern)
+    except Exception as error:  # the library raises nothing narrower
+        raise UserError(f"config.tokenizer.phrase={pattern}: is no regular expression: {error}") from None
+
+
+def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: str = "") -> Tokenizer:
     """A tokenizer of at most `vocab_size` tokens (fewer where the texts have no more pairs), the same for the same texts.
+
+    Args:
+      texts: that it is made of.
+      architecture: of its special tokens.
+      vocab_size: tokens at most.
+      phrases: a regular expression of the pieces that merges stay inside, such as `SENTENCES`; '' for words.
 
     Raises:
       UserError: fewer tokens than there are bytes and special tokens.
@@ -73,8 +87,10 @@ def train(texts: Iterable[str], architecture: str, vocab_size: int, phrases: boo
         raise UserError(f"a vocabulary of {vocab_size} tokens: {architecture} needs at least {least}")
     tokenizer = Tokenizer(models.BPE())
     words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not phrases)
-    sentences = pre_tokenizers.Split(Regex(_SENTENCES), "isolated")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([sentences, words]) if phrases else words
+    tokenizer.pre_tokenizer = words
+    if phrases:
+        pieces = pre_tokenizers.Split(Regex(phrases), "isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pieces, words])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
+
+import jax
 
 from motif_jax.language import config as configs
 from motif_jax.language.config import ModelConfig
 from motif_jax.support.errors import UserError
+
+# What a head's score of what it begins with is above that of the rest: e^6 outweighs the tokens of any short text.
+_SCORE = 6.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,3 +103,28 @@ def with_dropout(config: ModelConfig, rate: float) -> ModelConfig:
     places = {"t5": 5, "gpt2": 3, "roberta": 3}.get(config.architecture)
     dropout = configs.Dropout(attention=rate) if places is None else configs.Dropout(*[rate] * places)
     return dataclasses.replace(config, dropout=dropout)
+
+
+def with_comparing_heads(params: Mapping[str, Any], config: ModelConfig) -> dict[str, Any]:
+    """Parameters of a fresh T5 whose heads begin by comparing tokens, as those of trained models learn to (Olsson et al. 2022).
+
+    The first half of all heads look at tokens that are equal to their own, or to a decoder's, since their keys begin as their queries; of the
+    others the first half look at the token before, the rest, in the encoder, at the token behind. All of it is learned on.
+
+    Args:
+      params: of `LanguageModel.init`.
+      config: of a T5 with at least four heads.
+    """
+    made = copy.deepcopy(jax.device_get(params))
+    half, quarter = config.heads // 2, config.heads // 4
+    ahead = config.relative_buckets // 2 + 1  # an encoder's second half of buckets is for what comes behind
+    made["encoder"]["relative_bias"][1, half : half + quarter] = _SCORE
+    made["encoder"]["relative_bias"][ahead, half + quarter :] = _SCORE
+    made["decoder"]["relative_bias"][1, half:] = _SCORE
+    same = half * config.head_width
+    for side, layers in (("encoder", config.encoder_layers), ("decoder", config.layers)):
+        for layer in range(layers):
+            for name, part in made[side][f"block_{layer}"].items():
+                if name.endswith("attention"):
+                    part["key"]["kernel"][:, :same] = _SCORE * part["query"]["kernel"][:, :same]
+    return made

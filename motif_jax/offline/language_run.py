@@ -39,12 +39,14 @@ from motif_jax.offline import records, text_data
 from motif_jax.offline.language_task import LanguageTask
 from motif_jax.offline.text_batches import TextBatches
 from motif_jax.offline.text_data import TextData
+from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json, replaced_folder
 
 MODEL, TOKENIZER = "model", "tokenizer"
+COMPARING = "comparing"
 # What a run folder has before anything was learned.
 MADE = (text_data.TOKENS, TOKENIZER)
 _DESCRIPTION = "training.json"
@@ -98,6 +100,10 @@ def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfi
             size = tokenizer.size
             tokens = {name: tokenizer.token(getattr(named, name)) for name in ("start", "pad", "end")}
         settings = making.make(config.model.architecture, sizes_of(config), size, tokens)
+        comparing = config.model.attention == COMPARING
+        fits = settings.architecture == "t5" and settings.heads >= 4
+        allowed = "'random' but for a T5 of at least 4 heads"
+        checks.require(fits or not comparing, "model.attention", config.model.attention, allowed)
     return making.with_dropout(settings, config.dropout)
 
 
@@ -250,6 +256,8 @@ def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -
         head = masked_head.load(source) if not model.config.has_decoder else None
     else:
         params = jax.device_get(jax.jit(model.init)(_key(config, "parameters")))
+        if config.model.attention == COMPARING:
+            params = making.with_comparing_heads(params, model.config)
     if not model.config.has_decoder and head is None:
         head = jax.device_get(masked_head.init(_key(config, "masked head"), model.config))
     return params, head

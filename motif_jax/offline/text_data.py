@@ -71,8 +71,9 @@ def make_tokenizer(config: ConfigDict, architecture: str, folder: Path) -> Path:
         texts = (part for item in items for part in (item.prompt, *(item.parts or (item.text,))) if part)
         print(f"making a tokenizer of at most {settings.vocab_size:,} tokens", flush=True)
         some = itertools.islice(texts, settings.most_texts)
+        phrases = (settings.phrase or byte_pairs.SENTENCES) if settings.phrases else ""
         byte_pairs.save(
-            folder, byte_pairs.train(some, architecture, settings.vocab_size, settings.phrases), architecture
+            folder, byte_pairs.train(some, architecture, settings.vocab_size, phrases), architecture
         )
     return folder
 

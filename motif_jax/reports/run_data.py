@@ -47,6 +47,7 @@ class RunData:
       recorded_players: relative links to players of them, by stem.
       evaluations: by name, as `evaluation_files.read_evaluation` returns them; the first is the agent.
       yardsticks: names of those that the first one is shown beside and not judged by.
+      lead: by how much success the first one is to lead those that do not read; 0: as their intervals say.
       seen: by evaluation name, the messages seen in play.
       replays: (title, relative link) of recorded episodes.
       probes: what a language agent would do in fixed situations; None for any other.
@@ -74,6 +75,7 @@ class RunData:
     recorded_players: dict[str, str] = field(default_factory=dict)
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
     yardsticks: list[str] = field(default_factory=list)
+    lead: float = 0.0
     seen: dict[str, list[MessageTally]] = field(default_factory=dict)
     replays: list[tuple[str, str]] = field(default_factory=list)
     probes: Probes | None = None

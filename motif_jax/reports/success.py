@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from motif_jax.envs.babyai_text.catalogue import PREFIX
+from motif_jax.envs.babyai_text.changes import EXCHANGED
+from motif_jax.playing.policies import FIXED, RANDOM
 from motif_jax.reports import hacking
 from motif_jax.reports.evaluation_sections import against, summaries
 from motif_jax.reports.measures import format_estimate
@@ -68,6 +70,20 @@ def headline(data: RunData) -> tuple[str, str]:
         said.append(f"{first} succeeds LESS often than {' and '.join(above)}")
     if unclear:
         said.append(f"no clear difference to {' and '.join(unclear)}")
+    close = [
+        name
+        for name, gap in gaps.items()
+        if name in judged and data.lead and _is_blind(data.evaluations[name])
+        and (gap.value < data.lead or found[first].low <= found[name].high)
+    ]  # fmt: skip
+    if close:
+        said.append(f"not {data.lead:g} ahead, with intervals apart, of {' and '.join(close)}")
     text = f"Success rate: {rows}; {first} minus {apart}; {level} intervals, of pairs where the episodes are the same: {'; '.join(said)}."
-    good = len(below) == len(judged) > 0
+    good = len(below) == len(judged) > 0 and not close
     return text, "good" if good else "bad" if above and not below else ""
+
+
+def _is_blind(evaluation: Mapping[str, Any]) -> bool:
+    """Whether what played could not read what it saw."""
+    plan = evaluation["plan"]
+    return plan["policy"] in (RANDOM, FIXED) or (plan.get("options") or {}).get("change") in EXCHANGED

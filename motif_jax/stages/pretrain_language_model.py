@@ -56,6 +56,7 @@ def _check_model(config: ConfigDict) -> None:
         else:
             allowed = f"None where no tokenizer is given: tokens are those of a tokenizer, name it with config.tokenizer.folder={settings.folder}"
             checks.require(not config.tokens, "tokens", config.tokens, allowed)
+            byte_pairs.check_phrase(settings.phrase)
             least = byte_pairs.smallest(config.model.architecture)
             size = settings.vocab_size
             checks.require(

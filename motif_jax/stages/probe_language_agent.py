@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     which = config.checkpoint
     good = which in ("all", "latest", "best") or checks.is_natural(which)
     checks.require(good, "checkpoint", which, "all, latest, best or a step")
-    _open(config)
+    made, _ = _open(config)
+    told = not config.must_be_right or any(probe.right for probe in made.probes)
+    checks.require(told, "must_be_right", True, "False unless config.probes.prompts says what is right")
 
 
 def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
@@ -80,14 +83,25 @@ def run(config: ConfigDict, workdir: Path) -> int:
                     progress.update(number + 1)
         finally:
             files.close()
-    _say(made, workdir)
+    wrong = _say(made, workdir)
+    if config.must_be_right and wrong:
+        print(
+            f"it does not hold: the right action is not the most likely one for {', '.join(wrong)}",
+            file=sys.stderr,
+        )
+        return 1
     return 0
 
 
-def _say(made: Probing, workdir: Path) -> None:
+def _say(made: Probing, workdir: Path) -> list[str]:
+    """Prints the newest checkpoint's most likely actions; returns the situations in which another is right."""
     from motif_jax.online import probing
 
     *_, last = read_json_lines(workdir / probing.LINES)
+    wrong = []
     for probe, row in zip(made.probes, last["probabilities"], strict=True):
         best = int(np.argmax(row))
         print(f"{probe.name}: {made.actions[best]} ({row[best]:.2f})", flush=True)
+        if probe.right and probe.right != made.actions[best]:
+            wrong.append(probe.name)
+    return wrong

@@ -95,7 +95,7 @@ def folders_of(text: str) -> list[Path]:
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Reads the folders and writes the page; returns 1 where the first evaluation was to lead and does not."""
-    data = RunData(title=config.title)
+    data = RunData(title=config.title, lead=config.lead)
     if config.dataset_dir:
         dataset = PairsDataset.open(config.dataset_dir)
         data.dataset = _facts(dataset)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import shutil
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from motif_jax import language
-from motif_jax.language import text
 from motif_jax.language.config import FILE
 from motif_jax.language.weights import INDEX, SINGLE
 from motif_jax.stages import generate_text, score_text
@@ -20,7 +18,6 @@ from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests.language import models as checkpoints
 from tests.language.text_test import train
-from tests.reward_fixtures import launch
 
 
 @pytest.fixture(scope="module")
@@ -179,50 +176,3 @@ def test_settings_that_make_no_sense(made: Path, tmp_path: Path, values: dict[st
     questions = tmp_path / "prompts.txt"
     questions.write_text("go\n")
     assert words in check(generate_text, "generate_text", made, questions, tmp_path / "run", **values)
-
-
-def test_without_the_hubs_library_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith("huggingface_hub"):
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UserError, match=r"pip install 'motif-jax\[hub\]'"):
-        text.fetch("somebody/model")
-
-
-def test_a_model_of_the_hub_is_read_from_its_copy_and_another_name_is_told(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a network: the hub's cache has one model."""
-    import huggingface_hub.constants as constants
-
-    commit, cache = "0" * 40, tmp_path / "hub"
-    repository = cache / "models--somebody--tiny"
-    shutil.copytree(made, repository / "snapshots" / commit)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(commit)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.chdir(tmp_path)
-    assert text.fetch("somebody/tiny") == repository / "snapshots" / commit
-    loaded = language.load("somebody/tiny")
-    assert loaded.model.config == language.load(made).model.config
-    for name in ("somebody/other", "no such name!", "a/b/c"):
-        with pytest.raises(UserError, match="neither a folder nor a model") as raised:
-            language.load(name)
-        assert "\n" not in str(raised.value)
-
-
-@pytest.mark.extra
-def test_a_user_sees_one_line_and_exit_code_2(made: Path, tmp_path: Path) -> None:
-    questions = tmp_path / "prompts.txt"
-    questions.write_text("go\n")
-    folder = shutil.copytree(made, tmp_path / "model")
-    pickled(folder)
-    arguments = (f"--config.model={folder}", f"--config.file={questions}")
-    said = launch("generate_text", tmp_path / "run", *arguments, variant="", code=2)
-    assert "safe_serialization=True" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 
 from motif_jax.language import byte_pairs, corpus, objectives
 from motif_jax.language.objectives import Rows, Tokens
+from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
 TOKENS = Tokens(start=0, end=1, pad=0, mask=4, sentinels=tuple(range(90, 100)), size=100)
@@ -101,7 +103,7 @@ def test_byte_pairs_keep_every_text_and_phrases_need_fewer_tokens() -> None:
         "You see a blue door.\nYou open the blue door.",
     ] * 4
     size = byte_pairs.smallest("gpt2") + 60
-    words, phrases = (byte_pairs.train(said, "gpt2", size, phrases=how) for how in (False, True))
+    words, phrases = (byte_pairs.train(said, "gpt2", size, how) for how in ("", byte_pairs.SENTENCES))
     odd = "You see \u00e9\U0001f600 a  red\tdoor.\n\n"
     for tokenizer in (words, phrases):
         assert tokenizer.decode(tokenizer.encode(odd).ids) == odd
@@ -112,6 +114,22 @@ def test_byte_pairs_keep_every_text_and_phrases_need_fewer_tokens() -> None:
     assert t5.decode(t5.encode("a door").ids, skip_special_tokens=False) == "a door</s>"
     with pytest.raises(UserError, match="at least 257"):
         byte_pairs.train(said, "gpt2", 200)
+
+
+def test_a_thing_of_a_mission_has_the_tokens_that_it_has_where_it_is_seen() -> None:
+    said = [
+        f"Goal of the agent: go to {article} {color} {kind} \n Observation 0: You see a {color} {kind} {number} steps left, You see a wall 1 step "
+        f"forward, You see a red ball {number} steps right, \n Action 0: "
+        for color in ("red", "grey", "blue") for kind in ("ball", "key") for article in ("a", "the") for number in range(2, 5)
+    ]  # fmt: skip
+    phrase = resources.config_file("pretrain_language_model")["PHRASE"]
+    tokenizer = byte_pairs.train(said, "gpt2", byte_pairs.smallest("gpt2") + 200, phrase)
+    for text in said:
+        tokens = [tokenizer.decode([token]) for token in tokenizer.encode(text).ids]
+        thing, place = re.search(r"go to \w+ (.*? )\n.*?You see a \1(.*?, )", text, re.DOTALL).groups()
+        assert tokens.count(thing) == 2 + (thing == "red ball ")
+        assert place in tokens
+        assert "".join(tokens) == text
 
 
 def test_texts_of_all_kinds_are_read_in_order_and_bad_ones_named(tmp_path) -> None:

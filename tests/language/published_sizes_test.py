@@ -9,17 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
 
-from motif_jax.devices.sharding import Sharded
-from motif_jax.language import config, footprint, generation, scoring, sharding, training
+from motif_jax.language import config, footprint, generation, scoring, sharding
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
-from motif_jax.language.training import Batch, TrainState
 from motif_jax.support.errors import UserError
-from tests.language import recipes
 from tests.online.gpu_lowering_test import long_bfloat16_sums
 
 FLAN_T5_LARGE = {
@@ -68,50 +63,6 @@ def for_cuda(program: Any, *arguments: Any) -> str:
     assert "f64>" not in text
     assert not long_bfloat16_sums(text)
     return text
-
-
-@pytest.mark.extra
-@published
-def test_a_step_of_training_is_lowered_for_gpus(name: str) -> None:
-    """bfloat16 with float32 master weights, layers computed again, logits in chunks, dropout, over a mesh."""
-    _, _, length, written, mesh = SIZES[name]
-    model, optimizer = with_layers(model_of(name, remat=True), 3), optax.adamw(1e-5)
-    sizes = dict(zip(sharding.AXES, mesh, strict=True))
-    parallel = Sharded(sizes, functools.partial(sharding.spec_of, config=model.config, sizes=sizes))
-
-    def sums_of(params: Any, frozen: Any, batch: Batch, key: Any) -> training.Sums:
-        live = model.with_dropout(key)
-        states = training.states_of(live, params, batch)
-        return training.token_sums(
-            functools.partial(live.logits, params), states, batch.targets, batch.weights, CHUNK
-        )
-
-    reduce = functools.partial(jax.lax.psum, axis_name="device")
-    update = training.make_update(
-        sums_of, optimizer, reduce, lambda step: jax.random.fold_in(jax.random.key(0), step)
-    )
-    params = shapes_of(model)
-    state = TrainState(params, jax.eval_shape(optimizer.init, params), jax.ShapeDtypeStruct((), jnp.int32))
-    lies = parallel.shardings(state)
-    state = jax.tree.map(
-        lambda leaf, how: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=how), state, lies
-    )
-
-    def rows(tokens: int, dtype: Any) -> jax.ShapeDtypeStruct:
-        how = NamedSharding(parallel.mesh, PartitionSpec(None, None, sharding.BATCH))
-        return jax.ShapeDtypeStruct((1, 1, ROWS, tokens), dtype, sharding=how)
-
-    own = written or length
-    batch = Batch(rows(own, jnp.int32), rows(own, bool), rows(own, jnp.int32), rows(own, jnp.float32))
-    if written:
-        batch = batch._replace(prompt=rows(length, jnp.int32), prompt_valid=rows(length, bool))
-    program = parallel.program(lambda state, batch: update(state, None, batch), lies, donate_state=True)
-    text = for_cuda(program, state, batch)
-    assert f"mhlo.num_partitions = {np.prod(mesh)}" in text
-    vocabulary = model.config.vocab_size
-    if not written:  # logits are there a chunk at a time, and never all
-        assert f"<{CHUNK}x{vocabulary}xf32>" in text.replace("1x1024x", "1024x")
-        assert f"{ROWS}x{length}x{vocabulary}x" not in text
 
 
 @pytest.mark.slow
@@ -167,35 +118,3 @@ def test_memory_is_computed_from_shapes(name: str) -> None:
     ):
         one.require(10**8, "use more devices")
     one.require(None, "")
-
-
-def test_the_shapes_of_a_model_are_traced_once_whatever_is_asked_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Those of a large one take seconds."""
-    settings = config.parse({**recipes.CONFIGS["gpt2"], "n_layer": 3, "n_embd": 8})
-    traced, init = [], LanguageModel.init
-    monkeypatch.setattr(
-        LanguageModel, "init", lambda self, key: traced.append(self.config) or init(self, key)
-    )
-    model = LanguageModel(settings, jnp.bfloat16)
-    half, whole = (footprint.of_writing(model, 2, 6, 4, params_dtype=kind) for kind in (None, jnp.float32))
-    assert whole.parameters == 2 * half.parameters
-    assert traced.count(settings) == 1
-
-
-@pytest.mark.extra
-def test_what_is_computed_is_what_a_compiler_lays_out() -> None:
-    """Within a factor: a compiler merges, copies and orders as it likes (for a CPU it undoes rematerialisation)."""
-    values = {**recipes.CONFIGS["gpt2"], "n_embd": 64, "n_layer": 6, "n_positions": 128}
-    model = LanguageModel(config.parse(values))
-    tokens, params = jnp.zeros((8, 128), jnp.int32), shapes_of(model)
-
-    def loss(params: Any) -> jax.Array:
-        states, _ = model.prefill(params, tokens, tokens == 0)
-        return model.logits(params, states.after).sum()
-
-    laid_out = jax.jit(jax.grad(loss)).lower(params).compile().memory_analysis()
-    assert laid_out is not None
-    found = footprint.of_training(model, 8, 128)
-    assert 0.4 < found.activations / laid_out.temp_size_in_bytes < 2.5

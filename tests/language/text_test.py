@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -19,7 +18,6 @@ from motif_jax.language.tokens import Tokenizer, bucket, padded
 from motif_jax.support.errors import UserError
 from tests.language import models as checkpoints
 from tests.processes import REPOSITORY
-from tests.reward_fixtures import run_stage
 
 TEXT = ["go to the red ball", "go forward", "turn left", "turn right", "pick up the key", "the door is open"]
 ACTIONS = ["turn left", "turn right", "go forward"]
@@ -129,81 +127,12 @@ def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
         assert (look.entropies[1:] <= np.log(model.model.config.vocab_size) + 1e-4).all()
 
 
-def test_what_cannot_be_scored_is_refused(model: language.TextModel) -> None:
-    with pytest.raises(UserError, match="no tokens"):
-        model.score(["go"], ["left", ""])
-    with pytest.raises(UserError, match="same tokens"):
-        model.score(["go"], ["left", "left"])
-    with pytest.raises(UserError, match="48"):
-        model.score(["go " * 60], ["left"])
-    with pytest.raises(UserError, match="stop is empty"):
-        model.generate(["go"], stops=["left", ""])
-    with pytest.raises(UserError, match="no tokens"):
-        model.states([""])
-
-
 def test_candidates_of_one_token_are_scored(model: language.TextModel) -> None:
     single = [text for text in "abcdefgh" if len(model.tokenizer.encode([text])[0]) == 1][:3]
     assert len(single) == 3
     alone = model.score(["go"], single)[0]
     beside = model.score(["go"], [*single, "turn left"])[0]
     np.testing.assert_allclose(alone, beside[:3], rtol=1e-5)
-
-
-def test_an_encoder_scores_and_writes_no_text(tmp_path: Path) -> None:
-    folder = checkpoints.write(tmp_path, "roberta")
-    train(folder, size=50)
-    encoder = language.load(folder)
-    for act in (lambda: encoder.score(["go"], ["left"]), lambda: encoder.generate(["go"])):
-        with pytest.raises(UserError, match="no decoder"):
-            act()
-
-
-def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
-    folder = checkpoints.write(tmp_path, "gpt2")
-    with pytest.raises(UserError, match=r"tokenizer\.json"):
-        language.load(folder)
-    train(folder, size=90)
-    with pytest.raises(UserError, match="another model"):
-        language.load(folder)
-    (folder / "tokenizer.json").write_text("{")
-    with pytest.raises(UserError, match="cannot be read"):
-        language.load(folder)
-
-
-@pytest.mark.extra
-def test_stages_go_on_where_they_were(folder: Path, tmp_path: Path) -> None:
-    questions = tmp_path / "prompts.jsonl"
-    rows = [{"prompt": text, "candidates": ACTIONS} for text in TEXT]
-    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for stage, output in (("score_text", "scores.jsonl"), ("generate_text", "generated.jsonl")):
-        values: dict[str, Any] = {"model": str(folder), "file": str(questions), "batch": 2}
-        values |= {"most": 6, "sampling.greedy": False} if stage == "generate_text" else {"page": 2}
-        whole, cut = tmp_path / stage, tmp_path / f"{stage}_cut"
-        for workdir in (whole, cut):
-            if workdir == cut:
-                shutil.copytree(whole, cut)
-                lines = (whole / output).read_bytes().split(b"\n")
-                (cut / output).write_bytes(b"\n".join(lines[:3]) + b"\n" + lines[3][:7])
-            run_stage(stage, workdir, "", **values)
-        assert (cut / output).read_bytes() == (whole / output).read_bytes()
-        found = [json.loads(line) for line in (whole / output).read_text().splitlines()]
-        assert [row["prompt"] for row in found] == TEXT
-        plan = cut / "plan.json"
-        plan.write_text(plan.read_text().replace('"weights": "', '"weights": "other '))
-        with pytest.raises(UserError, match="another weights than when"):
-            run_stage(stage, cut, "", **values)
-    # All candidates of the first two prompts.
-    page = (tmp_path / "score_text" / "tokens.html").read_text()
-    assert page == (tmp_path / "score_text_cut" / "tokens.html").read_text()
-    assert page.count('class="tokens"') == 2 * len(ACTIONS)
-    questions.write_text("".join(json.dumps(row) + "\n" for row in reversed(rows)))
-    with pytest.raises(UserError, match="line 1 answers another question"):
-        run_stage("score_text", tmp_path / "score_text", "", model=str(folder), file=str(questions))
-    rows[0]["candidates"] = rows[0]["candidates"][::-1]
-    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(UserError, match="line 1 answers another question"):
-        run_stage("score_text", tmp_path / "score_text", "", model=str(folder), file=str(questions))
 
 
 @pytest.mark.parametrize("part", ["weights", "config.json", "tokenizer.json"])

@@ -26,12 +26,14 @@ class Probe:
       goal: in the language of the prompts.
       observations: the clauses of each, oldest first.
       actions: those between the observations, one fewer.
+      right: the action that leads to the goal; '' where that is not said.
     """
 
     name: str
     goal: str
     observations: tuple[tuple[str, ...], ...]
     actions: tuple[str, ...]
+    right: str = ""
 
     def prompt(self, actions: Sequence[str], language: str, without: tuple[int, int] | None = None) -> str:
         """The model's prompt with these possible actions.
@@ -57,7 +59,8 @@ class Probe:
 
 
 def read(which: str | os.PathLike[str]) -> list[Probe]:
-    """Reads the probes of a JSON file, a list of {"name", "goal", "observations": [[clause, ...], ...], "actions": [...]}; 'own': ours.
+    """Reads the probes of a JSON file, a list of {"name", "goal", "observations": [[clause, ...], ...], "actions": [...]}, and
+    "right" if they like; 'own': ours.
 
     Raises:
       UserError: the file is not there or holds something else.
@@ -73,8 +76,8 @@ def read(which: str | os.PathLike[str]) -> list[Probe]:
 
 
 def _probe(each: Any, number: int, path: str | os.PathLike[str], remedy: str) -> Probe:
-    good = isinstance(each, dict) and set(each) == set(_KEYS)
-    good = good and isinstance(each["name"], str) and isinstance(each["goal"], str)
+    good = isinstance(each, dict) and set(each) - {"right"} == set(_KEYS)
+    good = good and all(isinstance(each[key], str) for key in ("name", "goal", *({"right"} & set(each))))
     good = good and isinstance(each["observations"], list) and all(map(_texts, each["observations"]))
     good = good and _texts(each["actions"]) and len(each["observations"]) == len(each["actions"]) + 1
     if not good:
@@ -82,7 +85,7 @@ def _probe(each: Any, number: int, path: str | os.PathLike[str], remedy: str) ->
             f"{path}: probe {number} is invalid (one action fewer than observations, each a list of clauses): {remedy}"
         )
     seen = tuple(tuple(clauses) for clauses in each["observations"])
-    return Probe(each["name"], each["goal"], seen, tuple(each["actions"]))
+    return Probe(each["name"], each["goal"], seen, tuple(each["actions"]), each.get("right", ""))
 
 
 def _texts(value: Any) -> bool:

@@ -20,6 +20,7 @@ from motif_jax.support.errors import UserError
 _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
 _REACHED = {ENGLISH: "The goal is reached.", FRENCH: "Le but est atteint."}
 TOO_LONG = "config.network.prompt_tokens="  # so begins the error of a prompt with more tokens
+_LINE = " \n "
 _GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
 
 
@@ -57,6 +58,17 @@ class Window:
             if number < len(self._done):
                 parts.append(self._done[number])
         return "".join(parts)
+
+
+def with_goal(prompt: str, goal: str) -> str:
+    """An English prompt with another goal."""
+    before, here, rest = prompt.partition(_GOALS[ENGLISH])
+    return f"{before}{here} {goal}{rest[rest.index(_LINE) :]}"
+
+
+def from_goal(seen: str) -> str:
+    """The rest of an English observation from the goal's place on, as no prompt has it."""
+    return f"{_LINE}Goal:\n{seen}"
 
 
 def observed(number: int, clauses: Sequence[str]) -> str:

@@ -14,8 +14,9 @@ import numpy as np
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
 from motif_jax.datasets.dialogues.items import Delimiters
 from motif_jax.envs.babyai_text import catalogue, prompts
-from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.envs.babyai_text.catalogue import ACTIONS, ENGLISH
 from motif_jax.envs.babyai_text.environment import BabyAIText, decoded, levels_in_words
+from motif_jax.envs.babyai_text.hindsight import HindsightSteps
 from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
 from motif_jax.envs.text.contract import (
     Observation,
@@ -29,7 +30,7 @@ from motif_jax.envs.text.contract import (
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
-GAMES, STEPS = "games", "steps"
+GAMES, STEPS, HINDSIGHT = "games", "steps", "hindsight"
 _SEEDS = 2**31
 _MOST_SAID = 64
 
@@ -179,10 +180,11 @@ class ByteTokenizer:
 
 
 class BabyAITextTask(TextTask):
-    """Kinds: 'games', whole episodes; 'steps', a dialogue for each step, `num_dialogues` counts episodes then."""
+    """Kinds: 'games', whole episodes; 'steps', a dialogue for each step; 'hindsight', for each step of those that led to a thing, which its
+    mission names; `num_dialogues` counts episodes then."""
 
     name = "babyai_text"
-    kinds = (GAMES, STEPS)
+    kinds = (GAMES, STEPS, HINDSIGHT)
     defaults = {
         "level": "BabyAI-GoToLocal-v0",
         "kind": "",
@@ -194,13 +196,14 @@ class BabyAITextTask(TextTask):
     def __init__(self, options: Mapping[str, Any]) -> None:
         """See `TextTask`; the level is looked up."""
         super().__init__(options)
-        level = self.options["level"]
-        checks.require(
-            catalogue.find(level) is not None, f"{self.name}.level", level, f"a level; {levels_in_words()}"
-        )
+        name = self.options["level"]
+        level = catalogue.find(name)
+        checks.require(level is not None, f"{self.name}.level", name, f"a level; {levels_in_words()}")
+        assert level is not None
+        self._language = self.options["language"] or level.language
         self._made = {name: value for name, value in self.options.items() if name != "level"}
         try:
-            BabyAIText.make_spec(level, **self._made)
+            BabyAIText.make_spec(name, **self._made)
         except UserError as error:
             # Here they have no section of an environment round them.
             raise UserError(str(error).replace("config.environment.", "config.")) from None
@@ -227,16 +230,17 @@ class BabyAITextTask(TextTask):
         """See `TextTask`."""
         super().check(kind, policy)
         self.policy(policy)
+        if kind == HINDSIGHT and self._language != ENGLISH:
+            raise UserError(f"config.kind={HINDSIGHT}: reads English prompts, not {self._language}")
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
         """See `TextTask`."""
         if kind == STEPS:
-            level = catalogue.find(self.options["level"])
-            assert level is not None
-            language = self.options["language"] or level.language
             return PlayedSteps(
-                self.environment(), self.policy(policy), self.options["observations"], language
+                self.environment(), self.policy(policy), self.options["observations"], self._language
             )
+        if kind == HINDSIGHT:
+            return HindsightSteps(self.environment(), self.policy(policy))
         return Played(self.environment(), self.policy(policy))
 
     def at_a_time(self, kind: str) -> int:

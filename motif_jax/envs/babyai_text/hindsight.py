@@ -1,0 +1,77 @@
+"""Random play in hindsight: the steps that led to a thing would have been right, had the mission named it.
+
+Source: Andrychowicz et al. 2017, hindsight experience replay, for imitation. Nothing in it is an expert's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.envs.babyai_text import prompts
+from motif_jax.envs.text.contract import TextEnvironment, TextPolicy, interact
+
+# Longer ways of random play are mostly detours.
+MOST_STEPS = 6
+_THING = re.compile(r"You see a (\w+ (?:key|ball|box)) ([^,]+), ")
+_AT_HAND = "1 step forward"
+
+
+class HindsightSteps:
+    """A stream of steps (`DialogueStream`), each a dialogue: a prompt whose mission is to go to a thing that the agent came to stand before,
+    the action that it took on the way, and where it saw the thing, if it did, with what is named behind it."""
+
+    def __init__(self, environment: TextEnvironment, policy: TextPolicy) -> None:
+        self._environment, self._policy = environment, policy
+
+    def sample(self, rng: np.random.Generator, count: int, first: int = 0) -> Dialogues:
+        """The steps of `count` episodes."""
+        found: list[Dialogue] = []
+        for group in range(first, first + count):
+            end, steps = interact(self._environment, self._policy, rng)
+            read = [*(before.prompt for before, _, _ in steps), end.prompt]
+            for thing, way in ways(read):
+                # Missions have either article, by how many such things there are in the world.
+                goal = f"go to {('the', 'a')[int(rng.integers(2))]} {thing}"
+                for step in way:
+                    there = step == way[-1]
+                    texts = [prompts.with_goal(read[step], goal), steps[step].action]
+                    rewards = [None, float(there)]
+                    _, seen, place = _newest(read[step]).partition(f"You see a {thing} ")
+                    if seen:
+                        texts, rewards = [*texts, prompts.from_goal(place)], [*rewards, None]
+                    found.append(Dialogue(tuple(texts), tuple(rewards), there, {"group": group}))
+        return Dialogues.of(found)
+
+
+def ways(read: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
+    """The ways of an episode that end before a thing.
+
+    Args:
+      read: its English prompts, the last one behind the last step.
+
+    Yields:
+      The thing and the numbers of at most `MOST_STEPS` steps up to there, without rounds that led back to what had been seen.
+    """
+    seen = [_newest(prompt) for prompt in read]
+    at_hand = [{thing for thing, place in _things(prompt) if place == _AT_HAND} for prompt in read]
+    for end in range(1, len(read)):
+        for thing in sorted(at_hand[end] - at_hand[end - 1]):
+            away = next((step for step in range(end - 1, -1, -1) if thing in at_hand[step]), -1)
+            way: list[int] = []
+            for step in range(away + 1, end):
+                again = [place for place, before in enumerate(way) if seen[before] == seen[step]]
+                way[again[0] if again else len(way) :] = [step]
+            yield thing, way[-MOST_STEPS:]
+
+
+def _newest(prompt: str) -> str:
+    return prompt.rpartition("Observation ")[2].partition(": ")[2].partition("\n")[0]
+
+
+def _things(prompt: str) -> list[tuple[str, str]]:
+    """What can be carried of what the newest observation names, and where it is."""
+    return _THING.findall(_newest(prompt))
