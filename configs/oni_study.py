@@ -53,7 +53,7 @@ BASE = {
     "evaluation": "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=300 "
     "--config.lanes=64",
     # Of judged, score, dlvl, scout, kills, gold, success those that all lines of a table have.
-    "measures": "judged,score,dlvl,scout",
+    "measures": "judged,score",
     "curves": {},
     "games": {},
 }

@@ -9,15 +9,16 @@ cd "$repository"
 make_environment "$repository/.venv"
 install_package "$repository/.venv" ""
 
-example=docs/examples/doorkey runs=runs/doorkey_example
-rm -rf "$example" "$runs"
+runs=runs/doorkey_example example=$runs/example made=docs/examples/doorkey
+rm -rf "$runs"
 stage collect.py:minigrid "$example/dataset"
 stage annotate.py:minigrid "$runs/annotate" --config.dataset_dir="$example/dataset" --config.store_dir="$runs/answers"
 stage train_reward.py:minigrid "$runs/reward" --config.dataset_dir="$example/dataset" --config.annotator=minigrid_msg_defaultgoal
 stage export_reward.py "$runs/export" --config.reward.dir="$runs/reward"
 cp "$runs/export/reward.safetensors" "$example"
 stage train_agent.py:minigrid "$runs/agent" --config.reward.dir="$example/reward.safetensors"
-cp "$runs/agent/config.json" "$runs/agent/plan.json" "$example"
+sed "s#$example/#$made/#" "$runs/agent/config.json" > "$example/config.json"
+cp "$runs/agent/plan.json" "$example"
 rm -rf "$example"/dataset/{annotations,.lock,episodes.jsonl,versions.json}
 .venv/bin/python - "$runs/agent/checkpoints" "$example/checkpoints" <<'EOF'
 import sys
@@ -28,4 +29,6 @@ with Checkpoints(sys.argv[1], read_only=True) as trained, Checkpoints(sys.argv[2
     step = trained.latest()
     example.save(step, trained.restore(step, {"params": ANY, "progress": JSON}), asynchronous=False)
 EOF
-du -sh "$example"
+rm -rf "$made"
+mv "$example" "$made"
+du -sh "$made"

@@ -22,7 +22,6 @@ if __name__ == "__main__":
 import ast
 import contextlib
 import difflib
-import errno
 import importlib
 import os
 import pkgutil
@@ -341,7 +340,9 @@ def _main(arguments: Sequence[str]) -> int:
         print(INTERRUPTED, file=sys.stderr, flush=True)
         return INTERRUPTED_CODE
     except Exception as error:
-        if line := told(error, _WORKDIR.value or "."):
+        from motif_jax.support.files import system_error
+
+        if line := system_error(error, _WORKDIR.value or "."):
             _fail(line)
         if what := memory_limit.ran_out(error):
             _fail_for_memory(what, config)
@@ -358,19 +359,6 @@ def _remove_abandoned_games() -> None:
 def _fail_for_memory(what: str, config: ConfigDict) -> NoReturn:
     sys.stdout.flush()
     memory_limit.leave(f"error: {memory_limit.told(what, config)}", 2)
-
-
-def told(error: Exception, workdir: str | os.PathLike[str]) -> str | None:
-    """The line for an error of the system that a person can put right, in `workdir` or a file that it names; None for any other."""
-    from motif_jax.support.files import UNUSABLE, no_room
-
-    if full := no_room(error, workdir):
-        return full
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        return f"a path is longer than this system allows: {_readable(error)}"
-    if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
-        return f"{error.filename} cannot be used: {error.strerror}"
-    return None
 
 
 def main() -> None:

