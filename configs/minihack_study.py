@@ -15,7 +15,7 @@ from typing import Any
 from motif_jax import sections
 
 # What is played, and what the judge's texts are of: random play there.
-_LEVELS = {"multiroom": ("MultiRoom-N4", "MultiRoom-N4")}
+_LEVELS = {"multiroom": ("MultiRoom-N4", "MultiRoom-N4"), "keyroom": ("KeyRoom-S5", "KeyRoom-S5")}
 _NO_REWARD = "--config.reward.intrinsic_coefficient=0"
 
 

@@ -11,6 +11,7 @@ Variants:
   gpu     the published network and games of 5,000 steps, 1e8 and 2e9 steps a run.
   laptop  the task's reward alone with train_agent.py:laptop, beside random play: docs/results_laptop.md. The claims were written
           down before the first of the seeds 11 to 13 was run; the settings were chosen on seed 1.
+  diagnosis  the staircase, one setting changed at a time, one seed of 500,000 steps: docs/results_diagnosis.md.
   smoke   two methods, one seed, a minute: whether everything works.
 """
 
@@ -69,6 +70,21 @@ def _laptop() -> dict[str, Any]:
     }
 
 
+# What is changed in the settings of docs/results.md, which are the published ones but for the rate and the batch.
+_CHANGES = {
+    "none": "",
+    "rate": "--config.optimizer.learning_rate=1e-4",
+    "batch": "--config.batch_size=4096",
+    "published": "--config.optimizer.learning_rate=1e-4 --config.batch_size=4096",
+    "coefficient": "--config.reward.extrinsic_coefficient=1",
+    "value_clip": "--config.algorithm.clip_value=100",
+    "discount": "--config.algorithm.gamma=0.999",
+    "entropy": "--config.algorithm.exploration_coefficient=0.01",
+    "no_lag": "--config.on_policy=True",
+    "popart": "--config.algorithm.value_normalisation=popart",
+    "returns": "--config.algorithm.value_normalisation=popart --config.algorithm.advantage_scale=returns",
+    "epochs": "--config.algorithm.epochs=2 --config.algorithm.minibatches=2",
+}
 BASE = {
     "rows": "docs/studies/results.jsonl",
     "page": "docs/results.md",
@@ -101,6 +117,23 @@ VARIANTS = {
         **_laptop(),
         # Four times random's 10.4 points, and three times its success in 5.3 % of games (docs/results.md).
         "claims": "score_laptop > score_random + 31.2: score; staircase_laptop > staircase_random + 0.107: success",
+    },
+    "diagnosis": {
+        "seed": 1,
+        "seeds": 1,
+        "rows": "docs/studies/nethack_diagnosis.jsonl",
+        "page": "docs/results_diagnosis.md",
+        "prepare_order": "",
+        # The laptop's network and actors; all else as in the first results.
+        "training": "configs/train_agent.py:laptop --config.environment.name=NetHackStaircase-v1 --config.train_for_env_steps=500000 "
+        "--config.batch_size=512 --config.optimizer.schedule=constant --config.reward.extrinsic_coefficient=10 "
+        "--config.algorithm.value_normalisation=none --config.algorithm.advantage_scale=batch --config.algorithm.epochs=1 "
+        "--config.algorithm.minibatches=1 --config.algorithm.exploration_coefficient=0.003 --config.actors.envs_per_worker=40",
+        "methods": _CHANGES,
+        "tables": {"changed": ",".join(_CHANGES)},
+        "table_order": "changed",
+        "curves": {"changed": "success"},
+        "measures": "success,scout,score",
     },
     "smoke": {
         "seeds": 1,
